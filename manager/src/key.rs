@@ -1,0 +1,332 @@
+//! The vocabulary every room shares: what is asked for, of which kind, and why.
+//!
+//! A leaf: it imports no other room. Cloning any of these is a reference count, never a copy of text, because a
+//! key travels from the reflector through the queue to the log line of its reconcile.
+
+mod fence;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::core::GroupVersionKind;
+
+pub use fence::{BootInstant, Fence, FencePass};
+
+/// What a queue is keyed by. Namespace and name let every queue be filtered alike, whatever its key type.
+pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
+    /// Returns the namespace the key lives in, if it has one.
+    fn namespace(&self) -> Option<&str>;
+    /// Returns the name within the namespace.
+    fn name(&self) -> &str;
+}
+
+/// Namespace and name of one object: the ordinary key of a queue.
+///
+/// Displays as `namespace/name`, or as `name` for a cluster-scoped object.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Request {
+    /// `None` for cluster-scoped objects; never the empty string.
+    namespace: Option<Arc<str>>,
+    name: Arc<str>,
+}
+
+/// One kind as a server serves it: the names needed to build its paths and to read its objects.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KindId(Arc<KindNames>);
+
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct KindNames {
+    group: String,
+    version: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+}
+
+/// One object of one kind.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The kind of the object.
+    pub kind: KindId,
+    /// Its namespace and name.
+    pub request: Request,
+}
+
+/// Why a key was put on a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// What happened.
+    pub trigger: Trigger,
+    /// The object it happened to; `None` where no object was involved, such as a timer.
+    pub object: Option<ObjectKey>,
+}
+
+/// What happened that put a key on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trigger {
+    /// An object appeared.
+    Created,
+    /// An object changed.
+    Updated,
+    /// An object went away.
+    Deleted,
+    /// The object was there when its watch began.
+    Initial,
+    /// The periodic look at everything.
+    Resync,
+    /// Something outside the cluster's objects: a channel, a timer, a function.
+    Generic,
+    /// A person asked.
+    Manual,
+    /// The last run asked to be run again after a time.
+    Requeued,
+    /// The last run failed.
+    Retried,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Names an object in a namespace.
+    pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        let namespace: Arc<str> = namespace.into();
+        Self { namespace: (!namespace.is_empty()).then_some(namespace), name: name.into() }
+    }
+
+    /// Names a cluster-scoped object.
+    pub fn cluster(name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: None, name: name.into() }
+    }
+
+    /// Names an object that may or may not have a namespace.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        namespace.map_or_else(|| Self::cluster(name), |namespace| Self::namespaced(namespace, name))
+    }
+
+    /// Names the given object.
+    pub fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+    }
+}
+
+impl Key for Request {
+    fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl KindId ===
+
+impl KindId {
+    /// Returns the kind of a type known at compile time. `namespaced` is what its CRD or the server says; kinds
+    /// of k8s-openapi and those derived with `kube::CustomResource` carry it in their scope type.
+    pub fn of<K>() -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        Self::new(&K::group(&()), &K::version(&()), &K::kind(&()), &K::plural(&()), K::Scope::NAMESPACED)
+    }
+
+    /// Names a kind known only at run time. The core group is the empty string.
+    pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
+        Self(Arc::new(KindNames {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            namespaced,
+        }))
+    }
+
+    /// Returns the API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        &self.0.group
+    }
+
+    /// Returns the version, such as `v1`.
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// Returns the kind, such as `Deployment`.
+    pub fn kind(&self) -> &str {
+        &self.0.kind
+    }
+
+    /// Returns the plural used in paths, such as `deployments`.
+    pub fn plural(&self) -> &str {
+        &self.0.plural
+    }
+
+    /// Returns whether objects of this kind live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.0.namespaced
+    }
+
+    /// Returns `group/version`, or `version` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.0.group.is_empty() {
+            self.0.version.clone()
+        } else {
+            format!("{}/{}", self.0.group, self.0.version)
+        }
+    }
+
+    /// Returns the path of the collection: of one namespace, or of all with `None`.
+    pub fn collection_path(&self, namespace: Option<&str>) -> String {
+        let root = if self.0.group.is_empty() { "/api" } else { "/apis" };
+        let api_version = self.api_version();
+        match namespace {
+            Some(namespace) => format!("{root}/{api_version}/namespaces/{namespace}/{}", self.0.plural),
+            None => format!("{root}/{api_version}/{}", self.0.plural),
+        }
+    }
+
+    /// Returns the path of one object.
+    pub fn object_path(&self, request: &Request) -> String {
+        format!("{}/{}", self.collection_path(request.namespace()), request.name())
+    }
+
+    /// Returns the triple kube's dynamic API works with.
+    pub fn gvk(&self) -> GroupVersionKind {
+        GroupVersionKind::gvk(self.group(), self.version(), self.kind())
+    }
+}
+
+/// Displays as `kind.group`, or as `kind` for the core group: the form kubectl accepts.
+impl fmt::Display for KindId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.group.is_empty() {
+            f.write_str(&self.0.kind)
+        } else {
+            write!(f, "{}.{}", self.0.kind, self.0.group)
+        }
+    }
+}
+
+impl fmt::Debug for KindId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Says at compile time whether a scope type means "in a namespace".
+pub trait KindScope {
+    /// Whether objects of this scope live in namespaces.
+    const NAMESPACED: bool;
+}
+
+impl KindScope for k8s_openapi::NamespaceResourceScope {
+    const NAMESPACED: bool = true;
+}
+
+impl KindScope for k8s_openapi::ClusterResourceScope {
+    const NAMESPACED: bool = false;
+}
+
+// === impl ObjectKey ===
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.request)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl Cause ===
+
+impl Cause {
+    /// A cause that no object had a part in.
+    pub fn bare(trigger: Trigger) -> Self {
+        Self { trigger, object: None }
+    }
+
+    /// A cause that came from an object.
+    pub fn from_object(trigger: Trigger, object: ObjectKey) -> Self {
+        Self { trigger, object: Some(object) }
+    }
+}
+
+impl Trigger {
+    /// Returns the lower-case word used in logs, metrics and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+            Self::Initial => "initial",
+            Self::Resync => "resync",
+            Self::Generic => "generic",
+            Self::Manual => "manual",
+            Self::Requeued => "requeued",
+            Self::Retried => "retried",
+        }
+    }
+}
+
+/// Displays as `updated Deployment.apps shop/web`, or as the bare word.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.trigger.as_str())?;
+        self.object.as_ref().map_or(Ok(()), |object| write!(f, " {object}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Namespace, Pod};
+
+    #[test]
+    fn paths_follow_group_and_scope() {
+        let deployment = KindId::of::<Deployment>();
+        let web = Request::namespaced("shop", "web");
+        assert_eq!(deployment.object_path(&web), "/apis/apps/v1/namespaces/shop/deployments/web");
+        assert_eq!(deployment.collection_path(None), "/apis/apps/v1/deployments");
+        assert_eq!(KindId::of::<Pod>().collection_path(Some("shop")), "/api/v1/namespaces/shop/pods");
+        assert_eq!(KindId::of::<Namespace>().object_path(&Request::cluster("shop")), "/api/v1/namespaces/shop");
+    }
+
+    #[test]
+    fn a_cause_reads_as_a_phrase() {
+        let web = ObjectKey { kind: KindId::of::<Deployment>(), request: Request::namespaced("shop", "web") };
+        let cause = Cause::from_object(Trigger::Updated, web);
+        assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
+        assert_eq!(Cause::bare(Trigger::Manual).to_string(), "manual");
+    }
+
+    #[test]
+    fn an_empty_namespace_is_no_namespace() {
+        assert_eq!(Request::namespaced("", "node-1"), Request::cluster("node-1"));
+    }
+}

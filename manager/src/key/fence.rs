@@ -1,0 +1,182 @@
+//! Until when this replica may write.
+//!
+//! Election sets it, the connector of leader-only work reads it at every `poll_write`, and nobody else needs to
+//! be trusted: a request that a stalled replica still holds in a buffer cannot leave once the fence is closed.
+//!
+//! # Invariants
+//! 1. A pass taken before a `close` is never valid again, however often the fence reopens.
+//! 2. An expired fence is closed by the clock alone; no task has to run for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// A moment on `CLOCK_BOOTTIME`, which goes on while the machine is suspended.
+///
+/// The Lease is counted on it: a replica thawed after a pause must know at once that its time is over, and the
+/// monotonic clock would not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootInstant(Duration);
+
+/// The right of one replica to write, with an end. Cheap to clone; all clones are one fence.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    inner: Arc<Inner>,
+}
+
+/// The right to write during one term: what a connection keeps from the moment it was opened.
+#[derive(Clone, Debug)]
+pub struct FencePass {
+    fence: Fence,
+    term: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Written only by
+    /// `extend` and `close`; SeqCst, so that a writer that saw a term also sees its end.
+    until: AtomicU64,
+    /// Counts terms; a `close` ends one. Subscribers wake on it.
+    term: watch::Sender<u64>,
+}
+
+// === impl BootInstant ===
+
+impl BootInstant {
+    /// Returns the present moment.
+    pub fn now() -> Self {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+        Self(Duration::new(seconds, nanos))
+    }
+
+    /// Returns a moment this long after boot; for tests and models.
+    pub const fn from_boot(since: Duration) -> Self {
+        Self(since)
+    }
+
+    /// Returns how long after `earlier` this is; zero if it is not after it.
+    pub fn saturating_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    fn as_nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX - 1)
+    }
+}
+
+impl std::ops::Add<Duration> for BootInstant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}
+
+// === impl Fence ===
+
+impl Fence {
+    /// A fence that is closed until extended: the start of every candidate.
+    pub fn closed() -> Self {
+        Self::with_end(0)
+    }
+
+    /// A fence that never closes by itself: for a manager without leader election.
+    pub fn open() -> Self {
+        Self::with_end(u64::MAX)
+    }
+
+    fn with_end(until: u64) -> Self {
+        Self { inner: Arc::new(Inner { until: AtomicU64::new(until), term: watch::Sender::new(0) }) }
+    }
+
+    /// Moves the end of the term to `until`, opening the fence if it was closed.
+    pub fn extend(&self, until: BootInstant) {
+        self.inner.until.store(until.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Ends the term at once: every pass taken so far is void for good.
+    pub fn close(&self) {
+        self.inner.until.store(0, Ordering::SeqCst);
+        self.inner.term.send_modify(|term| *term += 1);
+    }
+
+    /// Returns whether writes may leave now.
+    pub fn is_open(&self) -> bool {
+        match self.inner.until.load(Ordering::SeqCst) {
+            u64::MAX => true,
+            until => BootInstant::now().as_nanos() < until,
+        }
+    }
+
+    /// Takes a pass for the current term. It may be taken while the fence is closed, and is then good for the
+    /// term that begins with the next `extend`.
+    pub fn pass(&self) -> FencePass {
+        FencePass { fence: self.clone(), term: *self.inner.term.borrow() }
+    }
+}
+
+// === impl FencePass ===
+
+impl FencePass {
+    /// Returns whether a write may leave under this pass now.
+    pub fn admits(&self) -> bool {
+        *self.fence.inner.term.borrow() == self.term && self.fence.is_open()
+    }
+
+    /// Waits until the term of this pass is closed. An end by the clock alone does not wake it: then there is
+    /// nothing to hurry for, since no write passes.
+    ///
+    /// # Cancel safety
+    /// Holds no state; dropping it loses nothing.
+    pub async fn revoked(self) {
+        let mut term = self.fence.inner.term.subscribe();
+        // The sender lives in `self.fence`, so this cannot end with an error while we wait.
+        drop(term.wait_for(|term| *term != self.term).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_candidate_may_not_write_until_extended() {
+        let fence = Fence::closed();
+        assert!(!fence.is_open());
+        fence.extend(BootInstant::now() + LONG);
+        assert!(fence.is_open() && fence.pass().admits());
+    }
+
+    #[test]
+    fn an_end_in_the_past_is_closed_without_anyone_acting() {
+        let fence = Fence::closed();
+        fence.extend(BootInstant::from_boot(Duration::from_nanos(1)));
+        assert!(!fence.is_open());
+    }
+
+    #[test]
+    fn a_pass_of_an_ended_term_stays_void_after_reopening() {
+        let fence = Fence::open();
+        let old = fence.pass();
+        assert!(old.admits());
+        fence.close();
+        fence.extend(BootInstant::now() + LONG);
+        assert!(!old.admits(), "the old term is over");
+        assert!(fence.pass().admits(), "a new pass is good for the new term");
+    }
+
+    #[tokio::test]
+    async fn closing_wakes_who_waits_for_it() {
+        let fence = Fence::open();
+        let pass = fence.pass();
+        let waiting = tokio::task::JoinSet::from_iter([pass.revoked()]);
+        fence.close();
+        waiting.join_all().await;
+    }
+}

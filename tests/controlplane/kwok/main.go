@@ -1,0 +1,41 @@
+// Command kwok plays the kubelet of the fake Nodes.
+//
+// A program of its own: it registers a version flag that collides with the one of k8s.io/component-base.
+// Like its siblings it ends when its standard input closes, so that nothing outlives whoever started it.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/kwok/cmd"
+	"sigs.k8s.io/kwok/pkg/log"
+	"sigs.k8s.io/kwok/pkg/utils/signals"
+
+	"mainstay.dev/controlplane/lifeline"
+)
+
+func main() {
+	lifeline.EndWithStdin()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	// The configuration flag is read before the command exists; every other flag belongs to the command.
+	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	ctx, _ := log.InitFlags(signals.SetupSignalContext(), flags)
+	ctx, err := config.InitFlags(ctx, flags)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	command := cmd.NewCommand(ctx)
+	command.PersistentFlags().AddFlagSet(flags)
+	return command.ExecuteContext(ctx)
+}
