@@ -314,7 +314,10 @@ mod tests {
         assert_eq!(deployment.object_path(&web), "/apis/apps/v1/namespaces/shop/deployments/web");
         assert_eq!(deployment.collection_path(None), "/apis/apps/v1/deployments");
         assert_eq!(KindId::of::<Pod>().collection_path(Some("shop")), "/api/v1/namespaces/shop/pods");
-        assert_eq!(KindId::of::<Namespace>().object_path(&Request::cluster("shop")), "/api/v1/namespaces/shop");
+        assert_eq!(
+            KindId::of::<Namespace>().object_path(&Request::cluster("shop")),
+            "/api/v1/namespaces/shop"
+        );
     }
 
     #[test]

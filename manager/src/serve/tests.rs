@@ -1,0 +1,190 @@
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+fn greet() -> Handler {
+    Arc::new(|request| {
+        let text = format!("{} {}", request.method(), request.uri().path());
+        async move { Response::new(Bytes::from(text)) }.boxed()
+    })
+}
+
+/// A server running in this test's runtime, stopped by `stop`.
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: JoinSet<io::Result<()>>,
+}
+
+impl Running {
+    fn start(limits: Limits, handler: Handler) -> Self {
+        let bound = Bound::bind("127.0.0.1:0", limits).unwrap();
+        let (address, stop) = (bound.local_addr(), CancellationToken::new());
+        let ended = JoinSet::from_iter([bound.run(handler, stop.clone())]);
+        Self { address, stop, ended }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn stopped(self) {
+        self.stop.cancel();
+        self.ended.join_all().await.pop().unwrap().unwrap();
+    }
+}
+
+async fn read_all(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset after the answer is as good an end as a close.
+    stream.read_to_end(&mut text).await.unwrap_or_default();
+    String::from_utf8(text).unwrap()
+}
+
+async fn exchange(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_all(stream).await
+}
+
+#[tokio::test]
+async fn the_bound_port_is_the_real_one_and_is_held_before_anything_is_accepted() {
+    let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
+    assert_ne!(bound.local_addr().port(), 0);
+    let error = Bound::bind(&bound.local_addr().to_string(), Limits::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen on {}; free the port or choose another bindAddress", bound.local_addr()),
+    );
+}
+
+#[tokio::test]
+async fn answers_and_leaves_the_body_out_for_head() {
+    let server = Running::start(Limits::default(), greet());
+    let get =
+        exchange(&mut server.connect().await, "GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+    assert!(get.starts_with("HTTP/1.1 200 OK\r\n") && get.ends_with("\r\n\r\nGET /a"), "{get}");
+    let head =
+        exchange(&mut server.connect().await, "HEAD /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+    assert!(head.contains("content-length: 7\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_panicking_handler_answers_500() {
+    let server = Running::start(Limits::default(), Arc::new(|_| panic!("no")));
+    let answer =
+        exchange(&mut server.connect().await, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+    assert!(answer.ends_with("internal server error: the handler panicked\n"), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_header_beyond_the_limit_is_refused() {
+    let server = Running::start(Limits { header_bytes: 8192, ..Limits::default() }, greet());
+    let huge = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(9000));
+    let answer = exchange(&mut server.connect().await, &huge).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_header_that_never_ends_costs_a_connection_only_for_a_time() {
+    let limits = Limits { header_timeout: Duration::from_millis(20), connections: 1, ..Limits::default() };
+    let server = Running::start(limits, greet());
+    let mut slow = server.connect().await;
+    slow.write_all(b"GET / HTT").await.unwrap();
+    // The only slot is taken; the second is answered once the first ran out of time.
+    let second =
+        exchange(&mut server.connect().await, "GET /b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await;
+    assert!(second.ends_with("GET /b"), "{second}");
+    assert!(!read_all(&mut slow).await.contains(" 200 "), "the slow one was never answered");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_old_connection_is_told_to_end() {
+    let limits = Limits { connection_age: Duration::from_millis(20), ..Limits::default() };
+    let server = Running::start(limits, greet());
+    let mut idle = server.connect().await;
+    assert_eq!(read_all(&mut idle).await, "");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn stopping_lets_an_answer_in_progress_finish_and_closes_idle_connections() {
+    let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler: Handler = {
+        let (began, go_on) = (began.clone(), go_on.clone());
+        Arc::new(move |_| {
+            let (began, go_on) = (began.clone(), go_on.clone());
+            async move {
+                began.notify_one();
+                go_on.notified().await;
+                Response::new(Bytes::from_static(b"late but whole"))
+            }
+            .boxed()
+        })
+    };
+    let server = Running::start(Limits::default(), handler);
+    let mut idle = server.connect().await;
+    let mut busy = server.connect().await;
+    busy.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    began.notified().await;
+    server.stop.cancel();
+    assert_eq!(read_all(&mut idle).await, "", "an idle connection is closed");
+    go_on.notify_one();
+    let answer = read_all(&mut busy).await;
+    assert!(answer.ends_with("late but whole"), "{answer}");
+    let address = server.address;
+    server.stopped().await;
+    assert!(TcpStream::connect(address).await.is_err(), "the port is free again");
+}
+
+#[tokio::test]
+async fn a_handler_that_never_answers_does_not_hold_the_stop() {
+    let began = Arc::new(Notify::new());
+    let handler: Handler = {
+        let began = began.clone();
+        Arc::new(move |_| {
+            began.notify_one();
+            std::future::pending().boxed()
+        })
+    };
+    let server = Running::start(Limits { grace: Duration::from_millis(10), ..Limits::default() }, handler);
+    let mut stuck = server.connect().await;
+    stuck.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    began.notified().await;
+    server.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_out_of_descriptors_does_not_spin() {
+    const EMFILE: i32 = 24;
+    let (tries, stop) = (AtomicUsize::new(0), CancellationToken::new());
+    let serve = Serve {
+        limits: Limits::default(),
+        handler: greet(),
+        connections: TaskTracker::new(),
+        ending: stop.clone(),
+    };
+    let accept = || {
+        tries.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Err(io::Error::from_raw_os_error(EMFILE)))
+    };
+    let began = Instant::now();
+    let stopping = async {
+        sleep(Duration::from_millis(9_500)).await;
+        stop.cancel();
+    };
+    tokio::join!(serve.accept_with(accept, &stop), stopping);
+    assert_eq!(tries.load(Ordering::Relaxed), 10, "once at first and once a second");
+    assert_eq!(began.elapsed(), Duration::from_millis(9_500), "the stop did not wait for the pause");
+}
