@@ -1,1 +1,20 @@
-//! .
+//! The custom resources of mainstay: types and validation, nothing that talks to a server.
+//!
+//! One group and version, `apps.mainstay.dev/v1alpha1`, with one kind: [`WaitDeployment`], a Deployment that starts
+//! only once its prerequisite answers. What the API server can check stands in the CRD ([`crd::crd`]); what it
+//! cannot is checked here, in functions that return an error fit for a status condition.
+
+pub mod wait_deployment;
+
+pub mod wait_probe;
+
+pub mod address;
+
+pub mod status;
+
+pub mod crd;
+
+pub use address::{Address, Host, InvalidAddress};
+pub use status::{Condition, DependencyStatus, DeploymentReference, WaitDeploymentStatus};
+pub use wait_deployment::{GROUP, KIND, PLURAL, VERSION, WaitDeployment, WaitDeploymentSpec};
+pub use wait_probe::{InvalidProbe, ProbeTiming, Timeout, WaitProbe};

@@ -1,0 +1,268 @@
+//! An address to dial, read so strictly that it can mean only one thing.
+//!
+//! Whoever dials what tenants write must see the same host that a policy checked. Forms that some parsers read as
+//! another address (octal, hexadecimal or integer IPv4, IPv6 without brackets, zone ids) are refused instead of
+//! guessed at; names are lower-cased and lose a trailing dot, so that two spellings of one host compare equal.
+//!
+//! # Invariants
+//! 1. A parsed address has a non-empty host and a port in 1..=65535.
+//! 2. A [`Host::Name`] cannot be read as an IPv4 address by any resolver: its last label is not a number.
+//! 3. Parsing what `Display` writes gives the same address.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Longest name in bytes, without the trailing dot (RFC 1035).
+const MAX_NAME: usize = 253;
+/// Longest label of a name in bytes.
+const MAX_LABEL: usize = 63;
+
+/// Where to connect. Parsed from `host:port` or `[IPv6]:port`; displays in the same form.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// The host to connect to.
+    pub host: Host,
+    /// TCP port, never 0.
+    pub port: u16,
+}
+
+/// The host part of an address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Host {
+    /// A name in lower case without a trailing dot.
+    Name(String),
+    /// A literal address, as written: an IPv4-mapped IPv6 form is unwrapped by the policy, not here.
+    Ip(IpAddr),
+}
+
+/// An address that is malformed, or could be read in two ways.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {value:?}: {problem}; expected host:port, such as postgres:5432 or [2001:db8::1]:5432")]
+pub struct InvalidAddress {
+    /// Path of the field, such as `waitProbe.address`.
+    pub field: String,
+    /// The text as written.
+    pub value: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+// === impl Address ===
+
+impl Address {
+    /// Reads `text`, the value of the field at path `field`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text, where it stands, and what was expected.
+    ///
+    /// # Examples
+    /// ```
+    /// use mainstay_api::Address;
+    ///
+    /// let address = Address::parse("waitProbe.address", "Postgres.shop.svc.:5432").unwrap();
+    /// assert_eq!(address.to_string(), "postgres.shop.svc:5432");
+    ///
+    /// let error = Address::parse("waitProbe.address", ":5432").unwrap_err();
+    /// assert!(error.to_string().starts_with("waitProbe.address \":5432\": the host is empty"));
+    /// ```
+    pub fn parse(field: &str, text: &str) -> Result<Self, InvalidAddress> {
+        parse(text).map_err(|problem| InvalidAddress {
+            field: field.to_owned(),
+            value: text.to_owned(),
+            problem,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Ip(ip) => fmt::Display::fmt(&std::net::SocketAddr::new(*ip, self.port), f),
+        }
+    }
+}
+
+// === private ===
+
+fn parse(text: &str) -> Result<Address, &'static str> {
+    if text.is_empty() {
+        return Err("the address is empty");
+    }
+    if text.contains("://") {
+        return Err("a scheme has no place here");
+    }
+    let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
+        let (inside, after) = bracketed.split_once(']').ok_or("the closing bracket is missing")?;
+        let port = after.strip_prefix(':').ok_or("the port is missing")?;
+        (parse_ipv6(inside)?, port)
+    } else {
+        let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
+        if host.contains(':') {
+            return Err("an IPv6 address needs brackets, else its last group reads as a port");
+        }
+        (parse_host(host)?, port)
+    };
+    Ok(Address { host, port: parse_port(port)? })
+}
+
+fn parse_port(text: &str) -> Result<u16, &'static str> {
+    if text.is_empty() {
+        return Err("the port is missing");
+    }
+    // Digits only: `u16::from_str` would also take a sign.
+    let digits = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.then(|| text.parse::<u16>()) {
+        Some(Ok(port @ 1..)) => Ok(port),
+        _ => Err("the port is not a number from 1 to 65535"),
+    }
+}
+
+fn parse_ipv6(text: &str) -> Result<Host, &'static str> {
+    if text.contains('%') {
+        return Err("a zone id names an interface of the controller's own machine");
+    }
+    text.parse::<Ipv6Addr>()
+        .map(|ip| Host::Ip(IpAddr::V6(ip)))
+        .map_err(|_| "what stands in brackets is not an IPv6 address")
+}
+
+fn parse_host(text: &str) -> Result<Host, &'static str> {
+    if text.is_empty() {
+        return Err("the host is empty, which would mean the controller itself");
+    }
+    // One dot at the end only says that a name is complete; it never changes which host is meant here.
+    let text = text.strip_suffix('.').unwrap_or(text);
+    if let Ok(ip) = text.parse::<Ipv4Addr>() {
+        return Ok(Host::Ip(IpAddr::V4(ip)));
+    }
+    let name = text.to_ascii_lowercase();
+    if name.len() > MAX_NAME {
+        return Err("the host name is longer than 253 characters");
+    }
+    if !name.split('.').all(is_label) {
+        return Err("the host is neither a name nor an address");
+    }
+    if name.rsplit('.').next().is_some_and(reads_as_number) {
+        return Err(
+            "the host reads as an IPv4 address in an unusual form; write four decimal numbers without leading zeros",
+        );
+    }
+    Ok(Host::Name(name))
+}
+
+/// Underscores are no part of host names but common in names that DNS serves.
+fn is_label(label: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    (1..=MAX_LABEL).contains(&label.len())
+        && label.bytes().all(inner)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// A host whose last label is a number is an IPv4 address to `inet_aton` and browsers, whatever stands before it.
+fn reads_as_number(label: &str) -> bool {
+    let hexadecimal =
+        label.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()));
+    hexadecimal || label.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<String, &'static str> {
+        Address::parse("waitProbe.address", text).map(|address| address.to_string()).map_err(|e| e.problem)
+    }
+
+    #[test]
+    fn good_addresses_become_canonical() {
+        let cases = [
+            ("postgres:5432", "postgres:5432"),
+            ("Postgres.Shop.SVC:5432", "postgres.shop.svc:5432"),
+            ("postgres.shop.svc.cluster.local.:1", "postgres.shop.svc.cluster.local:1"),
+            ("10.0.0.1:65535", "10.0.0.1:65535"),
+            ("10.0.0.1.:80", "10.0.0.1:80"),
+            ("[::1]:80", "[::1]:80"),
+            ("[2001:DB8:0::1]:80", "[2001:db8::1]:80"),
+            ("[::ffff:127.0.0.1]:80", "[::ffff:127.0.0.1]:80"),
+            ("_db.example_1.internal:80", "_db.example_1.internal:80"),
+            ("4you:80", "4you:80"),
+            ("1.2.3.4.example:80", "1.2.3.4.example:80"),
+        ];
+        for (text, canonical) in cases {
+            assert_eq!(check(text), Ok(canonical.to_owned()), "{text}");
+            assert_eq!(check(canonical), Ok(canonical.to_owned()), "reading back {canonical}");
+        }
+    }
+
+    #[test]
+    fn forms_that_other_parsers_read_as_ipv4_are_refused() {
+        for host in [
+            "127.1",
+            "0177.0.0.1",
+            "0x7f.0.0.1",
+            "0x7f000001",
+            "2130706433",
+            "127.0.0.01",
+            "1.2.3",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "0",
+            "0x",
+            "017700000001",
+            "127.0.0.0x1",
+            "foo.0x7f",
+            "127.1.",
+        ] {
+            let problem = check(&format!("{host}:80")).unwrap_err();
+            assert!(problem.contains("unusual form"), "{host}: {problem}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_its_reason() {
+        let cases = [
+            ("", "the address is empty"),
+            (":5432", "the host is empty"),
+            (".:5432", "neither a name nor an address"),
+            ("postgres..:5432", "neither a name nor an address"),
+            ("postgres", "the port is missing"),
+            ("postgres:", "the port is missing"),
+            ("postgres:0", "not a number from 1 to 65535"),
+            ("postgres:65536", "not a number from 1 to 65535"),
+            ("postgres:+80", "not a number from 1 to 65535"),
+            ("postgres:http", "not a number from 1 to 65535"),
+            ("postgres:٣", "not a number from 1 to 65535"),
+            ("::1:80", "needs brackets"),
+            ("2001:db8::1", "needs brackets"),
+            ("[::1]", "the port is missing"),
+            ("[::1]80", "the port is missing"),
+            ("[::1:80", "closing bracket"),
+            ("[]:80", "not an IPv6 address"),
+            ("[127.0.0.1]:80", "not an IPv6 address"),
+            ("[postgres]:80", "not an IPv6 address"),
+            ("[fe80::1%eth0]:80", "zone id"),
+            ("tcp://postgres:5432", "scheme"),
+            ("user@postgres:80", "neither a name nor an address"),
+            ("post gres:80", "neither a name nor an address"),
+            ("post\0gres:80", "neither a name nor an address"),
+            ("pöstgres:80", "neither a name nor an address"),
+            ("-a:80", "neither a name nor an address"),
+            ("*.shop:80", "neither a name nor an address"),
+        ];
+        for (text, expected) in cases {
+            let problem = check(text).unwrap_err();
+            assert!(problem.contains(expected), "{text:?}: {problem}");
+        }
+        assert!(check(&format!("{}:80", "a.".repeat(200))).unwrap_err().contains("253"));
+    }
+
+    #[test]
+    fn the_message_names_field_value_and_expectation() {
+        let error = Address::parse("waitProbe.address", "::1:80").unwrap_err().to_string();
+        let expected = "waitProbe.address \"::1:80\": an IPv6 address needs brackets, else its last group reads as a \
+                        port; expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
+        assert_eq!(error, expected);
+    }
+}

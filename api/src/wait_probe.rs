@@ -1,0 +1,299 @@
+//! The prerequisite in the article's form: one TCP address and a timeout.
+//!
+//! The CRD admits every value the article's manifests may hold, so the rules stand here; a refusal reaches the user
+//! as a condition. The article's `timeout` is a Go duration: an integer counts **nanoseconds**, and 0 is what Go
+//! writes for "not set". Strings follow GEP-2257 (<https://gateway-api.sigs.k8s.io/geps/gep-2257/>).
+
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::address::{Address, InvalidAddress};
+
+/// Used when `timeout` is 0 or absent. A lost SYN is sent again after one second, so 1 s would turn one lost packet
+/// into a failure; 3 s leaves room for two.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The shortest timeout that is not taken for a mistake: `timeout: 3` means 3 ns, in which no dial can succeed.
+pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+/// The longest, inclusive; a socket that took longer is not a prerequisite that is ready.
+pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
+/// Used when `periodSeconds` is absent.
+pub const DEFAULT_PERIOD_SECONDS: i32 = 10;
+/// The longest period, inclusive, in seconds. The shortest is 1.
+pub const MAX_PERIOD_SECONDS: i32 = 3600;
+
+/// Name under which the one prerequisite of `waitProbe` appears in status.
+pub const DEFAULT_DEPENDENCY: &str = "default";
+
+/// The prerequisite: a TCP address that must accept a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitProbe {
+    /// Where to connect, as host:port or [IPv6]:port. The host may be the name of a Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 300))]
+    pub address: Option<String>,
+    /// How long one attempt may take, 1 ms to 300 s: a string such as 3s or 500ms, or an integer, which counts
+    /// nanoseconds. 0 or absent means 3 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+    /// Seconds between two attempts, 1 to 3600; 10 when absent. It never grows, however long the prerequisite is
+    /// away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub period_seconds: Option<i32>,
+}
+
+/// A timeout as written: an integer of nanoseconds, or a duration string.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Timeout {
+    /// Nanoseconds, as a Go client writes a duration.
+    Nanoseconds(i64),
+    /// One to four parts of up to five digits with h, m, s or ms.
+    Text(String),
+}
+
+/// How often to try, and how long one try may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProbeTiming {
+    /// From the start of one attempt to the start of the next, before jitter.
+    pub period: Duration,
+    /// Longest duration of one attempt.
+    pub timeout: Duration,
+}
+
+/// A `waitProbe` that cannot be acted on. Retrying does not help; the object must be edited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidProbe {
+    /// The address is missing, malformed or ambiguous.
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+    /// An integer timeout outside the accepted range.
+    #[error(
+        "waitProbe.timeout {value}: integers are nanoseconds, and 1 ms to 300 s is accepted; write a string, such \
+         as \"{suggestion}\""
+    )]
+    Nanoseconds {
+        /// The integer as written.
+        value: i64,
+        /// What was probably meant.
+        suggestion: String,
+    },
+    /// A timeout string that is no duration, or one outside the accepted range.
+    #[error("waitProbe.timeout {value:?}: {problem}; expected 1ms to 300s, written like 3s, 500ms or 1m30s")]
+    Timeout {
+        /// The string as written.
+        value: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A period outside the accepted range.
+    #[error("waitProbe.periodSeconds {value}: expected 1 to 3600")]
+    Period {
+        /// The number as written.
+        value: i32,
+    },
+}
+
+// === impl WaitProbe ===
+
+impl WaitProbe {
+    /// Returns the address to dial and the times to keep, defaults filled in.
+    ///
+    /// # Errors
+    /// The first field that cannot be acted on, in the order address, timeout, period.
+    pub fn resolve(&self) -> Result<(Address, ProbeTiming), InvalidProbe> {
+        let address = Address::parse("waitProbe.address", self.address.as_deref().unwrap_or_default())?;
+        Ok((address, self.timing()?))
+    }
+
+    /// Returns the times to keep, defaults filled in.
+    pub fn timing(&self) -> Result<ProbeTiming, InvalidProbe> {
+        let timeout = self.timeout.as_ref().map_or(Ok(DEFAULT_TIMEOUT), Timeout::resolve)?;
+        let seconds = self.period_seconds.unwrap_or(DEFAULT_PERIOD_SECONDS);
+        match u64::try_from(seconds) {
+            Ok(period @ 1..) if seconds <= MAX_PERIOD_SECONDS => {
+                Ok(ProbeTiming { period: Duration::from_secs(period), timeout })
+            }
+            _ => Err(InvalidProbe::Period { value: seconds }),
+        }
+    }
+}
+
+// === impl Timeout ===
+
+impl Timeout {
+    /// Returns the duration meant; 0 means the default, never "no limit".
+    pub fn resolve(&self) -> Result<Duration, InvalidProbe> {
+        match self {
+            Self::Nanoseconds(0) => Ok(DEFAULT_TIMEOUT),
+            Self::Nanoseconds(value) => {
+                let duration = u64::try_from(*value).ok().map(Duration::from_nanos);
+                duration.filter(is_accepted).ok_or_else(|| InvalidProbe::Nanoseconds {
+                    value: *value,
+                    suggestion: suggest_string(*value),
+                })
+            }
+            Self::Text(text) => {
+                let invalid = |problem| InvalidProbe::Timeout { value: text.clone(), problem };
+                match parse_gep2257(text).map_err(invalid)? {
+                    Duration::ZERO => Ok(DEFAULT_TIMEOUT),
+                    duration if is_accepted(&duration) => Ok(duration),
+                    duration if duration > MAX_TIMEOUT => Err(invalid("too long")),
+                    _ => Err(invalid("too short")),
+                }
+            }
+        }
+    }
+}
+
+/// Displays as written in a manifest.
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nanoseconds(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl JsonSchema for Timeout {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Timeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 64})
+    }
+}
+
+// === private ===
+
+fn is_accepted(duration: &Duration) -> bool {
+    (MIN_TIMEOUT..=MAX_TIMEOUT).contains(duration)
+}
+
+/// A small number was most likely meant in seconds, one up to 300,000 in milliseconds.
+fn suggest_string(value: i64) -> String {
+    match value {
+        1..=300 => format!("{value}s"),
+        301..=300_000 => format!("{value}ms"),
+        _ => "3s".to_owned(),
+    }
+}
+
+/// Reads one to four parts of up to five digits with h, m, s or ms; no fraction, no sign.
+fn parse_gep2257(text: &str) -> Result<Duration, &'static str> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        let number: u64 = match digits {
+            0 => return Err("not a duration"),
+            1..=5 => number.parse().map_err(|_| "not a duration")?,
+            _ => return Err("more than five digits in one part"),
+        };
+        total += match unit {
+            "h" => Duration::from_secs(number * 3600),
+            "m" => Duration::from_secs(number * 60),
+            "s" => Duration::from_secs(number),
+            "ms" => Duration::from_millis(number),
+            "" => return Err("a unit is missing"),
+            _ => return Err("only the units h, m, s and ms are known"),
+        };
+        parts += 1;
+        rest = tail;
+    }
+    match parts {
+        0 => Err("empty"),
+        1..=4 => Ok(total),
+        _ => Err("more than four parts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn timeout(value: &Value) -> Result<Duration, String> {
+        let probe: WaitProbe = serde_json::from_value(json!({"timeout": value})).unwrap();
+        probe.timing().map(|timing| timing.timeout).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn integers_are_nanoseconds_and_zero_is_the_default() {
+        assert_eq!(timeout(&json!(3_000_000_000_i64)), Ok(Duration::from_secs(3)));
+        assert_eq!(timeout(&json!(1_000_000)), Ok(MIN_TIMEOUT));
+        assert_eq!(timeout(&json!(300_000_000_000_i64)), Ok(MAX_TIMEOUT));
+        assert_eq!(timeout(&json!(0)), Ok(DEFAULT_TIMEOUT));
+        assert_eq!(timeout(&json!(null)), Ok(DEFAULT_TIMEOUT));
+        assert_eq!(WaitProbe::default().timing().unwrap().timeout, DEFAULT_TIMEOUT);
+    }
+
+    #[test]
+    fn an_implausible_integer_is_refused_with_a_string_to_write_instead() {
+        let expected = "waitProbe.timeout 3: integers are nanoseconds, and 1 ms to 300 s is accepted; write a string, such as \"3s\"";
+        assert_eq!(timeout(&json!(3)), Err(expected.to_owned()));
+        assert!(timeout(&json!(5000)).unwrap_err().contains("such as \"5000ms\""));
+        for value in [-1, i64::MIN, i64::MAX, 999_999, 300_000_000_001] {
+            assert!(timeout(&json!(value)).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn strings_follow_gep_2257() {
+        let good = [("3s", 3000), ("500ms", 500), ("1m30s", 90_000), ("0s", 3000), ("0h5m0s0ms", 300_000)];
+        for (text, milliseconds) in good {
+            assert_eq!(timeout(&json!(text)), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        let bad = [
+            "",
+            "3",
+            "s",
+            "-3s",
+            "+3s",
+            "1.5s",
+            "3 s",
+            "3us",
+            "123456ms",
+            "1s1s1s1s1s",
+            "6m",
+            "99999h",
+            "3ſ",
+            "三s",
+        ];
+        for text in bad {
+            let error = timeout(&json!(text)).unwrap_err();
+            assert!(
+                error.contains("waitProbe.timeout") && error.contains("expected 1ms to 300s"),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn periods_have_both_ends_checked() {
+        let period = |seconds| WaitProbe { period_seconds: Some(seconds), ..WaitProbe::default() }.timing();
+        assert_eq!(period(1).unwrap().period, Duration::from_secs(1));
+        assert_eq!(period(3600).unwrap().period, Duration::from_hours(1));
+        for seconds in [0, -1, 3601, i32::MIN, i32::MAX] {
+            assert_eq!(period(seconds), Err(InvalidProbe::Period { value: seconds }));
+        }
+    }
+
+    #[test]
+    fn a_probe_without_an_address_is_refused() {
+        let error = WaitProbe::default().resolve().unwrap_err().to_string();
+        assert!(error.starts_with("waitProbe.address \"\": "), "{error}");
+    }
+}
