@@ -1,1 +1,242 @@
-//! Placeholder room.
+//! One reconciler, one queue, N workers.
+//!
+//! A [`Controller`] is wired once and becomes a [`Registration`], which the manager starts. From then on it has one
+//! life: its sources fill the queue, also on a standby replica; once every source has synced and, unless it
+//! [`runs_without_lease`](Controller::runs_without_lease), this replica leads, its workers take keys from the queue.
+//!
+//! # Invariants
+//! 1. No reconcile runs before every source of its controller has handled its whole initial list.
+//! 2. No reconcile of a controller that needs the Lease runs outside a term ([`term::Term`]).
+//! 3. A panic in a reconcile ends that run and nothing else.
+
+pub(crate) mod metrics;
+mod run;
+pub(crate) mod term;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::Store;
+use crate::key::{Key, KindId, Request};
+use crate::queue::{QueueMetrics, QueueSettings};
+use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
+use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, SourceError, StoreSource};
+
+pub use metrics::ControllerMetrics;
+pub use term::Term;
+
+/// Workers of a controller unless configured.
+pub const DEFAULT_WORKERS: usize = 2;
+/// Longest run of a reconcile unless configured.
+pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What can be set per controller. All of it applies while running.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerSettings {
+    /// How many keys are reconciled at the same time; at least 1.
+    pub workers: usize,
+    /// How long one run may take before it is dropped and counted as failed; zero = as long as it likes.
+    pub reconcile_timeout: Duration,
+    /// Limits and retries of the queue.
+    pub queue: QueueSettings,
+}
+
+/// A controller being wired: which objects it looks at and what it watches.
+///
+/// ```no_run
+/// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+/// use mainstay::cache::Scope;
+/// use mainstay::controller::Controller;
+/// use mainstay::manager::Manager;
+/// # use mainstay::{key::Request, reconcile::{Action, Context, Outcome, Reconciler}};
+/// # struct Restarter;
+/// # impl Reconciler for Restarter {
+/// #     async fn reconcile(&self, _: &Request, _: &Context) -> Outcome { Ok(Action::Done) }
+/// # }
+/// fn wire(manager: &Manager) -> Result<(), mainstay::manager::RegisterError> {
+///     let deployments = manager.store::<Deployment>(Scope::all());
+///     let replica_sets = manager.store::<ReplicaSet>(Scope::all());
+///     let controller = Controller::new("restarter").reconciles(&deployments).owns(&replica_sets);
+///     manager.register(controller.reconciler(Restarter))
+/// }
+/// ```
+#[must_use = "a controller does nothing until it has a reconciler and is registered"]
+pub struct Controller<Q: Key = Request> {
+    name: &'static str,
+    needs_lease: bool,
+    sources: Vec<Box<dyn Source<Q>>>,
+    /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
+    primary: Option<KindId>,
+    problem: Option<WiringError>,
+}
+
+/// A wired controller, ready to be registered with a manager.
+#[must_use = "a registration does nothing until it is given to `Manager::register`"]
+pub struct Registration {
+    pub(crate) name: &'static str,
+    pub(crate) needs_lease: bool,
+    pub(crate) start: Result<Start, WiringError>,
+}
+
+/// Makes the one future that is the controller's life.
+pub(crate) type Start = Box<dyn FnOnce(Environment) -> BoxFuture<'static, Result<(), ControllerError>> + Send>;
+
+/// What a manager gives a controller to live in.
+pub(crate) struct Environment {
+    pub(crate) settings: watch::Receiver<ControllerSettings>,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) term: Term,
+    pub(crate) metrics: ControllerMetrics,
+    pub(crate) queue_metrics: QueueMetrics,
+    /// Ends sources and the queue. Workers end with the term, before this.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A controller was put together in a way that cannot work.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WiringError {
+    /// `owns` was called before `reconciles`.
+    #[error("owns({child}) needs to know the owner's kind: call reconciles(...) before it")]
+    OwnsBeforeReconciles {
+        /// The owned kind.
+        child: KindId,
+    },
+    /// `reconciles` was called twice.
+    #[error("reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others")]
+    TwoPrimaries {
+        /// The kind given first.
+        first: KindId,
+        /// The kind given second.
+        second: KindId,
+    },
+    /// Nothing would ever put a key on the queue.
+    #[error("no source: call reconciles(...), watches(...) or source(...)")]
+    NoSource,
+}
+
+/// A controller could not go on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// One of its sources ended.
+    #[error("controller {controller} lost a source")]
+    Source {
+        /// The controller.
+        controller: &'static str,
+        /// What happened to the source.
+        #[source]
+        source: SourceError,
+    },
+    /// One of its sources panicked.
+    #[error("controller {controller}: a source panicked: {message}")]
+    SourcePanicked {
+        /// The controller.
+        controller: &'static str,
+        /// The text of the panic.
+        message: String,
+    },
+}
+
+// === impl ControllerSettings ===
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            workers: DEFAULT_WORKERS,
+            reconcile_timeout: DEFAULT_RECONCILE_TIMEOUT,
+            queue: QueueSettings::default(),
+        }
+    }
+}
+
+// === impl Controller ===
+
+impl Controller<Request> {
+    /// Starts wiring a controller whose queue is keyed by namespace and name. The name stands in metrics, logs and
+    /// the configuration file: lower-case words joined by hyphens.
+    pub fn new(name: &'static str) -> Self {
+        Self::keyed(name)
+    }
+
+    /// Reconciles the objects of this store: each change of one enqueues it.
+    pub fn reconciles<K>(mut self, store: &Store<K>) -> Self {
+        let kind = store.kind().clone();
+        if let Some(first) = self.primary.replace(kind.clone()) {
+            self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
+        }
+        self.source(StoreSource::new(Arc::clone(store.kind_store()), EnqueueForObject).primary())
+    }
+
+    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner.
+    pub fn owns<K>(mut self, children: &Store<K>) -> Self {
+        let Some(owner) = self.primary.clone() else {
+            let child = children.kind().clone();
+            self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
+            return self;
+        };
+        self.source(StoreSource::new(Arc::clone(children.kind_store()), EnqueueForOwner::controller(owner)))
+    }
+}
+
+impl<Q: Key> Controller<Q> {
+    /// Starts wiring a controller with a key type of its own.
+    pub fn keyed(name: &'static str) -> Self {
+        Self { name, needs_lease: true, sources: Vec::new(), primary: None, problem: None }
+    }
+
+    /// Watches the objects of a store and asks `handler` which keys each change concerns.
+    pub fn watches<K>(self, store: &Store<K>, handler: impl EventHandler<Q>) -> Self {
+        self.source(StoreSource::new(Arc::clone(store.kind_store()), handler))
+    }
+
+    /// Adds anything that feeds the queue.
+    pub fn source(mut self, source: impl Source<Q>) -> Self {
+        self.sources.push(Box::new(source));
+        self
+    }
+
+    /// Runs on every replica, whether it leads or not.
+    pub fn runs_without_lease(mut self) -> Self {
+        self.needs_lease = false;
+        self
+    }
+
+    /// Gives the controller its one reconciler. Mistakes in the wiring are told by `Manager::register`.
+    pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration {
+        if self.sources.is_empty() {
+            self.problem.get_or_insert(WiringError::NoSource);
+        }
+        let (name, needs_lease) = (self.name, self.needs_lease);
+        let start = match self.problem {
+            Some(problem) => Err(problem),
+            None => {
+                let reconciler: Arc<dyn DynReconciler<Q>> = Arc::new(reconciler);
+                let sources = self.sources;
+                Ok(Box::new(move |environment| -> BoxFuture<'static, _> {
+                    Box::pin(run::run(name, sources, reconciler, environment))
+                }) as Start)
+            }
+        };
+        Registration { name, needs_lease, start }
+    }
+}
+
+impl<Q: Key> fmt::Debug for Controller<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+    }
+}

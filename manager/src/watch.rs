@@ -1,1 +1,17 @@
-//! Placeholder room.
+//! How what happens becomes requests: sources, event handlers and predicates.
+//!
+//! A source runs for as long as its controller and puts keys on that controller's queue through a [`Sink`]. For
+//! objects in the cache that is done by [`StoreSource`]: delta, then predicates, then handler, then queue. Handlers and
+//! predicates are synchronous, see metadata without decoding anything, and run in the task that delivers the delta.
+
+mod handler;
+mod predicate;
+mod sink;
+mod source;
+mod store;
+
+pub use handler::{Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, enqueue_mapped};
+pub use predicate::{GenerationChanged, Predicate};
+pub use sink::{Sink, SourcesSynced};
+pub use source::{ChannelSource, Notifier, Source, SourceError, channel};
+pub use store::StoreSource;

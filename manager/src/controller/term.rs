@@ -1,0 +1,201 @@
+//! Whether leader-only work may run, and who is still at it.
+//!
+//! The manager begins and ends terms; workers enter before each run. When a term ends in good order, running work is
+//! let finish and the manager waits for it before it releases the Lease. When the Lease is lost, running work is
+//! dropped at its next await.
+//!
+//! # Invariants
+//! 1. After `end` or `lose` has returned, `enter` admits nobody until the next `begin`.
+//! 2. `ended` returns only while no work of the term is running.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// The term of this replica. Cheap to clone; all clones are one term.
+#[derive(Clone)]
+pub struct Term {
+    shared: Arc<Shared>,
+}
+
+/// Proof that the term knows of a piece of running work; dropping it says that the work has ended.
+#[must_use]
+pub(crate) struct Work {
+    shared: Arc<Shared>,
+    name: &'static str,
+    lost: CancellationToken,
+}
+
+struct Shared {
+    /// Changed only under `inner`, so that nobody enters a term that has ended.
+    open: watch::Sender<bool>,
+    inner: Mutex<Inner>,
+    /// Number of running pieces of work; changed only under `inner`.
+    active: watch::Sender<usize>,
+}
+
+struct Inner {
+    /// Running work by the name of who runs it.
+    running: BTreeMap<&'static str, usize>,
+    /// Cancelled when the current term is lost; a new one for each term.
+    lost: CancellationToken,
+}
+
+// === impl Term ===
+
+impl Term {
+    /// A term that has not begun.
+    pub fn new() -> Self {
+        let inner = Inner { running: BTreeMap::new(), lost: CancellationToken::new() };
+        let shared = Shared {
+            open: watch::Sender::new(false),
+            inner: Mutex::new(inner),
+            active: watch::Sender::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A term that has begun: for work that needs no Lease.
+    pub fn begun() -> Self {
+        let term = Self::new();
+        term.begin();
+        term
+    }
+
+    /// Lets work run.
+    pub fn begin(&self) {
+        let mut inner = self.shared.inner.lock();
+        inner.lost = CancellationToken::new();
+        self.shared.open.send_replace(true);
+    }
+
+    /// Lets no new work begin. Work that runs may finish: wait for it with [`Term::ended`].
+    pub fn end(&self) {
+        let _inner = self.shared.inner.lock();
+        self.shared.open.send_replace(false);
+    }
+
+    /// Lets no new work begin and drops what runs at its next await.
+    pub fn lose(&self) {
+        let inner = self.shared.inner.lock();
+        self.shared.open.send_replace(false);
+        inner.lost.cancel();
+    }
+
+    /// Waits until no work is running.
+    ///
+    /// # Cancel safety
+    /// Holds no state; dropping it loses nothing.
+    pub async fn ended(&self) {
+        // The sender lives in `self`, so this cannot end with an error while we wait.
+        drop(self.shared.active.subscribe().wait_for(|active| *active == 0).await);
+    }
+
+    /// Returns who still runs work, by name.
+    pub fn late(&self) -> Vec<&'static str> {
+        self.shared.inner.lock().running.keys().copied().collect()
+    }
+
+    /// Returns whether work may run, and tells of every change.
+    pub fn subscribe(&self) -> watch::Receiver<bool> {
+        self.shared.open.subscribe()
+    }
+
+    /// Enters a piece of work, unless the term has ended or not begun.
+    pub(crate) fn enter(&self, name: &'static str) -> Option<Work> {
+        let mut inner = self.shared.inner.lock();
+        if !*self.shared.open.borrow() {
+            return None;
+        }
+        *inner.running.entry(name).or_default() += 1;
+        self.shared.active.send_modify(|active| *active += 1);
+        Some(Work { shared: Arc::clone(&self.shared), name, lost: inner.lost.clone() })
+    }
+}
+
+impl Default for Term {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Term").field("open", &*self.shared.open.borrow()).field("late", &self.late()).finish()
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// Waits until the term is lost; never returns if it ends in good order.
+    pub(crate) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let mut inner = self.shared.inner.lock();
+        if let Some(count) = inner.running.get_mut(self.name) {
+            *count -= 1;
+            if *count == 0 {
+                inner.running.remove(self.name);
+            }
+        }
+        self.shared.active.send_modify(|active| *active -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// Polls by hand, so that no test waits for time.
+    fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn nobody_enters_before_the_beginning_or_after_the_end() {
+        let term = Term::new();
+        assert!(term.enter("web").is_none(), "not begun");
+        term.begin();
+        assert!(term.enter("web").is_some(), "begun");
+        term.end();
+        assert!(term.enter("web").is_none(), "ended");
+    }
+
+    #[test]
+    fn a_term_has_ended_when_the_last_work_has() {
+        let term = Term::begun();
+        let first = term.enter("web").unwrap();
+        let second = term.enter("web").unwrap();
+        term.end();
+        drop(first);
+        assert_eq!(term.late(), ["web"]);
+        assert!(poll_once(term.ended()).is_pending());
+        drop(second);
+        assert!(poll_once(term.ended()).is_ready());
+        assert!(term.late().is_empty());
+    }
+
+    #[test]
+    fn only_a_lost_term_interrupts_its_work() {
+        let term = Term::begun();
+        let work = term.enter("web").unwrap();
+        term.end();
+        assert!(poll_once(work.lost()).is_pending(), "an orderly end lets work finish");
+        term.lose();
+        assert!(poll_once(work.lost()).is_ready());
+        term.begin();
+        let next = term.enter("web").unwrap();
+        assert!(poll_once(next.lost()).is_pending(), "a new term is not lost");
+    }
+}

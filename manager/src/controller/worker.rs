@@ -1,0 +1,260 @@
+//! The workers of one controller, and what they make of each outcome.
+//!
+//! # Invariants
+//! 1. A worker that has taken a key gives it back with exactly one outcome.
+//! 2. Fewer workers wanted never cancels a run: a worker leaves between two runs.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span, debug, error, info_span, warn};
+
+use super::metrics::{Counted, OneController};
+use super::run::panic_message;
+use super::term::{Term, Work};
+use super::ControllerSettings;
+use crate::key::Key;
+use crate::queue::{Retried, Running, WorkQueue};
+use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
+
+/// What every worker of one controller works with.
+pub(super) struct Workplace<Q: Key> {
+    pub(super) name: &'static str,
+    pub(super) queue: WorkQueue<Q>,
+    pub(super) reconciler: Arc<dyn DynReconciler<Q>>,
+    pub(super) surroundings: Arc<Surroundings>,
+    pub(super) settings: watch::Receiver<ControllerSettings>,
+    pub(super) term: Term,
+    pub(super) metrics: OneController,
+}
+
+/// A number of workers that changes while they work.
+pub(super) struct Crew<Q: Key> {
+    workplace: Arc<Workplace<Q>>,
+    roster: Arc<Roster>,
+    tasks: JoinSet<()>,
+}
+
+/// Who works. A worker has a number, and no two present ones have the same: the number of runs at the same time
+/// never exceeds the largest number of workers that was wanted since the last of them began.
+struct Roster {
+    /// How many are wanted; changed only under `present`. A worker whose number is not below it leaves.
+    wanted: watch::Sender<usize>,
+    present: Mutex<BTreeSet<usize>>,
+}
+
+/// How one run ended.
+enum Ended {
+    With(Outcome),
+    Panic(String),
+    Timeout,
+    /// The Lease was lost: the run was dropped and counts for nothing.
+    Interrupted,
+}
+
+// === impl Crew ===
+
+impl<Q: Key> Crew<Q> {
+    pub(super) fn new(workplace: Workplace<Q>) -> Self {
+        let roster = Roster { wanted: watch::Sender::new(0), present: Mutex::default() };
+        Self { workplace: Arc::new(workplace), roster: Arc::new(roster), tasks: JoinSet::new() }
+    }
+
+    /// Makes it this many workers. Surplus ones leave after their present run.
+    pub(super) fn resize(&mut self, wanted: usize) {
+        // Reap those who left, so that the set does not grow with every change.
+        while self.tasks.try_join_next().is_some() {}
+        for number in self.roster.hire(wanted) {
+            let worker = work(Arc::clone(&self.workplace), Arc::clone(&self.roster), number);
+            self.tasks.spawn(worker.in_current_span());
+        }
+    }
+
+    /// Waits until every worker has left; call after `resize(0)`.
+    pub(super) async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number: usize) {
+    let mut wanted = roster.wanted.subscribe();
+    let mut open = workplace.term.subscribe();
+    loop {
+        if roster.may_leave(number) {
+            return;
+        }
+        // Biased: one who is to leave takes no more work.
+        let running = tokio::select! {
+            biased;
+            _ = wanted.wait_for(|wanted| number >= *wanted) => continue,
+            running = workplace.queue.get() => running,
+        };
+        let Some(running) = running else {
+            roster.leave(number);
+            return;
+        };
+        if let Some(permit) = workplace.term.enter(workplace.name) {
+            workplace.run(running, permit).await;
+        } else {
+            // The term ended between `get` and here. Wait for the next one, not to spin on the same key.
+            running.put_back();
+            tokio::select! {
+                _ = wanted.wait_for(|wanted| number >= *wanted) => {}
+                _ = open.wait_for(|open| *open) => {}
+            }
+        }
+    }
+}
+
+// === impl Roster ===
+
+impl Roster {
+    /// Wants this many workers and returns the numbers of those who are missing. One who was told to leave but has
+    /// not gone yet simply stays.
+    fn hire(&self, wanted: usize) -> Vec<usize> {
+        let mut present = self.present.lock();
+        self.wanted.send_if_modified(|now| std::mem::replace(now, wanted) != wanted);
+        (0..wanted).filter(|number| present.insert(*number)).collect()
+    }
+
+    /// Strikes a worker off if it is not wanted any more, and says so.
+    fn may_leave(&self, number: usize) -> bool {
+        let mut present = self.present.lock();
+        let leaves = number >= *self.wanted.borrow();
+        if leaves {
+            present.remove(&number);
+        }
+        leaves
+    }
+
+    fn leave(&self, number: usize) {
+        self.present.lock().remove(&number);
+    }
+}
+
+// === impl Workplace ===
+
+impl<Q: Key> Workplace<Q> {
+    async fn run(&self, running: Running<Q>, permit: Work) {
+        let limit = self.settings.borrow().reconcile_timeout;
+        let began = Instant::now();
+        let deadline = if limit.is_zero() { None } else { began.checked_add(limit) };
+        let cx = Context::new(Arc::clone(&self.surroundings), running.attempt(), running.cause().clone())
+            .with_deadline(deadline);
+        let key = running.key().clone();
+        let span = info_span!(
+            parent: Span::none(),
+            "reconcile",
+            controller = self.name,
+            namespace = key.namespace(),
+            name = key.name(),
+            reconcileID = %cx.reconcile_id(),
+            attempt = cx.attempt(),
+            cause = %cx.cause(),
+        );
+        async {
+            debug!("Reconciling");
+            self.metrics.started();
+            let ended = self.reconcile(&key, &cx, deadline, &permit).await;
+            self.metrics.ended(began.elapsed());
+            self.conclude(running, ended);
+        }
+        .instrument(span)
+        .await;
+        // The work has ended only now that the key is back on the queue.
+        drop(permit);
+    }
+
+    async fn reconcile(&self, key: &Q, cx: &Context, deadline: Option<Instant>, permit: &Work) -> Ended {
+        // The future is built inside `async`, so that a panic before its first await is caught as well. Asserting
+        // unwind safety: after a panic nothing of this run is used again.
+        let run = AssertUnwindSafe(async { self.reconciler.reconcile(key, cx).await }).catch_unwind();
+        let run = async {
+            match deadline {
+                Some(deadline) => timeout_at(deadline, run).await,
+                None => Ok(run.await),
+            }
+        };
+        // Biased: a run that is over when the Lease goes has still happened.
+        tokio::select! {
+            biased;
+            ended = run => match ended {
+                Ok(Ok(outcome)) => Ended::With(outcome),
+                Ok(Err(panic)) => Ended::Panic(panic_message(&*panic).to_owned()),
+                Err(_elapsed) => Ended::Timeout,
+            },
+            () = permit.lost() => Ended::Interrupted,
+        }
+    }
+
+    /// Gives the key back, counts and logs. The table in the doc of `reconcile` is this function.
+    fn conclude(&self, running: Running<Q>, ended: Ended) {
+        match ended {
+            Ended::With(Ok(Action::Done)) => {
+                self.metrics.count(Counted::success);
+                running.done();
+            }
+            Ended::With(Ok(Action::RequeueAfter(delay))) => {
+                self.metrics.count(Counted::requeue_after);
+                running.requeue_after(delay);
+            }
+            Ended::With(Err(error)) => self.failed(running, &error),
+            Ended::Panic(message) => {
+                self.metrics.count_panic();
+                self.metrics.count(Counted::error);
+                let message = format!("panic: {message}");
+                log_failure(&message, running.retry(&message));
+            }
+            Ended::Timeout => {
+                self.metrics.count_timeout();
+                self.metrics.count(Counted::error);
+                let limit = self.settings.borrow().reconcile_timeout;
+                let message = format!("no outcome within reconcileTimeout {limit:?}");
+                log_failure(&message, running.retry(&message));
+            }
+            Ended::Interrupted => {
+                debug!("Dropped, since the Lease was lost");
+                running.put_back();
+            }
+        }
+    }
+
+    fn failed(&self, running: Running<Q>, failure: &ReconcileError) {
+        let message = failure.to_string();
+        match failure.retry() {
+            Retry::Backoff if failure.is_conflict() => {
+                self.metrics.count(Counted::requeue);
+                debug!(error = message, "Conflict, trying again");
+                running.retry(&message);
+            }
+            Retry::Backoff => {
+                self.metrics.count(Counted::error);
+                log_failure(&message, running.retry(&message));
+            }
+            Retry::After(delay) => {
+                self.metrics.count(Counted::error);
+                warn!(error = message, retry_after = ?delay, "Reconcile failed");
+                running.retry_after(&message, delay);
+            }
+            Retry::Never => {
+                self.metrics.count(Counted::error);
+                self.metrics.count_terminal();
+                error!(error = message, "Reconcile failed for good; waiting for a change");
+                running.terminal(&message);
+            }
+        }
+    }
+}
+
+fn log_failure(message: &str, retried: Retried) {
+    match retried {
+        Retried::After(delay) => error!(error = message, retry_after = ?delay, "Reconcile failed"),
+        Retried::Parked => error!(error = message, "Reconcile failed too often; parked until something changes"),
+    }
+}

@@ -1,0 +1,148 @@
+//! What surrounds one run: the client it may write with, why it runs, how often it failed, until when it may.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Authority, Recorder};
+use crate::key::{Cause, Trigger};
+
+/// What all runs of one controller share.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Fenced by the Lease if the controller needs it.
+    pub client: kube::Client,
+    /// Where Events are written from.
+    pub events: Recorder,
+    /// Cancelled when the manager has begun to stop.
+    pub stopping: CancellationToken,
+}
+
+/// What surrounds one run of a reconciler. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    surroundings: Arc<Surroundings>,
+    attempt: u32,
+    cause: Cause,
+    deadline: Option<Instant>,
+    id: ReconcileId,
+}
+
+/// Names one run in logs and traces: 128 random bits, displayed as a UUID.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ReconcileId(u128);
+
+// === impl Context ===
+
+impl Context {
+    pub(crate) fn new(surroundings: Arc<Surroundings>, attempt: u32, cause: Cause) -> Self {
+        Self { surroundings, attempt, cause, deadline: None, id: ReconcileId(fastrand::u128(..)) }
+    }
+
+    #[must_use]
+    pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
+    /// this replica later than the Lease allows.
+    pub fn client(&self) -> &kube::Client {
+        &self.surroundings.client
+    }
+
+    /// Returns where to report what a user should see on the object.
+    pub fn events(&self) -> &Recorder {
+        &self.surroundings.events
+    }
+
+    /// Returns which attempt this is: 1 unless the last run of this key failed.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Returns why the key was queued. For logs and metrics; deciding by it makes a reconciler edge-triggered.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// Returns when this run will be dropped, if `reconcileTimeout` is set.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns a token that is cancelled once the manager has begun to stop: a long run may end early then.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.surroundings.stopping
+    }
+
+    /// Returns the name of this run in logs.
+    pub fn reconcile_id(&self) -> ReconcileId {
+        self.id
+    }
+}
+
+impl Authority for Context {
+    fn client(&self) -> &kube::Client {
+        Context::client(self)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("attempt", &self.attempt)
+            .field("cause", &self.cause)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+impl Surroundings {
+    /// A context for a run that no queue asked for, such as that of a runnable that writes.
+    pub fn context(&self) -> Context {
+        Context::new(Arc::new(self.clone()), 1, Cause::bare(Trigger::Generic))
+    }
+}
+
+// === impl ReconcileId ===
+
+impl fmt::Display for ReconcileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.0;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            id >> 96,
+            (id >> 80) & 0xffff,
+            (id >> 64) & 0xffff,
+            (id >> 48) & 0xffff,
+            id & 0xffff_ffff_ffff
+        )
+    }
+}
+
+impl fmt::Debug for ReconcileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_as_a_uuid() {
+        let id = ReconcileId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(id.to_string(), "01234567-89ab-cdef-0123-456789abcdef");
+    }
+}

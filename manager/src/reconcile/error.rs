@@ -1,0 +1,97 @@
+//! A failed run: the cause, and when to try again.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::client::is_conflict;
+
+/// Any error a reconcile may end with.
+pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
+
+/// Why a run failed and when its key is tried again.
+///
+/// Deliberately not an `Error` itself: so `?` converts every error type, `&str` and `String` into it.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainstay::reconcile::{ReconcileError, Retry};
+///
+/// fn parse(text: &str) -> Result<u16, ReconcileError> {
+///     Ok(text.parse::<u16>()?) // retried on the backoff
+/// }
+/// assert_eq!(parse("x").unwrap_err().retry(), Retry::Backoff);
+///
+/// let full = ReconcileError::retry_after("quota exhausted", Duration::from_secs(60));
+/// assert_eq!(full.to_string(), "quota exhausted");
+/// ```
+pub struct ReconcileError {
+    source: BoxError,
+    retry: Retry,
+}
+
+/// When a failed key is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// After the delay of the queue's retry policy.
+    Backoff,
+    /// After this time: the failing side said when.
+    After(Duration),
+    /// Not until something changes: trying again would fail again.
+    Never,
+}
+
+// === impl ReconcileError ===
+
+impl ReconcileError {
+    /// An error that another try cannot mend: the key waits until something changes.
+    pub fn terminal(error: impl Into<BoxError>) -> Self {
+        Self { source: error.into(), retry: Retry::Never }
+    }
+
+    /// An error to be tried again after `delay`, whatever the backoff says.
+    pub fn retry_after(error: impl Into<BoxError>, delay: Duration) -> Self {
+        Self { source: error.into(), retry: Retry::After(delay) }
+    }
+
+    /// Returns when the key is tried again.
+    pub fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    /// Returns the cause.
+    pub fn source(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.source
+    }
+
+    /// Returns whether somewhere in the chain of causes the server refused a write because the object had changed.
+    /// Such a run is tried again like any other, but it is no news to anyone.
+    pub fn is_conflict(&self) -> bool {
+        is_conflict(&*self.source)
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for ReconcileError {
+    fn from(error: E) -> Self {
+        Self { source: error.into(), retry: Retry::Backoff }
+    }
+}
+
+/// Displays the whole chain of causes, each once, joined by `: `.
+impl fmt::Display for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)?;
+        let mut cause = self.source.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReconcileError").field("source", &self.source).field("retry", &self.retry).finish()
+    }
+}

@@ -1,0 +1,103 @@
+//! Where requests come from: a thing that runs beside the controller and feeds its queue.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Sink;
+use crate::key::{Cause, Key, Trigger};
+use crate::reconcile::BoxError;
+
+/// Feeds the queue of one controller for as long as that controller lives.
+pub trait Source<Q: Key>: Send + 'static {
+    /// Runs until `stop` is cancelled, calling [`Sink::synced`] once everything that was there at the start is queued.
+    ///
+    /// # Errors
+    /// An error ends the manager: a controller without one of its sources would be blind without knowing it.
+    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> BoxFuture<'static, Result<(), SourceError>>;
+}
+
+/// A source could not go on.
+#[derive(Debug, Error)]
+#[error("source {name} ended")]
+pub struct SourceError {
+    /// What the source calls itself.
+    pub name: String,
+    /// Why it ended.
+    #[source]
+    pub source: BoxError,
+}
+
+/// Feeds a queue from the other half of [`channel`].
+pub struct ChannelSource<Q> {
+    keys: mpsc::UnboundedReceiver<Q>,
+}
+
+/// Tells a controller from anywhere in the process that a key should be looked at. Cheap to clone.
+pub struct Notifier<Q> {
+    keys: mpsc::UnboundedSender<Q>,
+}
+
+/// Makes a source and the handle that feeds it.
+///
+/// Unbounded on purpose: the receiver does nothing but hand keys to a queue that keeps each only once, and a notifier
+/// that could block would let a slow consumer stall, for example, every probe.
+pub fn channel<Q: Key>() -> (Notifier<Q>, ChannelSource<Q>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Notifier { keys: sender }, ChannelSource { keys: receiver })
+}
+
+// === impl Notifier ===
+
+impl<Q: Key> Notifier<Q> {
+    /// Asks for a look at `key`. After the controller has ended this does nothing.
+    pub fn notify(&self, key: Q) {
+        // The only failure is that nobody listens any more, which is what the doc says.
+        drop(self.keys.send(key));
+    }
+}
+
+impl<Q> Clone for Notifier<Q> {
+    fn clone(&self) -> Self {
+        Self { keys: self.keys.clone() }
+    }
+}
+
+impl<Q> fmt::Debug for Notifier<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier").finish_non_exhaustive()
+    }
+}
+
+// === impl ChannelSource ===
+
+impl<Q: Key> Source<Q> for ChannelSource<Q> {
+    fn run(mut self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            sink.synced();
+            loop {
+                // Biased: a stop should not wait behind a full channel.
+                let key = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return Ok(()),
+                    key = self.keys.recv() => key,
+                };
+                let Some(key) = key else {
+                    // Every notifier is gone: nothing will come any more, and nothing is wrong.
+                    stop.cancelled().await;
+                    return Ok(());
+                };
+                sink.add(key, Cause::bare(Trigger::Generic));
+            }
+        })
+    }
+}
+
+impl<Q> fmt::Debug for ChannelSource<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelSource").finish_non_exhaustive()
+    }
+}
