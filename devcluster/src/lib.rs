@@ -1,1 +1,31 @@
-//! .
+//! A cluster of one's own: the real programs of a control plane, on loopback, gone without a trace afterwards.
+//!
+//! [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok,
+//! starts them in a temporary folder and returns once they work together; `mainstay dev`, the examples and the
+//! tests stand on it. Kubelets there are none: kwok plays them, so Pods become ready without any container.
+//!
+//! ```no_run
+//! use mainstay_devcluster::{DevCluster, Options};
+//!
+//! # async fn example() -> Result<(), mainstay_devcluster::StartError> {
+//! let cluster = DevCluster::start(Options::default()).await?;
+//! println!("export KUBECONFIG={}", cluster.kubeconfig_path().display());
+//! cluster.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod cluster;
+mod command_line;
+
+mod programs;
+
+mod certificates;
+mod folder;
+mod https;
+mod port;
+mod process;
+
+pub use certificates::CertificateError;
+pub use cluster::{DevCluster, Options, Progress, StartError};
+pub use programs::ProgramsError;

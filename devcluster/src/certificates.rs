@@ -1,0 +1,106 @@
+//! The identities of one cluster: an authority, its server, its administrator, its ServiceAccount key.
+//!
+//! They are made anew for every cluster, so that a client which reaches a wrong server by a stale address finds
+//! out during the handshake.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// The files of the identities, as the programs' flags name them.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    pub(crate) authority: PathBuf,
+    /// For 127.0.0.1 and localhost; every server of the cluster shows it.
+    pub(crate) server: PathBuf,
+    pub(crate) server_key: PathBuf,
+    /// Of the group `system:masters`, which no rule can refuse anything.
+    pub(crate) admin: PathBuf,
+    pub(crate) admin_key: PathBuf,
+    /// Signs the tokens of ServiceAccounts, and checks them.
+    pub(crate) service_account_key: PathBuf,
+    pub(crate) service_account_public_key: PathBuf,
+    /// The authority once more, for our own handshakes.
+    pub(crate) authority_der: rustls::pki_types::CertificateDer<'static>,
+    pub(crate) admin_der: rustls::pki_types::CertificateDer<'static>,
+    pub(crate) admin_key_der: Vec<u8>,
+}
+
+/// Why the identities could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The library refused the parameters.
+    #[error("generating a certificate failed")]
+    Generate(#[from] rcgen::Error),
+    /// A file could not be written.
+    #[error("writing {path} failed", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Certificates {
+    /// Makes all identities and writes them below `folder`, which must exist and be closed to others.
+    pub(crate) fn generate(folder: &Path) -> Result<Self, CertificateError> {
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        let authority_key = KeyPair::generate()?;
+        let authority_certificate = authority.self_signed(&authority_key)?;
+        let issuer = Issuer::new(authority, authority_key);
+
+        let server_key = KeyPair::generate()?;
+        let mut server =
+            leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1", "localhost"])?;
+        server.use_authority_key_identifier_extension = true;
+        let server = server.signed_by(&server_key, &issuer)?;
+
+        let admin_key = KeyPair::generate()?;
+        let mut admin = leaf("admin", ExtendedKeyUsagePurpose::ClientAuth, &[])?;
+        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        let admin = admin.signed_by(&admin_key, &issuer)?;
+
+        let service_account_key = KeyPair::generate()?;
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            match fs::write(&path, text) {
+                Ok(()) => Ok(path),
+                Err(source) => Err(CertificateError::Write { path, source }),
+            }
+        };
+        Ok(Self {
+            authority: write("ca.crt", authority_certificate.pem())?,
+            server: write("server.crt", server.pem())?,
+            server_key: write("server.key", server_key.serialize_pem())?,
+            admin: write("admin.crt", admin.pem())?,
+            admin_key: write("admin.key", admin_key.serialize_pem())?,
+            service_account_key: write("service-account.key", service_account_key.serialize_pem())?,
+            service_account_public_key: write("service-account.pub", service_account_key.public_key_pem())?,
+            authority_der: authority_certificate.der().clone(),
+            admin_der: admin.der().clone(),
+            admin_key_der: admin_key.serialize_der(),
+        })
+    }
+}
+
+fn leaf(
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    addresses: &[&str],
+) -> Result<CertificateParams, rcgen::Error> {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(addresses)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    Ok(params)
+}

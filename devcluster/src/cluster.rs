@@ -1,0 +1,211 @@
+//! Start, readiness and end of one cluster.
+//!
+//! # Invariants
+//! 1. When `start` returns, a Deployment created at once gets ready Pods: every server answers that it is ready
+//!    and the one Node is.
+//! 2. Whatever way a cluster ends (`stop`, drop, a failed or abandoned start, this process killed), no program
+//!    and no folder of it remains. Only `stop` waits for that. (Programs that are not from tests/controlplane survive
+//!    the last of these ways: nothing tells them.)
+//! 3. The address, the identities and the data stay the same across restarts of the API server.
+
+mod error;
+mod shell;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::command_line;
+use crate::process::Process;
+use crate::programs::Programs;
+
+pub use error::StartError;
+use shell::Shell;
+
+/// An API server that is asked to end refuses new connections but waits for its watches; one that still waits
+/// after this is killed, as a kubelet would do in the end.
+const APISERVER_GRACE: Duration = Duration::from_secs(2);
+
+/// Hears, line by line, what takes long. Says nothing by default.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Hear>>);
+
+type Hear = dyn Fn(&str) + Send + Sync;
+
+/// What a cluster should be like.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where the programs are; None = `KUBEBUILDER_ASSETS`, else those of tests/controlplane.
+    pub assets: Option<PathBuf>,
+    /// CustomResourceDefinitions that exist before the controllers start. The garbage collector looks for new
+    /// kinds only every 30 seconds: one it finds at its start it serves at once.
+    pub crds: Vec<Value>,
+    /// Flags put behind our own on the API server's command line.
+    pub apiserver_flags: Vec<String>,
+    /// Leaves the folder, with its logs and data, when the cluster ends.
+    pub keep_folder: bool,
+    /// Hears about a build.
+    pub progress: Progress,
+}
+
+/// A running control plane with one Node.
+#[derive(Debug)]
+pub struct DevCluster {
+    // Fields are dropped in this order: clients before servers, the folder last.
+    clients: Vec<Process>,
+    /// None while stopped by hand. The lock is held over a whole stop or start, so that two callers take turns.
+    apiserver: Mutex<Option<Process>>,
+    etcd: Process,
+    shell: Shell,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Calls `hear` with each line.
+    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(hear)))
+    }
+
+    pub(crate) fn tell(&self, line: &str) {
+        if let Some(hear) = &self.0 {
+            hear(line);
+        }
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Progress(heard)" } else { "Progress(unheard)" })
+    }
+}
+
+// === impl DevCluster ===
+
+impl DevCluster {
+    /// Finds or builds the programs, starts them and returns once they work together: seconds, or about nine
+    /// minutes where they must be built without a warm cache.
+    ///
+    /// # Errors
+    /// Whatever has started by then is killed. Logs are kept, and named by the error, if a program misbehaved.
+    ///
+    /// # Cancel safety
+    /// Dropping the future kills whatever has started.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let programs = Programs::find(options.assets.clone(), &options.progress).await?;
+        let shell = Shell::new(programs, options)?;
+        let mut etcd = shell.spawn("etcd", &command_line::etcd())?;
+        shell.until("etcd", &mut [&mut etcd], || shell.etcd_answers()).await?;
+        let mut apiserver = shell.spawn_apiserver()?;
+        shell.until("kube-apiserver", &mut [&mut etcd, &mut apiserver], || shell.apiserver_ready()).await?;
+        for crd in &shell.options.crds {
+            let watched = &mut [&mut etcd, &mut apiserver];
+            shell.until("a CustomResourceDefinition", watched, || shell.crd_served(crd)).await?;
+        }
+
+        let port = shell.controller_manager_port.number();
+        let flags = command_line::controller_manager(port, &shell.certificates, &shell.kubeconfig);
+        let mut controllers = shell.spawn("kube-controller-manager", &flags)?;
+        let port = shell.scheduler_port.number();
+        let flags = command_line::scheduler(port, &shell.certificates, &shell.kubeconfig);
+        let mut scheduler = shell.spawn("kube-scheduler", &flags)?;
+        let flags = command_line::kwok(&shell.kubeconfig, &shell.folder.path().join("stages.yaml"));
+        let mut kwok = shell.spawn("kwok", &flags)?;
+        {
+            let watched = &mut [&mut etcd, &mut apiserver, &mut controllers, &mut scheduler, &mut kwok];
+            let port = shell.controller_manager_port.number();
+            shell.until("kube-controller-manager", watched, || shell.ready(port, "/healthz")).await?;
+            let port = shell.scheduler_port.number();
+            shell.until("kube-scheduler", watched, || shell.ready(port, "/readyz")).await?;
+            shell.until("the Node", watched, || shell.node_ready()).await?;
+        }
+        let clients = vec![kwok, scheduler, controllers];
+        Ok(Self { clients, apiserver: Mutex::new(Some(apiserver)), etcd, shell })
+    }
+
+    /// Returns the administrator's kubeconfig. It points at files beside it and ends with the cluster.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.shell.kubeconfig
+    }
+
+    /// Returns the kubectl that belongs to the servers.
+    pub fn kubectl(&self) -> PathBuf {
+        self.shell.programs.path("kubectl")
+    }
+
+    /// Returns the address of the API server.
+    pub fn url(&self) -> String {
+        self.shell.url()
+    }
+
+    /// Returns the file with the authority that signed the servers' certificates.
+    pub fn authority_path(&self) -> &Path {
+        &self.shell.certificates.authority
+    }
+
+    /// Returns the folder in which the cluster keeps everything.
+    pub fn folder(&self) -> &Path {
+        self.shell.folder.path()
+    }
+
+    /// Copies the programs' logs to a folder that outlives the cluster, and returns that folder.
+    pub fn keep_logs(&self) -> io::Result<PathBuf> {
+        self.shell.folder.keep_logs()
+    }
+
+    /// Returns the numbers of the running processes.
+    pub async fn process_ids(&self) -> Vec<u32> {
+        let apiserver = self.apiserver.lock().await.as_ref().and_then(Process::id);
+        self.clients.iter().chain([&self.etcd]).filter_map(Process::id).chain(apiserver).collect()
+    }
+
+    /// Asks the API server to end, kills it after two seconds, and returns when it is gone. Its data stay.
+    pub async fn stop_apiserver(&self) {
+        let mut apiserver = self.apiserver.lock().await;
+        if let Some(process) = apiserver.take() {
+            process.stop(APISERVER_GRACE).await;
+        }
+    }
+
+    /// Kills the API server: its clients get no goodbye. Its data stay.
+    pub async fn kill_apiserver(&self) {
+        let mut apiserver = self.apiserver.lock().await;
+        if let Some(process) = apiserver.take() {
+            process.stop(Duration::ZERO).await;
+        }
+    }
+
+    /// Starts the API server again, on the same address, and returns when it is ready. Does nothing if it runs.
+    pub async fn start_apiserver(&self) -> Result<(), StartError> {
+        let mut apiserver = self.apiserver.lock().await;
+        if apiserver.is_none() {
+            let mut process = self.shell.spawn_apiserver()?;
+            self.shell.until("kube-apiserver", &mut [&mut process], || self.shell.apiserver_ready()).await?;
+            *apiserver = Some(process);
+        }
+        Ok(())
+    }
+
+    /// Stops and starts the API server.
+    pub async fn restart_apiserver(&self) -> Result<(), StartError> {
+        self.stop_apiserver().await;
+        self.start_apiserver().await
+    }
+
+    /// Ends every program and removes the folder, and returns when that is done.
+    pub async fn stop(self) {
+        // Nothing is worth a goodbye here: the data go with the folder.
+        for client in self.clients {
+            client.stop(Duration::ZERO).await;
+        }
+        if let Some(apiserver) = self.apiserver.into_inner() {
+            apiserver.stop(Duration::ZERO).await;
+        }
+        self.etcd.stop(Duration::ZERO).await;
+        self.shell.folder.remove().await;
+    }
+}

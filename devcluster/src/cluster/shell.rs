@@ -1,0 +1,254 @@
+//! What the processes of a cluster share, and how to tell that they work together.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::Options;
+use super::error::{READY_TIMEOUT, StartError};
+use crate::certificates::Certificates;
+use crate::command_line;
+use crate::folder::Folder;
+use crate::https::{Https, RequestError};
+use crate::port::Port;
+use crate::process::Process;
+use crate::programs::Programs;
+
+/// How often a server that is not ready is asked again: short beside a start, long beside one request.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+
+/// Lines of a log that an error quotes.
+const QUOTED_LINES: usize = 5;
+
+const NODE: &str = "devcluster";
+const STAGES: &str = include_str!("stages.yaml");
+
+/// All of a cluster but its processes.
+#[derive(Debug)]
+pub(super) struct Shell {
+    pub(super) programs: Programs,
+    pub(super) options: Options,
+    pub(super) apiserver_port: Port,
+    pub(super) controller_manager_port: Port,
+    pub(super) scheduler_port: Port,
+    pub(super) certificates: Certificates,
+    pub(super) https: Https,
+    pub(super) kubeconfig: PathBuf,
+    pub(super) folder: Folder,
+}
+
+// === impl Shell ===
+
+impl Shell {
+    pub(super) fn new(programs: Programs, options: Options) -> Result<Self, StartError> {
+        let folder = Folder::create(options.keep_folder).map_err(StartError::Folder)?;
+        let certificates = Certificates::generate(folder.path())?;
+        let apiserver_port = Port::reserve()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let url = format!("https://127.0.0.1:{}", apiserver_port.number());
+        fs::write(&kubeconfig, kubeconfig_text(&url, &certificates)).map_err(StartError::Folder)?;
+        fs::write(folder.path().join("stages.yaml"), STAGES).map_err(StartError::Folder)?;
+        Ok(Self {
+            programs,
+            options,
+            apiserver_port,
+            controller_manager_port: Port::reserve()?,
+            scheduler_port: Port::reserve()?,
+            https: Https::new(&certificates)?,
+            certificates,
+            kubeconfig,
+            folder,
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.apiserver_port.number())
+    }
+
+    pub(super) fn spawn(
+        &self,
+        program: &'static str,
+        flags: &[std::ffi::OsString],
+    ) -> Result<Process, StartError> {
+        let executable = self.programs.path(program);
+        Process::start(program, &executable, flags, self.folder.path(), &self.folder.log(program))
+            .map_err(|source| StartError::Spawn { program, source })
+    }
+
+    pub(super) fn spawn_apiserver(&self) -> Result<Process, StartError> {
+        let port = self.apiserver_port.number();
+        self.spawn(
+            "kube-apiserver",
+            &command_line::apiserver(port, &self.certificates, &self.options.apiserver_flags),
+        )
+    }
+
+    /// Asks until `ready` agrees. Fails as soon as one of the `watched` ends.
+    pub(super) async fn until<F>(
+        &self,
+        what: &'static str,
+        watched: &mut [&mut Process],
+        ready: impl Fn() -> F,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = Result<(), String>>,
+    {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            let answer = match ready().await {
+                Ok(()) => return Ok(()),
+                Err(answer) => answer,
+            };
+            for process in &mut *watched {
+                if let Some(status) = process.ended() {
+                    return Err(self.ended(process.name(), status));
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(StartError::NotReady { what, answer, logs: self.kept_logs() });
+            }
+            tokio::time::sleep(POLL_PERIOD).await;
+        }
+    }
+
+    pub(super) fn ended(&self, program: &'static str, status: ExitStatus) -> StartError {
+        let log = fs::read(self.folder.log(program)).unwrap_or_default();
+        StartError::Ended { program, status, logs: self.kept_logs(), quote: last_lines(&log) }
+    }
+
+    /// Keeps the logs; where even that fails, points at the folder that is about to go.
+    pub(super) fn kept_logs(&self) -> PathBuf {
+        self.folder.keep_logs().unwrap_or_else(|_| self.folder.path().to_owned())
+    }
+
+    pub(super) async fn etcd_answers(&self) -> Result<(), String> {
+        let socket = self.folder.path().join(command_line::ETCD_SOCKET);
+        UnixStream::connect(socket).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub(super) async fn apiserver_ready(&self) -> Result<(), String> {
+        self.ready(self.apiserver_port.number(), "/readyz").await
+    }
+
+    pub(super) async fn ready(&self, port: u16, path: &str) -> Result<(), String> {
+        expect(self.https.get(port, path).await, &[StatusCode::OK]).map(drop)
+    }
+
+    /// Creates the definition unless it is there, and agrees once its kinds are served.
+    pub(super) async fn crd_served(&self, crd: &Value) -> Result<(), String> {
+        const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let port = self.apiserver_port.number();
+        let name = crd["metadata"]["name"].as_str().ok_or("the definition has no metadata.name")?;
+        let (status, body) =
+            self.https.get(port, &format!("{PATH}/{name}")).await.map_err(|error| error.to_string())?;
+        if status == StatusCode::NOT_FOUND {
+            let answer = self.https.post(port, PATH, crd).await;
+            expect(answer, &[StatusCode::CREATED, StatusCode::CONFLICT])?;
+            return Err(format!("{name} is not established yet"));
+        }
+        condition(&expect(Ok((status, body)), &[StatusCode::OK])?, "Established")
+    }
+
+    /// Creates the Node unless it is there, and agrees once it is ready.
+    pub(super) async fn node_ready(&self) -> Result<(), String> {
+        let port = self.apiserver_port.number();
+        let (status, body) = self
+            .https
+            .get(port, &format!("/api/v1/nodes/{NODE}"))
+            .await
+            .map_err(|error: RequestError| error.to_string())?;
+        if status == StatusCode::NOT_FOUND {
+            let answer = self.https.post(port, "/api/v1/nodes", &node()).await;
+            expect(answer, &[StatusCode::CREATED, StatusCode::CONFLICT])?;
+            return Err("the Node is not ready yet".to_owned());
+        }
+        condition(&expect(Ok((status, body)), &[StatusCode::OK])?, "Ready")
+    }
+}
+
+// === pure parts ===
+
+fn node() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": NODE,
+            "annotations": { "kwok.x-k8s.io/node": "fake" },
+            "labels": { "kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux" },
+        },
+    })
+}
+
+/// A kubeconfig is YAML, and JSON strings are YAML strings: that is the quoting.
+fn kubeconfig_text(url: &str, certificates: &Certificates) -> String {
+    let quoted = |path: &Path| Value::from(path.to_string_lossy()).to_string();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: devcluster\ncontexts:\n- name: devcluster\n  \
+         context: {{cluster: devcluster, user: admin}}\nclusters:\n- name: devcluster\n  cluster:\n    \
+         server: {url}\n    certificate-authority: {authority}\nusers:\n- name: admin\n  user:\n    \
+         client-certificate: {certificate}\n    client-key: {key}\n",
+        authority = quoted(&certificates.authority),
+        certificate = quoted(&certificates.admin),
+        key = quoted(&certificates.admin_key),
+    )
+}
+
+fn expect(
+    answer: Result<(StatusCode, hyper::body::Bytes), RequestError>,
+    wanted: &[StatusCode],
+) -> Result<hyper::body::Bytes, String> {
+    let (status, body) = answer.map_err(|error| error.to_string())?;
+    if wanted.contains(&status) {
+        Ok(body)
+    } else {
+        Err(format!("{status}: {}", String::from_utf8_lossy(&body)))
+    }
+}
+
+/// Agrees if the object in `body` has this condition with status True.
+fn condition(body: &[u8], name: &str) -> Result<(), String> {
+    let object: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    match conditions.iter().find(|condition| condition["type"] == name) {
+        Some(condition) if condition["status"] == "True" => Ok(()),
+        Some(condition) => Err(format!("condition {condition}")),
+        None => Err(format!("no condition {name}")),
+    }
+}
+
+fn last_lines(log: &[u8]) -> String {
+    let text = String::from_utf8_lossy(log);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_is_quoted() {
+        assert_eq!(last_lines(b"1\n2\n3\n4\n5\n6\n7\n"), "3\n4\n5\n6\n7");
+        assert_eq!(last_lines(b"only"), "only");
+        assert_eq!(last_lines(b""), "");
+    }
+
+    #[test]
+    fn only_a_true_condition_agrees() {
+        let object = json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True"}, {"type": "Busy", "status": "False"},
+        ]}})
+        .to_string();
+        assert!(condition(object.as_bytes(), "Ready").is_ok());
+        assert!(condition(object.as_bytes(), "Busy").is_err(), "false is not true");
+        assert!(condition(object.as_bytes(), "Other").is_err(), "absent is not true");
+        assert!(condition(b"{}", "Ready").is_err(), "a new object has no status");
+    }
+}

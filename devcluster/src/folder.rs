@@ -1,0 +1,76 @@
+//! The temporary folder of one cluster: removed with it, logs kept where they explain a failure.
+//!
+//! Removal is the work of a tiny shell process that waits for the end of its standard input. The kernel closes
+//! the other end however this process dies, so a killed test leaves no folder behind either; nothing in here
+//! depends on destructors being run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::{Child, ChildStdin, Command};
+
+/// The programs end on the same signal as the remover and may write a last file while it works, hence the rounds.
+const REMOVER: &str =
+    r#"cat >/dev/null; for round in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit 0; sleep 0.5; done"#;
+
+/// A folder of this cluster alone.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// None when the folder is to stay.
+    remover: Option<(Child, ChildStdin)>,
+}
+
+impl Folder {
+    /// Makes the folder, closed to other users: keys and the data of etcd lie in it.
+    pub(crate) fn create(keep: bool) -> io::Result<Self> {
+        let path = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir()?.keep();
+        let remover = if keep {
+            None
+        } else {
+            let mut child = Command::new("sh")
+                .args(["-c", REMOVER, "sh"])
+                .arg(&path)
+                .current_dir("/")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                // A Ctrl-C on the terminal is for us; the remover must outlive it.
+                .process_group(0)
+                .spawn()?;
+            child.stdin.take().map(|lifeline| (child, lifeline))
+        };
+        fs::create_dir(path.join("logs"))?;
+        Ok(Self { path, remover })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the output of this program goes.
+    pub(crate) fn log(&self, program: &str) -> PathBuf {
+        self.path.join("logs").join(format!("{program}.log"))
+    }
+
+    /// Copies the logs to a folder that stays, and returns that.
+    pub(crate) fn keep_logs(&self) -> io::Result<PathBuf> {
+        let kept = tempfile::Builder::new().prefix("mainstay-devcluster-logs-").tempdir()?.keep();
+        for entry in fs::read_dir(self.path.join("logs"))? {
+            let entry = entry?;
+            fs::copy(entry.path(), kept.join(entry.file_name()))?;
+        }
+        Ok(kept)
+    }
+
+    /// Removes the folder now and waits until it is gone.
+    pub(crate) async fn remove(self) {
+        if let Some((mut child, lifeline)) = self.remover {
+            drop(lifeline);
+            // Whether it succeeded is visible only as a folder that remains; there is nothing better to do then.
+            drop(child.wait().await);
+        }
+    }
+}

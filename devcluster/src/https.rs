@@ -1,0 +1,129 @@
+//! The few requests a launcher makes by itself: is it ready, create this, what does it say now.
+//!
+//! One connection per request: before a server is ready there is nothing worth keeping open, and afterwards
+//! nobody asks here any more. The server must show a certificate of this cluster's own authority, so another
+//! process that happens to answer on the port is never mistaken for ours.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{IpAddr, PrivatePkcs8KeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::certificates::Certificates;
+
+/// An answer that takes longer counts as none; the caller asks again until its own deadline.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// More than any single object here; a server gone wrong must not fill our memory.
+const BODY_LIMIT_BYTES: usize = 4 << 20;
+
+/// A client of this cluster's servers, with the rights of its administrator.
+#[derive(Clone)]
+pub(crate) struct Https {
+    connector: TlsConnector,
+}
+
+/// Why a request had no answer. All of them pass while servers start, so one text is enough.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    #[error("no connection: {0}")]
+    Connect(#[source] std::io::Error),
+    #[error("no answer: {0}")]
+    Http(#[source] hyper::Error),
+    #[error("no whole answer: {0}")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the request cannot be written: {0}")]
+    Request(#[source] http::Error),
+    #[error("the connection ended before the answer")]
+    Ended,
+    #[error("no answer within {REQUEST_TIMEOUT:?}")]
+    Late,
+}
+
+impl std::fmt::Debug for Https {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The connector holds the administrator's key.
+        f.write_str("Https")
+    }
+}
+
+impl Https {
+    pub(crate) fn new(certificates: &Certificates) -> Result<Self, rustls::Error> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificates.authority_der.clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(
+                vec![certificates.admin_der.clone()],
+                PrivatePkcs8KeyDer::from(certificates.admin_key_der.clone()).into(),
+            )?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    pub(crate) async fn get(&self, port: u16, path: &str) -> Result<(StatusCode, Bytes), RequestError> {
+        self.send(port, Method::GET, path, Bytes::new()).await
+    }
+
+    pub(crate) async fn post(
+        &self,
+        port: u16,
+        path: &str,
+        object: &serde_json::Value,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
+        self.send(port, Method::POST, path, Bytes::from(object.to_string())).await
+    }
+
+    async fn send(
+        &self,
+        port: u16,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
+        tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(port, method, path, body))
+            .await
+            .unwrap_or(Err(RequestError::Late))
+    }
+
+    async fn exchange(
+        &self,
+        port: u16,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::HOST, format!("127.0.0.1:{port}"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(RequestError::Request)?;
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(RequestError::Connect)?;
+        let name = ServerName::IpAddress(IpAddr::from(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let stream = self.connector.connect(name, stream).await.map_err(RequestError::Connect)?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(RequestError::Http)?;
+        let answer = async move {
+            let response = sender.send_request(request).await.map_err(RequestError::Http)?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), BODY_LIMIT_BYTES);
+            Ok((status, body.collect().await.map_err(RequestError::Body)?.to_bytes()))
+        };
+        // Biased: a connection that closes right after its last byte must not hide the answer it carried.
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            ended = connection => Err(ended.err().map_or(RequestError::Ended, RequestError::Http)),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Where the programs of a control plane come from.
+//!
+//! `KUBEBUILDER_ASSETS` if set; else those built from `tests/controlplane` of the source tree this crate was
+//! compiled in, brought up to date first if Go is there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::cluster::Progress;
+
+/// The variable of envtest and its kin; whoever sets it has chosen the programs.
+const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+/// The build script, and where it puts its programs unless told otherwise.
+const BUILD_SCRIPT: &str = "tests/controlplane/build";
+const BUILT_FOLDER: &str = "target/controlplane/bin";
+
+/// What one cluster needs.
+const NAMES: [&str; 6] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl"];
+
+/// A folder that holds every program by its usual name.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    folder: PathBuf,
+}
+
+/// Why there are no programs to start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramsError {
+    /// The folder was chosen by hand and is not complete.
+    #[error(
+        "{origin} is {folder}, which lacks {missing}; add them, or unset it to build all from tests/controlplane",
+        folder = .folder.display(), missing = .missing.join(", ")
+    )]
+    Incomplete {
+        /// Who chose the folder.
+        origin: &'static str,
+        /// The folder.
+        folder: PathBuf,
+        /// The programs that are not in it.
+        missing: Vec<&'static str>,
+    },
+    /// No programs, and no way to build them here. Tests may skip on it.
+    #[error(
+        "no control plane here: set KUBEBUILDER_ASSETS to a folder with {names}, or install Go 1.26 or later to \
+         build them",
+        names = NAMES.join(", ")
+    )]
+    Unavailable,
+    /// The build script could not be started.
+    #[error("starting {script} failed", script = .script.display())]
+    Script {
+        /// The script.
+        script: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The build failed; its own words were passed on as progress and end the text.
+    #[error("building the control plane failed ({status}); last lines: {last}")]
+    Build {
+        /// How the script ended.
+        status: std::process::ExitStatus,
+        /// Its last lines.
+        last: String,
+    },
+}
+
+impl Programs {
+    /// Finds the programs, building them where that is possible and needed.
+    pub(crate) async fn find(chosen: Option<PathBuf>, progress: &Progress) -> Result<Self, ProgramsError> {
+        if let Some(folder) = chosen {
+            return Self::complete("the chosen folder", folder);
+        }
+        if let Some(folder) = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
+            return Self::complete(ASSETS_VARIABLE, PathBuf::from(folder));
+        }
+        // The crate lies one level below the workspace. An installed binary may have outlived its source tree.
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let script = root.join(BUILD_SCRIPT);
+        let built = root.join(BUILT_FOLDER);
+        let go = on_path("go");
+        if script.is_file() && go {
+            build(&script, progress).await?;
+        }
+        match Self::complete(BUILT_FOLDER, built) {
+            Err(ProgramsError::Incomplete { .. }) if !go => Err(ProgramsError::Unavailable),
+            found => found,
+        }
+    }
+
+    fn complete(origin: &'static str, folder: PathBuf) -> Result<Self, ProgramsError> {
+        // The programs run in a folder of their own, where a relative path would point elsewhere.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        let missing: Vec<_> = NAMES.into_iter().filter(|name| !folder.join(name).is_file()).collect();
+        if missing.is_empty() {
+            Ok(Self { folder })
+        } else {
+            Err(ProgramsError::Incomplete { origin, folder, missing })
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// Runs the build script, which itself decides whether there is anything to do.
+async fn build(script: &Path, progress: &Progress) -> Result<(), ProgramsError> {
+    const KEPT_LINES: usize = 10;
+    let failed = |source| ProgramsError::Script { script: script.to_owned(), source };
+    let mut child = Command::new(script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let mut last = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let mut lines = BufReader::new(stderr).lines();
+        while let Some(line) = lines.next_line().await.map_err(failed)? {
+            progress.tell(&line);
+            last.push(line);
+            if last.len() > KEPT_LINES {
+                last.remove(0);
+            }
+        }
+    }
+    let status = child.wait().await.map_err(failed)?;
+    if status.success() { Ok(()) } else { Err(ProgramsError::Build { status, last: last.join("; ") }) }
+}
+
+fn on_path(name: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_incomplete_folder_is_refused_by_the_names_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["etcd", "kube-apiserver", "kubectl"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let error = Programs::find(Some(folder.path().to_owned()), &Progress::default()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the chosen folder is {}, which lacks kube-controller-manager, kube-scheduler, kwok; add them, or \
+                 unset it to build all from tests/controlplane",
+                folder.path().display()
+            )
+        );
+    }
+}
