@@ -1,1 +1,473 @@
-//! Placeholder room.
+//! What an operator may set, complete and valid.
+//!
+//! A file goes through three forms: the tree of what was written, the raw settings in which everything is
+//! optional, and [`ManagerConfiguration`], in which everything has a value. Precedence is flag over file over
+//! default. The shipped `config/manager.yaml` is the documentation and names every default.
+//!
+//! # Invariants
+//! 1. A file is taken as a whole or not at all; [`ConfigError`] lists everything that is wrong with it.
+//! 2. A default is written once, in `resolve`.
+//! 3. A key that this release cannot honour is refused unless it holds the one value that is true anyway.
+
+mod allow;
+mod cursor;
+mod problem;
+mod raw;
+mod reserved;
+mod resolve;
+mod tree;
+mod units;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use allow::AllowRule;
+pub use problem::{ConfigError, Problem};
+pub use tree::Position;
+
+use problem::Problems;
+
+/// The `apiVersion` of the file.
+pub const API_VERSION: &str = "config.mainstay.dev/v1alpha1";
+/// The `kind` of the file.
+pub const KIND: &str = "ManagerConfiguration";
+/// The file looked for in a directory, such as a mounted ConfigMap.
+pub const FILE_NAME: &str = "manager.yaml";
+/// The name under `controllers` that sets the defaults of all.
+pub const EVERY_CONTROLLER: &str = "*";
+
+/// The largest file read: what the API server lets a ConfigMap hold.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The shipped file, which spells out the defaults.
+const DEFAULTS_TEXT: &str = include_str!("../../config/manager.yaml");
+
+/// All settings of a manager.
+///
+/// [`ManagerConfiguration::default`] is what an empty file means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManagerConfiguration {
+    /// Whether and how replicas agree on a leader.
+    pub leader_election: LeaderElection,
+    /// Where `/livez`, `/readyz` and `/healthz` are served.
+    pub health: Health,
+    /// Where `/metrics` is served.
+    pub metrics: Metrics,
+    /// Where `/debug` is served.
+    pub inspect: Inspect,
+    /// What is watched and kept.
+    pub cache: CacheSettings,
+    /// How long stopping may take.
+    pub shutdown: Shutdown,
+    /// What is logged, and how.
+    pub logging: Logging,
+    /// What probes may connect to.
+    pub probe_policy: ProbePolicy,
+    /// Settings of each controller.
+    pub controllers: Controllers,
+}
+
+/// Leadership through a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Whether leader-only work waits for the Lease; off means that this replica always leads.
+    pub enabled: bool,
+    /// Name of the Lease.
+    pub lease_name: String,
+    /// Namespace of the Lease; `None` is the namespace the process runs in.
+    pub namespace: Option<String>,
+    /// How long others wait for a silent holder; whole seconds, above `renew_deadline`.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it gives up; above 1.2 times `retry_period`.
+    pub renew_deadline: Duration,
+    /// Time between two tries.
+    pub retry_period: Duration,
+    /// What a replica does that loses the Lease.
+    pub on_lost: OnLost,
+}
+
+/// What a replica does that loses the Lease, once its leader-only work has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLost {
+    /// Ends the process; whatever started it starts it anew.
+    Exit,
+    /// Stays and becomes a candidate again.
+    Campaign,
+}
+
+/// The server of probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Where it listens.
+    pub bind_address: BindAddress,
+}
+
+/// The server of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where it listens.
+    pub bind_address: BindAddress,
+}
+
+/// The server of debug pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspect {
+    /// Where it listens; always a loopback address, because nothing asks who is reading.
+    pub bind_address: BindAddress,
+}
+
+/// What is watched and kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// The only namespaces watched; empty for all.
+    pub namespaces: Vec<String>,
+    /// Time between two looks at everything; zero for never.
+    pub resync: Duration,
+    /// An object above this size is not kept.
+    pub max_object_bytes: usize,
+}
+
+/// How the process stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shutdown {
+    /// One deadline for everything between the signal and the end.
+    pub grace_period: Duration,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// Which lines are written.
+    pub level: LogFilter,
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// Which log lines are written: a level, and levels for single modules, such as `info,mainstay::queue=debug`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+/// What probes may connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePolicy {
+    /// Which kinds of address are allowed.
+    pub mode: ProbeMode,
+    /// What `AllowList` allows beside Services; empty in every other mode.
+    pub allow: Vec<AllowRule>,
+    /// Whether loopback addresses may be dialled; for development, where prerequisites are local.
+    pub allow_loopback: bool,
+    /// Ports never dialled.
+    pub denied_ports: Vec<u16>,
+    /// The most connections opened per second, over all targets.
+    pub max_per_second: u32,
+}
+
+/// Which kinds of address probes may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeMode {
+    /// Services in the object's own namespace.
+    ServicesOnly,
+    /// Services, and what `allow` lists.
+    AllowList,
+    /// Any address; for clusters with one tenant.
+    Any,
+}
+
+/// Settings of every controller, `"*"` merged into each field by field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controllers {
+    /// What a controller gets that the file does not name.
+    pub every: ControllerSettings,
+    /// Controllers that the file names, complete.
+    pub named: BTreeMap<String, ControllerSettings>,
+}
+
+/// Settings of one controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerSettings {
+    /// How many keys are reconciled at once.
+    pub workers: usize,
+    /// After how long a run is dropped at its next await and counted as failed; zero for never.
+    pub reconcile_timeout: Duration,
+    /// Order, limits and retries of its queue.
+    pub queue: QueueSettings,
+}
+
+/// Order, limits and retries of one queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// How long a failing key waits.
+    pub retry: RetryPolicy,
+    /// Percent of the workers that retries may hold while fresh work waits; `1..=100`.
+    pub retry_share: u8,
+    /// A rate over all retries; `None` for no limit.
+    pub retry_rate: Option<Rate>,
+    /// A ready key that waited longer goes first, whatever its lane.
+    pub max_wait: Duration,
+    /// Above this many keys no new ones are taken from initial lists; zero for no limit.
+    pub max_depth: usize,
+}
+
+/// How long a failing key waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Wait after the first failure.
+    pub base_delay: Duration,
+    /// By how much each further wait grows.
+    pub factor: f64,
+    /// The longest wait.
+    pub max_delay: Duration,
+    /// By up to this many percent a wait is shortened at random; `0..=100`.
+    pub jitter_percent: u8,
+    /// After so many failures the key is parked; zero for never.
+    pub max_attempts: u32,
+}
+
+/// A token bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Tokens added per second.
+    pub per_second: f64,
+    /// The most tokens kept.
+    pub burst: u32,
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindAddress {
+    /// Nowhere: written as `""` or `"0"`.
+    Off,
+    /// On an address; port 0 lets the system choose.
+    Tcp(SocketAddr),
+}
+
+/// What flags on the command line put over the file; `None` leaves the file's value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Over `leaderElection.enabled`.
+    pub leader_elect: Option<bool>,
+    /// Over `leaderElection.namespace`.
+    pub leader_election_namespace: Option<String>,
+    /// Over `health.bindAddress`.
+    pub health_bind_address: Option<BindAddress>,
+    /// Over `metrics.bindAddress`.
+    pub metrics_bind_address: Option<BindAddress>,
+    /// Over `inspect.bindAddress`.
+    pub inspect_bind_address: Option<BindAddress>,
+    /// Over `logging.level`.
+    pub log_level: Option<LogFilter>,
+    /// Over `logging.format`.
+    pub log_format: Option<LogFormat>,
+}
+
+// === impl ManagerConfiguration ===
+
+impl ManagerConfiguration {
+    /// Reads a file, or `manager.yaml` in a directory. Any controller may be named in it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_with(path, &Overrides::default(), None)
+    }
+
+    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it. With the names of the controllers
+    /// of this binary given, a name that is not among them is an error.
+    ///
+    /// # Errors
+    /// As for [`ManagerConfiguration::load`].
+    pub fn load_with(
+        path: &Path,
+        overrides: &Overrides,
+        controllers: Option<&[&str]>,
+    ) -> Result<Self, ConfigError> {
+        let path = file_in(path);
+        let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        Self::parse(&text, &path.display().to_string(), overrides, controllers)
+    }
+
+    /// Reads a text. `origin` names it in messages.
+    ///
+    /// # Errors
+    /// If anything in the text is wrong, or wrong together with the flags.
+    pub fn parse(
+        text: &str,
+        origin: &str,
+        overrides: &Overrides,
+        controllers: Option<&[&str]>,
+    ) -> Result<Self, ConfigError> {
+        let problems = Problems::default();
+        let resolved = match tree::parse(text) {
+            Ok(node) => {
+                let mut raw = raw::RawManager::read(&cursor::Cursor::root(&node, &problems), controllers);
+                raw.put_over(overrides);
+                Some(resolve::resolve(&raw, &problems))
+            }
+            Err(error) => {
+                problems.push(error.at, "", format!("not YAML: {}", error.message));
+                None
+            }
+        };
+        finish(resolved, origin, problems)
+    }
+
+    /// Returns the defaults with flags put over them.
+    ///
+    /// # Errors
+    /// If flags contradict each other or a default, such as two servers on one address.
+    pub fn from_overrides(overrides: &Overrides) -> Result<Self, ConfigError> {
+        let problems = Problems::default();
+        let mut raw = raw::RawManager::default();
+        raw.put_over(overrides);
+        let resolved = resolve::resolve(&raw, &problems);
+        finish(Some(resolved), "flags", problems)
+    }
+
+    /// Returns the text of the shipped file: every key with its default, meaning, unit and range.
+    pub fn defaults_text() -> &'static str {
+        DEFAULTS_TEXT
+    }
+
+    /// Returns the settings of one controller.
+    pub fn controller(&self, name: &str) -> &ControllerSettings {
+        self.controllers.named.get(name).unwrap_or(&self.controllers.every)
+    }
+}
+
+/// What an empty file means.
+impl Default for ManagerConfiguration {
+    fn default() -> Self {
+        resolve::resolve(&raw::RawManager::default(), &Problems::default())
+    }
+}
+
+fn finish(
+    resolved: Option<ManagerConfiguration>,
+    origin: &str,
+    problems: Problems,
+) -> Result<ManagerConfiguration, ConfigError> {
+    let problems = problems.into_sorted();
+    match resolved {
+        Some(configuration) if problems.is_empty() => Ok(configuration),
+        _ => Err(ConfigError::Invalid { origin: origin.to_owned(), problems }),
+    }
+}
+
+fn file_in(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    // One byte more than allowed tells a full file from one that is too long.
+    let length = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
+        return Err(std::io::Error::other("longer than 1 MiB"));
+    }
+    Ok(text)
+}
+
+// === impl BindAddress ===
+
+impl BindAddress {
+    /// Returns the address to bind, or `None` if the server is off.
+    pub fn socket(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::Tcp(address) => Some(address),
+        }
+    }
+
+    /// Returns whether both cannot be bound at once.
+    fn collides(self, other: Self) -> bool {
+        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return false };
+        let overlap = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
+        one.port() == two.port() && one.port() != 0 && overlap
+    }
+}
+
+impl FromStr for BindAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if matches!(text, "" | "0") {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            let hint = match text.rsplit_once(':') {
+                Some(("", port)) => format!("; for all addresses write 0.0.0.0:{port}"),
+                Some(("localhost", port)) => format!("; write 127.0.0.1:{port}"),
+                _ => String::new(),
+            };
+            format!("an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or \"\" for off{hint}")
+        })
+    }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+// === impl LogFilter ===
+
+/// The words for a level, from silent to everything.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+impl LogFilter {
+    /// Returns the text, such as `info,mainstay::queue=debug`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for LogFilter {
+    type Err = String;
+
+    /// Stricter than tracing's own filters, which take a misspelt level for the name of a module.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_module = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
+        let valid = text.split(',').all(|part| match part.split_once('=') {
+            None => LEVELS.contains(&part),
+            Some((module, level)) => {
+                !module.is_empty() && module.chars().all(is_module) && LEVELS.contains(&level)
+            }
+        });
+        if valid {
+            return Ok(Self(text.to_owned()));
+        }
+        let hint =
+            cursor::closest(text, &LEVELS).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        Err(format!(
+            "{}, with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug{hint}",
+            cursor::one_of(&LEVELS)
+        ))
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,187 @@
+//! One entry of `probePolicy.allow`: a network, a host, or all hosts below a domain.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// What an entry looks like, for messages.
+pub(super) const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com";
+
+/// Something that mode `AllowList` allows beside Services.
+///
+/// Addresses are compared as numbers, never as text; names without regard to case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowRule {
+    /// Every address that begins with the same bits.
+    Network {
+        /// The network's address; its bits beyond the prefix are zero.
+        address: IpAddr,
+        /// How many leading bits count; at most 32 or 128.
+        prefix: u8,
+    },
+    /// One host, lower-case.
+    Host(String),
+    /// Every host below a domain, lower-case, without the leading dot.
+    Domain(String),
+}
+
+// === impl AllowRule ===
+
+impl AllowRule {
+    /// Returns whether the rule allows an address. An IPv4 address in IPv6 form is the IPv4 address.
+    pub fn allows_address(&self, candidate: IpAddr) -> bool {
+        let Self::Network { address, prefix } = self else { return false };
+        match (address, candidate.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(candidate)) => {
+                (network.to_bits() ^ candidate.to_bits()).checked_shr(32 - u32::from(*prefix)).unwrap_or(0)
+                    == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(candidate)) => {
+                (network.to_bits() ^ candidate.to_bits()).checked_shr(128 - u32::from(*prefix)).unwrap_or(0)
+                    == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the rule allows a host by its name; a dot at its end does not matter.
+    pub fn allows_host(&self, candidate: &str) -> bool {
+        let candidate = candidate.strip_suffix('.').unwrap_or(candidate).to_ascii_lowercase();
+        match self {
+            Self::Network { .. } => false,
+            Self::Host(host) => candidate == *host,
+            Self::Domain(domain) => candidate
+                .strip_suffix(domain.as_str())
+                .is_some_and(|below| below.len() > 1 && below.ends_with('.')),
+        }
+    }
+}
+
+impl FromStr for AllowRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            let prefix = if address.is_ipv4() { 32 } else { 128 };
+            return Ok(Self::Network { address, prefix });
+        }
+        if let Some((address, prefix)) = text.split_once('/') {
+            return network(address, prefix);
+        }
+        let (name, domain) = text.strip_prefix('.').map_or((text, false), |domain| (domain, true));
+        // A last label of digits would be an IPv4 address in one of its odd spellings.
+        let numeric =
+            name.rsplit('.').next().is_some_and(|last| last.starts_with(|c: char| c.is_ascii_digit()));
+        if !is_dns_name(&name.to_ascii_lowercase()) || numeric {
+            return Err(FORM.to_owned());
+        }
+        let name = name.to_ascii_lowercase();
+        Ok(if domain { Self::Domain(name) } else { Self::Host(name) })
+    }
+}
+
+impl fmt::Display for AllowRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network { address, prefix } => write!(f, "{address}/{prefix}"),
+            Self::Host(host) => f.write_str(host),
+            Self::Domain(domain) => write!(f, ".{domain}"),
+        }
+    }
+}
+
+/// Returns whether a text is a DNS name as Kubernetes takes them: lower-case labels, joined by dots.
+pub(super) fn is_dns_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+/// Returns whether a text is one DNS label: what a namespace is called.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty()
+        && text.len() <= 63
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn network(address: &str, prefix: &str) -> Result<AllowRule, String> {
+    let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u8>()) else {
+        return Err(FORM.to_owned());
+    };
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    if prefix > bits {
+        return Err(format!("a prefix of at most {bits} bits"));
+    }
+    let first = match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    };
+    if first != address {
+        return Err(format!("the network's own address, {first}/{prefix}"));
+    }
+    Ok(AllowRule::Network { address, prefix })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> AllowRule {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_allows_its_addresses_in_every_spelling() {
+        let network = rule("10.8.0.0/16");
+        assert!(network.allows_address("10.8.255.1".parse().unwrap()));
+        assert!(network.allows_address("::ffff:10.8.0.1".parse().unwrap()));
+        assert!(!network.allows_address("10.9.0.0".parse().unwrap()));
+        assert!(!network.allows_host("10.8.0.1"));
+        assert!(rule("0.0.0.0/0").allows_address("192.0.2.1".parse().unwrap()));
+        assert!(!rule("0.0.0.0/0").allows_address("2001:db8::1".parse().unwrap()));
+        assert!(rule("2001:db8::/32").allows_address("2001:db8:1::1".parse().unwrap()));
+        assert!(!rule("192.0.2.1").allows_address("192.0.2.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_domain_allows_what_is_below_it_and_not_what_ends_alike() {
+        let domain = rule(".Example.com");
+        assert!(domain.allows_host("db.example.com"));
+        assert!(domain.allows_host("a.DB.example.com."));
+        assert!(!domain.allows_host("example.com"));
+        assert!(!domain.allows_host(".example.com"));
+        assert!(!domain.allows_host("badexample.com"));
+        assert!(rule("db.example.com").allows_host("DB.example.com"));
+        assert!(!rule("db.example.com").allows_host("a.db.example.com"));
+    }
+
+    #[test]
+    fn entries_that_could_mean_something_else_are_refused() {
+        for text in [
+            "",
+            ".",
+            "*.example.com",
+            "10.8.0.1/16",
+            "10.0.0.0/33",
+            "::/129",
+            "0x7f.1",
+            "127.1",
+            "a b",
+            "db:5432",
+            "/8",
+        ] {
+            assert!(text.parse::<AllowRule>().is_err(), "{text}");
+        }
+        assert_eq!(
+            "10.8.0.1/16".parse::<AllowRule>(),
+            Err("the network's own address, 10.8.0.0/16".to_owned())
+        );
+    }
+}

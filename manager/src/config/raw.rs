@@ -1,0 +1,400 @@
+//! What a file says and what flags say: every setting optional, every value valid by itself.
+//!
+//! One struct per section, its fields in the order of the file. Reading checks types, units and ranges; what must
+//! fit together is checked in `resolve`, once everything has a value.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::allow::{self, AllowRule};
+use super::cursor::{Cursor, closest, one_of};
+use super::{
+    API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, OnLost, Overrides, ProbeMode,
+    reserved,
+};
+
+/// Upper end of every time that has no better one.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Election works in seconds; an hour without a leader is longer than anybody wants.
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+/// A resync rarer than once a year is none.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// More workers than this wait for the API server, whatever the machine.
+const MAX_WORKERS: u32 = 1000;
+/// Above what one process can open, or a queue can hand out, per second.
+const MAX_PER_SECOND: u32 = 100_000;
+/// The growth 100 passes any delay within a few failures.
+const MAX_FACTOR: f64 = 100.0;
+/// The API server takes objects of some 3 MiB at most; a gibibyte stands for "no limit".
+const OBJECT_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 30;
+
+#[derive(Debug, Default)]
+pub(super) struct RawManager {
+    pub(super) leader_election: RawLeaderElection,
+    pub(super) health: RawServer,
+    pub(super) metrics: RawServer,
+    pub(super) inspect: RawServer,
+    pub(super) cache: RawCache,
+    pub(super) shutdown: RawShutdown,
+    pub(super) logging: RawLogging,
+    pub(super) probe_policy: RawProbePolicy,
+    /// By name; `"*"` is among them.
+    pub(super) controllers: BTreeMap<String, RawController>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawLeaderElection {
+    pub(super) enabled: Option<bool>,
+    pub(super) lease_name: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) lease_duration: Option<Duration>,
+    pub(super) renew_deadline: Option<Duration>,
+    pub(super) retry_period: Option<Duration>,
+    pub(super) on_lost: Option<OnLost>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawServer {
+    pub(super) bind_address: Option<BindAddress>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawCache {
+    pub(super) namespaces: Option<Vec<String>>,
+    pub(super) resync: Option<Duration>,
+    pub(super) max_object_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawShutdown {
+    pub(super) grace_period: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawLogging {
+    pub(super) format: Option<LogFormat>,
+    pub(super) level: Option<LogFilter>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawProbePolicy {
+    pub(super) mode: Option<ProbeMode>,
+    pub(super) allow: Option<Vec<AllowRule>>,
+    pub(super) allow_loopback: Option<bool>,
+    pub(super) denied_ports: Option<Vec<u16>>,
+    pub(super) max_per_second: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawController {
+    pub(super) workers: Option<u32>,
+    pub(super) reconcile_timeout: Option<Duration>,
+    pub(super) queue: RawQueue,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawQueue {
+    pub(super) retry: RawRetry,
+    pub(super) retry_share: Option<u8>,
+    pub(super) retry_rate: Option<RawRate>,
+    pub(super) max_wait: Option<Duration>,
+    pub(super) max_depth: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawRetry {
+    pub(super) base_delay: Option<Duration>,
+    pub(super) factor: Option<f64>,
+    pub(super) max_delay: Option<Duration>,
+    pub(super) jitter: Option<u8>,
+    pub(super) max_attempts: Option<u32>,
+}
+
+/// Written as `null`, or as a mapping.
+#[derive(Clone, Debug)]
+pub(super) enum RawRate {
+    Off,
+    Limit { per_second: Option<f64>, burst: Option<u32> },
+}
+
+// === impl RawManager ===
+
+impl RawManager {
+    pub(super) fn read(root: &Cursor<'_>, known: Option<&[&str]>) -> Self {
+        let mut fields = root.fields();
+        for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            match fields.cursor(key) {
+                Some(cursor) if cursor.is_text(expected) => {}
+                Some(cursor) => cursor.refuse(expected),
+                None => root.report(format!("{key} is missing; expected {key}: {expected}")),
+            }
+        }
+        let raw = Self {
+            leader_election: fields.section("leaderElection", RawLeaderElection::read),
+            health: fields.section("health", |cursor| RawServer::read(cursor, &[])),
+            metrics: fields.section("metrics", |cursor| {
+                let reserved = [("auth", &reserved::METRICS_AUTH), ("tlsDir", &reserved::METRICS_TLS_DIR)];
+                RawServer::read(cursor, &reserved)
+            }),
+            inspect: fields.section("inspect", |cursor| {
+                RawServer::read(cursor, &[("tokenFile", &reserved::INSPECT_TOKEN_FILE)])
+            }),
+            cache: fields.section("cache", RawCache::read),
+            shutdown: fields.section("shutdown", RawShutdown::read),
+            logging: fields.section("logging", RawLogging::read),
+            probe_policy: fields.section("probePolicy", RawProbePolicy::read),
+            controllers: fields.section("controllers", |cursor| read_controllers(cursor, known)),
+        };
+        fields.close();
+        raw
+    }
+
+    /// Puts flags over the file.
+    pub(super) fn put_over(&mut self, flags: &Overrides) {
+        fn put<T: Clone>(flag: &Option<T>, file: &mut Option<T>) {
+            if flag.is_some() {
+                file.clone_from(flag);
+            }
+        }
+        put(&flags.leader_elect, &mut self.leader_election.enabled);
+        put(&flags.leader_election_namespace, &mut self.leader_election.namespace);
+        put(&flags.health_bind_address, &mut self.health.bind_address);
+        put(&flags.metrics_bind_address, &mut self.metrics.bind_address);
+        put(&flags.inspect_bind_address, &mut self.inspect.bind_address);
+        put(&flags.log_level, &mut self.logging.level);
+        put(&flags.log_format, &mut self.logging.format);
+    }
+}
+
+// === impl sections ===
+
+impl RawLeaderElection {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            enabled: fields.take("enabled", Cursor::boolean),
+            lease_name: fields.take("leaseName", |cursor| {
+                cursor.parsed("the name of a Lease: lower-case letters, digits, - and .", |text| {
+                    allow::is_dns_name(text).then(|| text.to_owned())
+                })
+            }),
+            namespace: fields.take("namespace", |cursor| {
+                cursor.parsed("the name of a namespace, or \"\" for the manager's own", |text| {
+                    (text.is_empty() || allow::is_dns_label(text)).then(|| text.to_owned())
+                })
+            }),
+            lease_duration: fields.take("leaseDuration", |cursor| cursor.duration(SECOND..=HOUR)),
+            renew_deadline: fields.take("renewDeadline", |cursor| cursor.duration(MILLISECOND..=HOUR)),
+            retry_period: fields.take("retryPeriod", |cursor| cursor.duration(MILLISECOND..=HOUR)),
+            on_lost: fields.take("onLost", |cursor| {
+                cursor.choice(&[("Exit", OnLost::Exit), ("Campaign", OnLost::Campaign)])
+            }),
+        };
+        fields.close();
+        raw
+    }
+}
+
+impl RawServer {
+    fn read(cursor: &Cursor<'_>, reserved: &[(&'static str, &reserved::Reserved)]) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self { bind_address: fields.take("bindAddress", Cursor::parse) };
+        for (key, accepted) in reserved {
+            fields.check(key, |cursor| accepted.check(cursor));
+        }
+        fields.close();
+        raw
+    }
+}
+
+impl RawCache {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            namespaces: fields.take("namespaces", |cursor| {
+                cursor.list("namespaces", |item| {
+                    item.parsed("the name of a namespace", |text| {
+                        allow::is_dns_label(text).then(|| text.to_owned())
+                    })
+                })
+            }),
+            resync: fields.take("resync", |cursor| cursor.duration(Duration::ZERO..=YEAR)),
+            max_object_bytes: fields.take("maxObjectBytes", |cursor| cursor.size(OBJECT_BYTES)),
+        };
+        fields.check("pack", |cursor| reserved::CACHE_PACK.check(cursor));
+        fields.check("kinds", check_kinds);
+        fields.close();
+        raw
+    }
+}
+
+/// Checks settings of single kinds, such as `{Pod: {pack: Auto}}`; none of them has anything to keep yet.
+fn check_kinds(cursor: &Cursor<'_>) {
+    for (kind, cursor) in cursor.entries("a mapping from kinds to their settings").unwrap_or_default() {
+        let named = kind.starts_with(|c: char| c.is_ascii_uppercase())
+            && kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+        if !named {
+            cursor.report("unknown kind; expected a kind such as Pod or Deployment.apps".to_owned());
+        }
+        let mut fields = cursor.fields();
+        fields.check("pack", |cursor| reserved::CACHE_PACK.check(cursor));
+        fields.close();
+    }
+}
+
+impl RawShutdown {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self { grace_period: fields.take("gracePeriod", |cursor| cursor.duration(SECOND..=HOUR)) };
+        fields.close();
+        raw
+    }
+}
+
+impl RawLogging {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            format: fields.take("format", |cursor| {
+                cursor.choice(&[("Json", LogFormat::Json), ("Text", LogFormat::Text)])
+            }),
+            level: fields.take("level", Cursor::parse),
+        };
+        fields.close();
+        raw
+    }
+}
+
+impl RawProbePolicy {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let modes = [
+            ("ServicesOnly", ProbeMode::ServicesOnly),
+            ("AllowList", ProbeMode::AllowList),
+            ("Any", ProbeMode::Any),
+        ];
+        let mut fields = cursor.fields();
+        let raw = Self {
+            mode: fields.take("mode", |cursor| cursor.choice(&modes)),
+            allow: fields.take("allow", |cursor| cursor.list("networks, hosts and domains", Cursor::parse)),
+            allow_loopback: fields.take("allowLoopback", Cursor::boolean),
+            denied_ports: fields.take("deniedPorts", |cursor| {
+                cursor.list("ports", |item| {
+                    item.whole(1..=u32::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
+                })
+            }),
+            max_per_second: fields.take("maxPerSecond", |cursor| cursor.whole(1..=MAX_PER_SECOND)),
+        };
+        fields.close();
+        raw
+    }
+}
+
+fn read_controllers(cursor: &Cursor<'_>, known: Option<&[&str]>) -> BTreeMap<String, RawController> {
+    let mut controllers = BTreeMap::new();
+    for (name, cursor) in cursor.entries("a mapping from controllers to their settings").unwrap_or_default() {
+        if let Some(known) = known
+            && name != EVERY_CONTROLLER
+            && !known.contains(&name.as_str())
+        {
+            let near =
+                closest(&name, known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let all: Vec<&str> = known.iter().copied().chain([r#""*""#]).collect();
+            cursor.report(format!("unknown controller; expected {}{near}", one_of(&all)));
+        }
+        controllers.insert(name, RawController::read(&cursor));
+    }
+    controllers
+}
+
+impl RawController {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            workers: fields.take("workers", |cursor| cursor.whole(1..=MAX_WORKERS)),
+            reconcile_timeout: fields
+                .take("reconcileTimeout", |cursor| cursor.duration(Duration::ZERO..=DAY)),
+            queue: fields.section("queue", RawQueue::read),
+        };
+        fields.close();
+        raw
+    }
+
+    /// Takes from `base`, field by field, what is not set here.
+    pub(super) fn over(self, base: &Self) -> Self {
+        let (queue, below) = (self.queue, &base.queue);
+        Self {
+            workers: self.workers.or(base.workers),
+            reconcile_timeout: self.reconcile_timeout.or(base.reconcile_timeout),
+            queue: RawQueue {
+                retry: RawRetry {
+                    base_delay: queue.retry.base_delay.or(below.retry.base_delay),
+                    factor: queue.retry.factor.or(below.retry.factor),
+                    max_delay: queue.retry.max_delay.or(below.retry.max_delay),
+                    jitter: queue.retry.jitter.or(below.retry.jitter),
+                    max_attempts: queue.retry.max_attempts.or(below.retry.max_attempts),
+                },
+                retry_share: queue.retry_share.or(below.retry_share),
+                retry_rate: RawRate::over(queue.retry_rate, below.retry_rate.as_ref()),
+                max_wait: queue.max_wait.or(below.max_wait),
+                max_depth: queue.max_depth.or(below.max_depth),
+            },
+        }
+    }
+}
+
+impl RawQueue {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            retry: fields.section("retry", RawRetry::read),
+            retry_share: fields.take("retryShare", |cursor| cursor.percent(1..=100)),
+            retry_rate: fields.take("retryRate", |cursor| Some(RawRate::read(cursor))),
+            max_wait: fields.take("maxWait", |cursor| cursor.duration(MILLISECOND..=DAY)),
+            max_depth: fields.take("maxDepth", |cursor| cursor.whole(0..=u32::MAX)),
+        };
+        fields.close();
+        raw
+    }
+}
+
+impl RawRetry {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            base_delay: fields.take("baseDelay", |cursor| cursor.duration(MILLISECOND..=DAY)),
+            factor: fields.take("factor", |cursor| cursor.number(1.0..=MAX_FACTOR)),
+            max_delay: fields.take("maxDelay", |cursor| cursor.duration(MILLISECOND..=DAY)),
+            jitter: fields.take("jitter", |cursor| cursor.percent(0..=100)),
+            max_attempts: fields.take("maxAttempts", |cursor| cursor.whole(0..=u32::MAX)),
+        };
+        fields.close();
+        raw
+    }
+}
+
+impl RawRate {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        if cursor.is_null() {
+            return Self::Off;
+        }
+        let mut fields = cursor.fields();
+        let raw = Self::Limit {
+            per_second: fields.take("perSecond", |cursor| cursor.number(0.001..=f64::from(MAX_PER_SECOND))),
+            burst: fields.take("burst", |cursor| cursor.whole(1..=MAX_PER_SECOND)),
+        };
+        fields.close();
+        raw
+    }
+
+    fn over(above: Option<Self>, below: Option<&Self>) -> Option<Self> {
+        match (above, below) {
+            (
+                Some(Self::Limit { per_second, burst }),
+                Some(Self::Limit { per_second: rate, burst: bucket }),
+            ) => Some(Self::Limit { per_second: per_second.or(*rate), burst: burst.or(*bucket) }),
+            (above, below) => above.or_else(|| below.cloned()),
+        }
+    }
+}
