@@ -1,1 +1,285 @@
-//! Placeholder room.
+//! Owns what all controllers share, and their lives.
+//!
+//! The only room that knows all others. It hands connections, cache, metrics and settings down, starts everything in
+//! order, and stops it in order (see [`Manager::run`]).
+//!
+//! Two managers in one process share nothing.
+
+mod control;
+mod error;
+mod lifecycle;
+mod program;
+mod readiness;
+mod runnable;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kube::Resource;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, Scope, Store};
+use crate::client::connect::{Connections, Role};
+use crate::client::{Applier, Recorder};
+use crate::config::ManagerConfiguration;
+use crate::controller::{ControllerMetrics, ControllerSettings, Registration, Start, Term};
+use crate::election::OnLost;
+use crate::health::Checks;
+use crate::key::{Fence, KindId, KindScope};
+use crate::metrics::Registry;
+use crate::queue::QueueMetrics;
+use crate::serve::{Bound, Limits};
+
+pub use error::{BuildError, ManagerError, RegisterError};
+pub use program::{Program, ProgramError};
+pub use runnable::{RunContext, Runnable};
+
+/// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while running; all
+/// clones are one manager.
+#[derive(Clone)]
+pub struct Manager {
+    shared: Arc<Shared>,
+}
+
+/// What a manager is, apart from its configuration file.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// Stands in Events, as the one who reports them.
+    pub name: &'static str,
+    /// Names this replica in the Lease; no two running replicas may have the same.
+    pub identity: String,
+    /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
+    pub signals: bool,
+}
+
+struct Shared {
+    options: ManagerOptions,
+    configuration: ManagerConfiguration,
+    lease_namespace: String,
+    registry: Registry,
+    checks: Checks,
+    connections: Connections,
+    fence: Fence,
+    /// Whether leader-only work may run.
+    term: Term,
+    cache: Cache,
+    leader_client: kube::Client,
+    any_client: kube::Client,
+    events: Recorder,
+    controller_metrics: ControllerMetrics,
+    queue_metrics: QueueMetrics,
+    /// Cancelled to stop the manager.
+    stop: CancellationToken,
+    registered: Mutex<Registered>,
+    /// What `run` takes; `None` once it has.
+    unstarted: Mutex<Option<Unstarted>>,
+    probes_addr: Option<SocketAddr>,
+    metrics_addr: Option<SocketAddr>,
+}
+
+struct Registered {
+    names: BTreeSet<&'static str>,
+    /// Settings of every controller by name, for as long as the manager lives: what goes down to it.
+    settings: BTreeMap<&'static str, watch::Sender<ControllerSettings>>,
+    /// To `run`. Unbounded: it holds what a program registers, once each.
+    intake: mpsc::UnboundedSender<Member>,
+}
+
+/// What only the running manager needs.
+struct Unstarted {
+    probes: Option<Bound>,
+    metrics: Option<Bound>,
+    intake: mpsc::UnboundedReceiver<Member>,
+}
+
+/// Something to be started.
+enum Member {
+    Controller {
+        name: &'static str,
+        needs_lease: bool,
+        start: Start,
+    },
+    Runnable(Box<dyn Runnable>),
+}
+
+// === impl ManagerOptions ===
+
+impl ManagerOptions {
+    /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
+    /// container is told from its predecessor.
+    pub fn replica(name: &'static str) -> Self {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy();
+        let identity = format!("{host}_{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        Self { name, identity, signals: true }
+    }
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Builds a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the runtime that
+    /// will run the reconciles.
+    pub fn new(
+        options: ManagerOptions,
+        configuration: ManagerConfiguration,
+        connection: kube::Config,
+    ) -> Result<Self, BuildError> {
+        let probes = bind("health.bindAddress", &configuration.health.bind_address)?;
+        let metrics = bind("metrics.bindAddress", &configuration.metrics.bind_address)?;
+        let lease_namespace = lease_namespace(&configuration)?;
+        let registry = Registry::new();
+        let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
+        let connections = Connections::new(connection, &registry)?;
+        let watches = connections.client(Role::Watches)?;
+        let cache = Cache::new(configuration.cache.clone(), watches.clone(), &registry);
+        connections.observe(Arc::new(cache.clone()));
+        let (sender, intake) = mpsc::unbounded_channel();
+        let shared = Shared {
+            leader_client: connections.client(Role::Writes(fence.clone()))?,
+            any_client: connections.client(Role::Writes(Fence::open()))?,
+            events: Recorder::new(options.name, &options.identity, watches),
+            controller_metrics: ControllerMetrics::register(&registry),
+            queue_metrics: QueueMetrics::register(&registry),
+            checks: Checks::new(),
+            term: Term::new(),
+            stop: CancellationToken::new(),
+            registered: Mutex::new(Registered {
+                names: BTreeSet::new(),
+                settings: BTreeMap::new(),
+                intake: sender,
+            }),
+            probes_addr: probes.as_ref().map(Bound::local_addr),
+            metrics_addr: metrics.as_ref().map(Bound::local_addr),
+            unstarted: Mutex::new(Some(Unstarted { probes, metrics, intake })),
+            options,
+            configuration,
+            lease_namespace,
+            registry,
+            connections,
+            fence,
+            cache,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Declares a kind to be cached and returns the handle to read it. Whoever asks for the same kind and scope shares
+    /// one watch.
+    pub fn store<K>(&self, scope: Scope) -> Store<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.shared.cache.store(scope)
+    }
+
+    /// Declares the right to write a kind under a field manager's name.
+    pub fn applier<K>(&self, field_manager: &'static str) -> Applier<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        Applier::new(KindId::of::<K>(), field_manager)
+    }
+
+    /// Returns the configuration in force.
+    pub fn configuration(&self) -> &ManagerConfiguration {
+        &self.shared.configuration
+    }
+
+    /// Returns the registry, to add metrics of one's own.
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    /// Returns the checks behind the probes, to add some of one's own.
+    pub fn checks(&self) -> &Checks {
+        &self.shared.checks
+    }
+
+    /// Returns the address of the probes as bound, if they are served.
+    pub fn probes_addr(&self) -> Option<SocketAddr> {
+        self.shared.probes_addr
+    }
+
+    /// Returns the address of the metrics as bound, if they are served.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.shared.metrics_addr
+    }
+
+    /// Asks a running manager to stop in order; one that has not been run yet will end at once.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
+    /// Registers a controller; it starts with the manager, or now if the manager is running.
+    pub fn register(&self, registration: Registration) -> Result<(), RegisterError> {
+        let Registration { name, needs_lease, start } = registration;
+        let start = start.map_err(|source| RegisterError::Wiring { name, source })?;
+        let mut registered = self.shared.registered.lock();
+        if !registered.names.insert(name) {
+            return Err(RegisterError::DuplicateName { name });
+        }
+        let settings = self.shared.configuration.controller(name);
+        registered.settings.insert(name, watch::Sender::new(settings));
+        registered.submit(Member::Controller { name, needs_lease, start })
+    }
+
+    /// Adds anything else with a lifetime.
+    pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
+        let election = &self.shared.configuration.leader_election;
+        if runnable.needs_lease() && election.enabled && election.on_lost == OnLost::Campaign {
+            return Err(RegisterError::RunsOnce { name: runnable.name() });
+        }
+        self.shared.registered.lock().submit(Member::Runnable(Box::new(runnable)))
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+// === impl Registered ===
+
+impl Registered {
+    fn submit(&self, member: Member) -> Result<(), RegisterError> {
+        let name = member.name();
+        self.intake.send(member).map_err(|_| RegisterError::Stopped { name })
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Controller { name, .. } => name,
+            Self::Runnable(runnable) => runnable.name(),
+        }
+    }
+}
+
+/// Binds a port now, so that one that is taken is told before anything runs. An empty address serves nothing.
+fn bind(key: &'static str, address: &str) -> Result<Option<Bound>, BuildError> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    Bound::bind(address, Limits::default()).map(Some).map_err(|source| BuildError::Bind { key, source })
+}
+
+/// The Lease lives where the configuration says, else in the namespace of this Pod.
+fn lease_namespace(configuration: &ManagerConfiguration) -> Result<String, BuildError> {
+    const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+    let election = &configuration.leader_election;
+    if !election.enabled || !election.namespace.is_empty() {
+        return Ok(election.namespace.clone());
+    }
+    let namespace = std::fs::read_to_string(SERVICE_ACCOUNT).map_err(|_| BuildError::NoLeaseNamespace)?;
+    Ok(namespace.trim().to_owned())
+}

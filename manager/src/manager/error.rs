@@ -1,0 +1,109 @@
+//! What can go wrong in the life of a manager.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::client::connect::ConnectError;
+use crate::controller::WiringError;
+use crate::reconcile::BoxError;
+use crate::serve::BindError;
+
+/// A manager could not be built.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A port of the configuration is taken or cannot be bound.
+    #[error("{key} cannot be served")]
+    Bind {
+        /// Path of the key in the configuration.
+        key: &'static str,
+        /// What the system said.
+        #[source]
+        source: BindError,
+    },
+    /// The connection to the API server cannot be set up.
+    #[error("the connection to the API server cannot be set up")]
+    Connect(#[from] ConnectError),
+    /// Nothing says which namespace the Lease lives in.
+    #[error(
+        "leaderElection.namespace is empty and this process runs outside a cluster; set it, or set leaderElection.enabled to false"
+    )]
+    NoLeaseNamespace,
+}
+
+/// Something was registered that cannot run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// The name is taken.
+    #[error("controller {name:?} is registered already; names must differ, they stand in metrics and the configuration")]
+    DuplicateName {
+        /// The name.
+        name: &'static str,
+    },
+    /// The controller was put together wrongly.
+    #[error("controller {name:?} cannot run")]
+    Wiring {
+        /// The controller.
+        name: &'static str,
+        /// The mistake.
+        #[source]
+        source: WiringError,
+    },
+    /// A runnable that needs the Lease runs once, and this manager may lead more than once.
+    #[error(
+        "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or a controller"
+    )]
+    RunsOnce {
+        /// The runnable.
+        name: &'static str,
+    },
+    /// The manager is stopping or has stopped.
+    #[error("{name:?} came too late: the manager has begun to stop")]
+    Stopped {
+        /// What was to be registered.
+        name: &'static str,
+    },
+}
+
+/// A manager ended in another way than by being asked to.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// `run` was called a second time.
+    #[error("this manager has been run already; build a new one")]
+    AlreadyRun,
+    /// The thread for elections, probes and signals could not be started.
+    #[error("the control thread could not be started")]
+    ControlThread(#[source] std::io::Error),
+    /// Something that runs in the manager failed; everything else was stopped.
+    #[error("{name} failed{}", others(.others))]
+    Failed {
+        /// What failed first.
+        name: &'static str,
+        /// How it failed.
+        #[source]
+        source: BoxError,
+        /// What failed or was late while stopping, in words.
+        others: Vec<String>,
+    },
+    /// The Lease was lost and `leaderElection.onLost` is `Exit`.
+    #[error("the Lease was lost; a replica that lost it must not go on{}", others(.others))]
+    LeaseLost {
+        /// What failed or was late while stopping, in words.
+        others: Vec<String>,
+    },
+    /// Not everything had ended when the grace period was over.
+    #[error("still running after shutdown.gracePeriod {grace:?}: {}", names.join(", "))]
+    Late {
+        /// Who was late.
+        names: Vec<String>,
+        /// The period.
+        grace: Duration,
+    },
+}
+
+fn others(others: &[String]) -> String {
+    if others.is_empty() { String::new() } else { format!(" (while stopping: {})", others.join("; ")) }
+}

@@ -1,0 +1,444 @@
+//! Start and stop, in order.
+//!
+//! Start: servers; caches, until every kind that can be read has been listed; what needs no Lease; the controllers that
+//! need it, warm but idle; the election. Stop: leader-only work; the Lease, which is released only if that work
+//! has ended; everything else; caches; servers; last the Events that are still to be written.
+//!
+//! # Invariants
+//! 1. The Lease is never released while leader-only work is running.
+//! 2. Every task spawned here is awaited here, or named as late.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info};
+
+use super::control::{ControlThread, Job};
+use super::readiness::{self, Heartbeat};
+use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
+use crate::client::connect::Role;
+use crate::controller::{Environment, Start, Term};
+use crate::election::{Elector, ElectionSettings, Leadership};
+use crate::metrics::Format;
+use crate::reconcile::{BoxError, Surroundings};
+use crate::serve::{Bound, Handler};
+
+/// What the Events still to be written get, even if the grace period is over.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A running manager: who runs, and how they are told to end.
+struct Running<'a> {
+    shared: &'a Shared,
+    /// Cancelled first: what users see as "the manager has begun to stop".
+    stopping: CancellationToken,
+    leader_only: Group,
+    others: Group,
+    /// Runs the controllers that need no Lease.
+    always: Term,
+    /// Runnables that need the Lease and have not had it yet.
+    waiting: Vec<Box<dyn Runnable>>,
+}
+
+/// Members that are stopped together.
+struct Group {
+    stop: CancellationToken,
+    tasks: JoinSet<(&'static str, Result<(), BoxError>)>,
+    /// Names by task, for those who are late and those who panic.
+    names: BTreeMap<tokio::task::Id, &'static str>,
+}
+
+/// The manager's half of the election.
+struct Candidate {
+    leadership: watch::Receiver<Leadership>,
+    /// Starts the election.
+    campaign: Option<oneshot::Sender<()>>,
+    stop: CancellationToken,
+    /// Tells the elector whether leader-only work has ended.
+    work_ended: Option<oneshot::Sender<bool>>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// Why the manager stops.
+enum End {
+    Asked,
+    Failed(&'static str, BoxError),
+    LeaseLost,
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and then stops
+    /// everything in order. When it returns, nothing of this manager runs any more, except what the error names as late.
+    ///
+    /// # Errors
+    /// The first failure is the error; what went wrong while stopping is attached to it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future aborts the members and leaves the Lease to expire; stop the manager instead.
+    pub async fn run(&self) -> Result<(), ManagerError> {
+        let shared = &*self.shared;
+        let Unstarted { probes, metrics, mut intake } =
+            shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
+
+        let heartbeat = Heartbeat::new();
+        let mut beats = JoinSet::new();
+        beats.spawn(heartbeat.clone().beat());
+        readiness::add_checks(&shared.checks, &heartbeat, &shared.cache);
+
+        let servers_stop = CancellationToken::new();
+        let mut jobs = shared.servers(probes, metrics, &servers_stop);
+        let mut candidate = None;
+        if shared.configuration.leader_election.enabled {
+            let (election, job) = Candidate::prepare(shared);
+            candidate = Some(election);
+            jobs.push(job);
+        }
+        let signals = shared.options.signals.then(|| shared.stop.clone());
+        let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
+
+        let caches_stop = CancellationToken::new();
+        let mut caches = JoinSet::new();
+        caches.spawn({
+            let (cache, stop) = (shared.cache.clone(), caches_stop.clone());
+            async move { cache.run(stop).await }
+        });
+
+        let mut running = Running::new(shared);
+        let end = running.live(&mut intake, &mut control, candidate.as_mut()).await;
+        drop(intake);
+        info!("Stopping");
+        let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
+        let mut problems = running.stop(&end, candidate, deadline).await;
+
+        caches_stop.cancel();
+        if timeout_at(deadline, async { while caches.join_next().await.is_some() {} }).await.is_err() {
+            problems.late.push("caches".to_owned());
+        }
+        servers_stop.cancel();
+        if timeout_at(deadline.max(Instant::now() + LAST_WORDS), control.ended()).await.is_err() {
+            problems.late.push("servers".to_owned());
+        }
+        shared.events.flush(LAST_WORDS).await;
+        info!("Stopped");
+        problems.conclude(end, shared.configuration.shutdown.grace_period)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// What serves probes and metrics on the control thread.
+    fn servers(&self, probes: Option<Bound>, metrics: Option<Bound>, stop: &CancellationToken) -> Vec<Job> {
+        let checks = self.checks.clone();
+        let registry = self.registry.clone();
+        let probe: Handler = std::sync::Arc::new(move |request| {
+            let response = checks.respond(&request);
+            Box::pin(async move { response })
+        });
+        let scrape: Handler = std::sync::Arc::new(move |request| {
+            let response = scrape(&registry, &request);
+            Box::pin(async move { response })
+        });
+        [("probes", probes, probe), ("metrics", metrics, scrape)]
+            .into_iter()
+            .filter_map(|(name, bound, handler)| {
+                let (bound, stop) = (bound?, stop.clone());
+                Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
+            })
+            .collect()
+    }
+}
+
+fn scrape(
+    registry: &crate::metrics::Registry,
+    request: &http::Request<()>,
+) -> http::Response<bytes::Bytes> {
+    let status = |code: http::StatusCode| {
+        let mut response = http::Response::new(bytes::Bytes::from_static(b""));
+        *response.status_mut() = code;
+        response
+    };
+    if request.uri().path().trim_end_matches('/') != "/metrics" {
+        return status(http::StatusCode::NOT_FOUND);
+    }
+    if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
+        return status(http::StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::negotiate(accept);
+    let Ok(text) = registry.encode(format) else {
+        error!("A collector could not write its metrics");
+        return status(http::StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let mut response = http::Response::new(text.into());
+    let content_type = http::HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
+}
+
+// === impl Running ===
+
+impl<'a> Running<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            stopping: CancellationToken::new(),
+            leader_only: Group::new(),
+            others: Group::new(),
+            always: Term::begun(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Starts members as they come and follows the election, until there is a reason to stop.
+    async fn live(
+        &mut self,
+        intake: &mut tokio::sync::mpsc::UnboundedReceiver<Member>,
+        control: &mut ControlThread,
+        mut candidate: Option<&mut Candidate>,
+    ) -> End {
+        // Members registered before `run` start in the order they came; their sources wait for the cache by themselves.
+        while let Ok(member) = intake.try_recv() {
+            self.start(member);
+        }
+        let mut settled = false;
+        loop {
+            // Biased: who asked for the end should not wait behind a busy intake.
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled() => return End::Asked,
+                Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
+                Some((name, failure)) = self.leader_only.failure() => return End::Failed(name, failure),
+                Some((name, failure)) = self.others.failure() => return End::Failed(name, failure),
+                leadership = changed(candidate.as_deref_mut()) => {
+                    if let Some(end) = self.follow(&leadership) {
+                        return end;
+                    }
+                }
+                Some(member) = intake.recv() => self.start(member),
+                () = self.shared.cache.settled(), if !settled => {
+                    settled = true;
+                    match candidate.as_deref_mut().and_then(|candidate| candidate.campaign.take()) {
+                        // The only failure is that the control thread is gone, which `failures` tells.
+                        Some(campaign) => drop(campaign.send(())),
+                        None => self.lead(),
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, member: Member) {
+        debug!(name = member.name(), "Starting");
+        match member {
+            Member::Controller { name, needs_lease, start } => self.start_controller(name, needs_lease, start),
+            Member::Runnable(runnable) if !runnable.needs_lease() => {
+                let cx = RunContext::new(self.others.stop.child_token(), self.surroundings(false));
+                self.others.spawn(runnable.name(), runnable.run(cx));
+            }
+            Member::Runnable(runnable) => {
+                self.waiting.push(runnable);
+                if *self.shared.term.subscribe().borrow() {
+                    self.start_waiting();
+                }
+            }
+        }
+    }
+
+    fn start_controller(&mut self, name: &'static str, needs_lease: bool, start: Start) {
+        let Some(settings) = self.shared.registered.lock().settings.get(name).map(watch::Sender::subscribe) else {
+            return error!(name, "A controller without settings was submitted");
+        };
+        let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
+        let stop = group.stop.child_token();
+        let environment = Environment {
+            settings,
+            surroundings: self.shared.surroundings(needs_lease, &self.stopping),
+            term: if needs_lease { self.shared.term.clone() } else { self.always.clone() },
+            metrics: self.shared.controller_metrics.clone(),
+            queue_metrics: self.shared.queue_metrics.clone(),
+            stop,
+        };
+        let life = start(environment);
+        group.spawn(name, Box::pin(async move { Ok(life.await?) }));
+    }
+
+    /// Starts the runnables that have waited for the Lease. They count as work of the term.
+    fn start_waiting(&mut self) {
+        for runnable in std::mem::take(&mut self.waiting) {
+            let name = runnable.name();
+            let Some(work) = self.shared.term.enter(name) else {
+                self.waiting.push(runnable);
+                continue;
+            };
+            let cx = RunContext::new(self.leader_only.stop.child_token(), self.surroundings(true));
+            let run = runnable.run(cx);
+            let run = async move {
+                // Order matters little: a runnable that ends as the Lease goes has ended.
+                tokio::select! {
+                    result = run => result,
+                    () = work.lost() => Ok(()),
+                }
+            };
+            self.leader_only.spawn(name, Box::pin(run));
+        }
+    }
+
+    fn surroundings(&self, needs_lease: bool) -> Surroundings {
+        self.shared.surroundings(needs_lease, &self.stopping)
+    }
+
+    fn lead(&mut self) {
+        self.shared.term.begin();
+        self.start_waiting();
+    }
+
+    /// Acts on what the elector says.
+    fn follow(&mut self, leadership: &Leadership) -> Option<End> {
+        let leading = *self.shared.term.subscribe().borrow();
+        match leadership {
+            Leadership::Leading { .. } if !leading => self.lead(),
+            Leadership::Lost { .. } => {
+                self.shared.term.lose();
+                if self.shared.configuration.leader_election.on_lost == crate::election::OnLost::Exit {
+                    return Some(End::LeaseLost);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Stops all members: leader-only ones first, then the Lease, then the others.
+    async fn stop(&mut self, end: &End, candidate: Option<Candidate>, deadline: Instant) -> Problems {
+        let mut problems = Problems::default();
+        self.stopping.cancel();
+        if matches!(end, End::LeaseLost) {
+            self.shared.term.lose();
+        } else {
+            self.shared.term.end();
+        }
+        self.leader_only.stop.cancel();
+        let ended = timeout_at(deadline, self.shared.term.ended()).await.is_ok();
+        if !ended {
+            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
+        }
+        // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
+        if let Some(candidate) = candidate {
+            candidate.finish(ended, deadline).await;
+        }
+        self.leader_only.end(deadline, &mut problems).await;
+        self.always.end();
+        self.others.stop.cancel();
+        self.others.end(deadline, &mut problems).await;
+        problems
+    }
+}
+
+impl Shared {
+    fn surroundings(&self, needs_lease: bool, stopping: &CancellationToken) -> Surroundings {
+        let client = if needs_lease { &self.leader_client } else { &self.any_client };
+        Surroundings { client: client.clone(), events: self.events.clone(), stopping: stopping.clone() }
+    }
+}
+
+/// Waits for news of the election; for ever without one.
+async fn changed(candidate: Option<&mut Candidate>) -> Leadership {
+    if let Some(candidate) = candidate
+        && candidate.leadership.changed().await.is_ok()
+    {
+        return candidate.leadership.borrow_and_update().clone();
+    }
+    // Without an election there is no news; an elector that has ended tells by its job's failure.
+    std::future::pending().await
+}
+
+// === impl Group ===
+
+impl Group {
+    fn new() -> Self {
+        Self { stop: CancellationToken::new(), tasks: JoinSet::new(), names: BTreeMap::new() }
+    }
+
+    fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), BoxError>>) {
+        let handle = self.tasks.spawn(async move { (name, task.await) });
+        self.names.insert(handle.id(), name);
+    }
+
+    /// Waits for a member to fail. `None` if there is no member left, so the caller's `select!` skips this.
+    ///
+    /// # Cancel safety
+    /// A failure is taken only when it is returned.
+    async fn failure(&mut self) -> Option<(&'static str, BoxError)> {
+        loop {
+            let ended = self.tasks.join_next_with_id().await?;
+            if let Some(failure) = self.judge(ended) {
+                return Some(failure);
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        ended: Result<(tokio::task::Id, (&'static str, Result<(), BoxError>)), tokio::task::JoinError>,
+    ) -> Option<(&'static str, BoxError)> {
+        match ended {
+            Ok((id, (name, result))) => {
+                self.names.remove(&id);
+                result.err().map(|error| (name, error))
+            }
+            Err(failure) => {
+                let name = self.names.remove(&failure.id()).unwrap_or("a task");
+                (!failure.is_cancelled()).then(|| (name, failure.into()))
+            }
+        }
+    }
+
+    /// Waits for the members to end; aborts and names those who have not by the deadline.
+    async fn end(&mut self, deadline: Instant, problems: &mut Problems) {
+        while let Ok(ended) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            let Some(ended) = ended else { return };
+            if let Some((name, error)) = self.judge(ended) {
+                problems.failures.push(format!("{name}: {error}"));
+            }
+        }
+        problems.late.extend(self.names.values().map(|name| (*name).to_owned()));
+        self.tasks.abort_all();
+    }
+}
+
+/// What went wrong while stopping.
+#[derive(Default)]
+struct Problems {
+    late: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Problems {
+    fn conclude(mut self, end: End, grace: Duration) -> Result<(), ManagerError> {
+        self.late.sort();
+        self.late.dedup();
+        let mut others = self.failures;
+        if let End::Asked = end {
+            return if !self.late.is_empty() {
+                Err(ManagerError::Late { names: self.late, grace })
+            } else if others.is_empty() {
+                Ok(())
+            } else {
+                let first = others.remove(0);
+                Err(ManagerError::Failed { name: "stopping", source: first.into(), others })
+            };
+        }
+        others.extend(self.late.iter().map(|name| format!("{name} was late")));
+        Err(match end {
+            End::Failed(name, source) => ManagerError::Failed { name, source, others },
+            End::LeaseLost | End::Asked => ManagerError::LeaseLost { others },
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! What the probes answer: whether this process is alive, and whether its caches can be relied on.
+//!
+//! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
+//! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
+//! its watch has not been down for long; a standby replica is as ready as the leader.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cache::Cache;
+use crate::health::{Checks, Group};
+
+/// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
+pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
+/// How often the heartbeat beats: often enough that one late beat is not mistaken for a stuck runtime.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
+/// How long a watch may be down before its kind is not ready. Shorter outages are routine: a restart of one API server.
+const WATCH_DOWN_LIMIT: Duration = Duration::from_secs(60);
+
+/// The moment the work runtime last polled a task of ours.
+#[derive(Clone, Debug)]
+pub(super) struct Heartbeat {
+    began: Instant,
+    /// Milliseconds after `began`. Relaxed: one writer, and a reader that is late by one value is late by a second.
+    last: Arc<AtomicU64>,
+}
+
+// === impl Heartbeat ===
+
+impl Heartbeat {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), last: Arc::default() }
+    }
+
+    /// Beats for as long as it is polled.
+    pub(super) async fn beat(self) {
+        let mut ticks = tokio::time::interval(HEARTBEAT_PERIOD);
+        loop {
+            ticks.tick().await;
+            let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.last.store(since, Ordering::Relaxed);
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let silent = self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)));
+        if silent <= HEARTBEAT_LIMIT {
+            return Ok(());
+        }
+        Err(format!("no task was polled for {silent:?}; a reconcile may be blocking its thread"))
+    }
+}
+
+/// Adds the checks that every manager has.
+pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, cache: &Cache) {
+    for group in [Group::Live, Group::Health] {
+        let heartbeat = heartbeat.clone();
+        checks.add(group, "runtime", move || heartbeat.check());
+    }
+    let cache = cache.clone();
+    checks.add(Group::Ready, "caches", move || caches(&cache));
+}
+
+fn caches(_cache: &Cache) -> Result<(), String> {
+    Ok(())
+}

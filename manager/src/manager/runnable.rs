@@ -1,0 +1,53 @@
+//! Anything with a lifetime that is not a controller.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::reconcile::{BoxError, Context, Surroundings};
+
+/// Something that runs beside the controllers: a server, a poller, a one-off job.
+///
+/// The first one that ends with an error ends the manager; one that ends well is simply over.
+pub trait Runnable: Send + 'static {
+    /// Returns what logs and errors call it.
+    fn name(&self) -> &'static str;
+
+    /// Returns whether it runs on the leader only, which is the default: work that two replicas must not do at the same
+    /// time is the rule, and forgetting to say so would be found out late.
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    /// Runs until `cx.stop` is cancelled or the work is over.
+    fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>>;
+}
+
+/// What a runnable runs in.
+#[derive(Clone)]
+pub struct RunContext {
+    /// Cancelled when the runnable is to end. Its future is dropped if it has not by the end of the grace period, or at
+    /// once if the Lease is lost.
+    pub stop: CancellationToken,
+    surroundings: Surroundings,
+}
+
+// === impl RunContext ===
+
+impl RunContext {
+    pub(super) fn new(stop: CancellationToken, surroundings: Surroundings) -> Self {
+        Self { stop, surroundings }
+    }
+
+    /// Returns what writes are made with: fenced by the Lease if the runnable needs it.
+    pub fn context(&self) -> Context {
+        self.surroundings.context()
+    }
+}
+
+impl fmt::Debug for RunContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunContext").field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
