@@ -1,1 +1,32 @@
-//! Placeholder room.
+//! How this process speaks to the API server, and what it must never say late.
+//!
+//! [`connect`] builds one connection stack per [`Role`]: reads, leader-only writes and the Lease never share a pool,
+//! so neither a slow list nor a hidden retry can hold a write or a renewal. Above it stand the few verbs that
+//! reconcilers write with: [`Applier`], [`Recorder`] and the owner reference. What our own client wrote is handed to
+//! a [`WriteObserver`], which `cache` implements.
+//!
+//! # Invariants
+//! 1. No request is ever sent twice by this room: there is no retry layer, and hyper's own replay is off.
+//! 2. Nothing of [`Role::Writes`] leaves once its fence is closed, whatever buffer it waits in.
+//! 3. An observer has seen a write before its caller has.
+
+pub mod apply;
+pub mod connect;
+pub mod error;
+pub mod events;
+pub mod infer;
+pub mod observe;
+pub mod owner;
+
+mod call;
+
+pub use apply::{Applier, Authority};
+pub use connect::{ConnectError, Connections, Fenced, Role};
+pub use error::{WriteError, is_conflict, is_fenced, refusal};
+pub use events::{EventType, EventWriter, Recorder};
+pub use infer::infer;
+pub use observe::{ResourcePath, Uncovered, WriteObserver};
+pub use owner::{OwnerError, set_controller};
+
+#[cfg(test)]
+mod testserver;

@@ -1,0 +1,224 @@
+//! One connection stack per role, so that what must not leave late cannot hide behind what may.
+//!
+//! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the request
+//! count, kube's base-URI, authorisation and header layers, hyper's pool, TLS, and our own TCP connector. It is
+//! built here and not by kube because kube's default retries any request with a cloneable body for minutes, which
+//! would carry a Lease renewal past its deadline and a leader's write past its term.
+//!
+//! # Invariants
+//! 1. No two roles share a pool, and no two calls of [`Connections::client`] do.
+//! 2. There is no retry in any stack: a request that failed has failed.
+//! 3. A connection of [`Role::Writes`] serves one term of its fence; a new term opens new ones.
+
+mod count;
+mod deadline;
+mod fenced;
+mod tcp;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::ConfigExt as _;
+use tower::util::option_layer;
+use tower::{BoxError, Layer as _};
+
+use crate::client::observe::{ObserveLayer, ObserverSlot, WriteObserver};
+use crate::key::Fence;
+use crate::metrics::Registry;
+
+use count::{CountLayer, RequestCounts};
+use deadline::{ConnectDeadline, DeadlineLayer};
+use fenced::{GuardLayer, Transport};
+use tcp::TcpConnector;
+
+pub use super::infer::{Tried, infer};
+pub use deadline::DeadlineExceeded;
+pub use fenced::Fenced;
+
+/// How long opening a connection may take, TLS included, unless the configuration says otherwise: client-go's.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The body of every response inside a stack.
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What a client is for. Each has connections of its own.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// Lists, watches and everything that any replica may do: no deadline, because a watch has none.
+    Watches,
+    /// Leader-only work, stopped by this fence: reads included, since their outcome leads to writes.
+    Writes(Fence),
+    /// The Lease.
+    Lease {
+        /// For one request from call to the last byte of its answer; a watch only has to begin within it.
+        request_timeout: Duration,
+    },
+}
+
+/// Where the API server is, and the way to make clients for it.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    config: kube::Config,
+    counts: RequestCounts,
+    observer: Slot,
+}
+
+/// Hides the observer from `Debug`, which it need not have.
+#[derive(Clone, Default)]
+struct Slot(ObserverSlot);
+
+/// Why there is no connection to an API server, or no way to make one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No place names an API server.
+    #[error("no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG", tried_text(.tried))]
+    NotConfigured {
+        /// Each place that was looked at, in order, and what was found there.
+        tried: Vec<Tried>,
+    },
+    /// A kubeconfig that was asked for cannot be used.
+    #[error("kubeconfig {place} cannot be used")]
+    Kubeconfig {
+        /// The file or files, and who named them.
+        place: String,
+        /// What is wrong with them.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The kubeconfig sends requests through a proxy.
+    #[error(
+        "{server} is to be reached through proxy {proxy}, which is not supported; remove proxy-url from the kubeconfig"
+    )]
+    Proxy {
+        /// The API server.
+        server: Uri,
+        /// The proxy.
+        proxy: Uri,
+    },
+    /// The credentials or certificates for the API server cannot be used.
+    #[error("credentials or certificates for {server} cannot be used")]
+    Credentials {
+        /// The API server.
+        server: Uri,
+        /// Which of them, and why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+// === impl Role ===
+
+impl Role {
+    /// Ends the user agent, so that audit logs and flow schemas tell the roles apart.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Watches => "watches",
+            Self::Writes(_) => "writes",
+            Self::Lease { .. } => "lease",
+        }
+    }
+}
+
+// === impl Connections ===
+
+impl Connections {
+    /// Takes the configuration and registers `rest_client_requests_total`. Makes no connection yet.
+    ///
+    /// # Errors
+    /// Fails if the configuration asks for a proxy.
+    pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
+        if let Some(proxy) = config.proxy_url {
+            return Err(ConnectError::Proxy { server: config.cluster_url, proxy });
+        }
+        install_crypto_provider();
+        Ok(Self { config, counts: RequestCounts::register(registry), observer: Slot::default() })
+    }
+
+    /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
+    pub fn observe(&self, observer: Arc<dyn WriteObserver>) {
+        *self.observer.0.write() = Some(observer);
+    }
+
+    /// Returns the configuration, for its server address and default namespace.
+    pub fn config(&self) -> &kube::Config {
+        &self.config
+    }
+
+    /// Makes a client with a pool of its own; clones of it share that pool.
+    ///
+    /// Its connections live on the runtime that polls their first request; its one task on the runtime in whose
+    /// context this is called. Call it inside the runtime that will use the client.
+    ///
+    /// # Errors
+    /// Fails if certificates cannot be read or a credential plug-in fails.
+    pub fn client(&self, role: Role) -> Result<kube::Client, ConnectError> {
+        self.build(role).map_err(|source| ConnectError::Credentials {
+            server: self.config.cluster_url.clone(),
+            source: Box::new(source),
+        })
+    }
+
+    fn build(&self, role: Role) -> Result<kube::Client, kube::Error> {
+        let mut config = self.config.clone();
+        set_user_agent(&mut config, &role);
+        let fence = match &role {
+            Role::Writes(fence) => Some(fence.clone()),
+            Role::Watches | Role::Lease { .. } => None,
+        };
+        let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
+        let tcp = TcpConnector::new(fence.clone(), timeout);
+        let https = ConnectDeadline::new(config.rustls_https_connector_with_connector(tcp)?, timeout);
+
+        let transport = Transport::new(https, fence);
+        let service = config.extra_headers_layer()?.layer(transport);
+        let service = option_layer(config.auth_layer()?).layer(service);
+        let service = config.base_uri_layer().layer(service);
+        let service = CountLayer::new(&self.counts, &config.cluster_url).layer(service);
+        let namespace = config.default_namespace;
+        Ok(match role {
+            Role::Watches => kube::Client::new(service, namespace),
+            Role::Writes(fence) => {
+                let service = ObserveLayer { slot: Arc::clone(&self.observer.0) }.layer(service);
+                kube::Client::new(GuardLayer { fence }.layer(service), namespace)
+            }
+            Role::Lease { request_timeout } => {
+                kube::Client::new(DeadlineLayer { timeout: request_timeout }.layer(service), namespace)
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.read().is_some() { "installed" } else { "none" })
+    }
+}
+
+/// rustls needs to be told which cryptography to use as soon as two of them are compiled in; an application that has
+/// already chosen keeps its choice.
+fn install_crypto_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error means that another thread was faster, which is just as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+}
+
+/// A user agent that the configuration already names is kept.
+fn set_user_agent(config: &mut kube::Config, role: &Role) {
+    let given = config.headers.iter().any(|(name, _)| name == header::USER_AGENT);
+    let agent = format!("mainstay/{} {}", env!("CARGO_PKG_VERSION"), role.as_str());
+    if let (false, Ok(agent)) = (given, HeaderValue::try_from(agent)) {
+        config.headers.push((header::USER_AGENT, agent));
+    }
+}
+
+fn tried_text(tried: &[Tried]) -> String {
+    tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

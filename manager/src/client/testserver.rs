@@ -1,0 +1,1 @@
+//! Small servers for the tests of this room.
