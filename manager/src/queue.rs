@@ -1,1 +1,513 @@
-//! Placeholder room.
+//! One entry per key, whatever happens: the work queue of a controller.
+//!
+//! Sources add keys, workers take them with [`WorkQueue::get`], which hands out a guard, and the guard's end says what
+//! becomes of the key. A key is **delayed** until a moment (a backoff, or a `RequeueAfter`), **ready** in one of the
+//! lanes, **running**, running and **dirty** (added meanwhile), or **parked** (failed for good, waits for a change).
+//!
+//! Every add is weak or strong. A strong one says that the world has changed, so it ends a backoff and wakes a parked
+//! key; a weak one (a resync, an echo of our own write) does neither, so that a failing object does not defeat its own
+//! backoff by writing its status.
+//!
+//! # Invariants
+//! 1. A key is never with two workers at once, and any number of adds during a run gives exactly one more run.
+//! 2. No add is lost: after an accepted add the key runs, unless the queue is shut down.
+//! 3. Ready keys never pass a timer. Delayed keys share one, which a sleeping caller of `get` holds; a queue that
+//!    nobody waits on costs no task and no wake-up.
+//! 4. No sleeping caller while a key may be handed out: whoever takes one wakes the next caller if there is more.
+//!
+//! # Locks
+//! One lock per queue, held for a few hundred nanoseconds and never over an await, a callback or a log line. A scrape takes the
+//! registry's lock, then the list of queues, then one queue after the other; nothing is taken the other way round.
+//!
+//! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an immediate
+//! add of one key are one entry, shutting down at once leaves ready keys where they are, and a drain waits for ready
+//! keys too and wakes every waiter.
+
+mod clock;
+mod delays;
+mod lanes;
+mod machine;
+mod metrics;
+mod rate;
+mod retry;
+mod running;
+mod slots;
+mod snapshot;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::key::{Cause, Key, Trigger};
+
+use clock::Moment;
+use machine::{Inner, Phase, Signals, Take};
+use metrics::{Observed, Reading};
+
+pub use metrics::QueueMetrics;
+pub use rate::Rate;
+pub use retry::{DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, RetryPolicy};
+pub use running::Running;
+pub use snapshot::{Counts, KeySnapshot, Snapshot, State};
+
+/// Share of the workers that retries may hold unless configured, in percent.
+pub const DEFAULT_RETRY_SHARE: u8 = 50;
+/// How long a key may be ready before it goes first unless configured.
+pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// How a queue behaves. Every field can change while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// How long a failing key waits.
+    pub retry: RetryPolicy,
+    /// How many of the workers retries may hold while fresh work waits: `1..=100` percent, rounded up.
+    pub retry_share: u8,
+    /// How many retries there may be per second, over all keys; `None` for no limit.
+    pub retry_rate: Option<Rate>,
+    /// A key that has been ready for this long goes before everything else.
+    pub max_wait: Duration,
+    /// With this many keys ready, initial lists and resyncs are refused new keys; 0 for no limit.
+    pub max_depth: usize,
+}
+
+/// A queue of keys. Cheap to clone; all clones are one queue.
+///
+/// ```
+/// use mainstay::key::{Request, Trigger, Cause};
+/// use mainstay::metrics::Registry;
+/// use mainstay::queue::{Add, QueueMetrics, QueueSettings, WorkQueue};
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let metrics = QueueMetrics::register(&Registry::new());
+/// let queue = WorkQueue::new("demo", QueueSettings::default(), 2, &metrics);
+/// queue.add(Request::namespaced("shop", "web"), Add::strong(Cause::bare(Trigger::Generic)));
+///
+/// let running = queue.get().await.unwrap();
+/// assert_eq!(running.key().to_string(), "shop/web");
+/// running.done();
+///
+/// queue.shut_down();
+/// assert!(queue.get().await.is_none());
+/// # });
+/// ```
+pub struct WorkQueue<Q: Key> {
+    shared: Arc<Shared<Q>>,
+}
+
+/// How and why a key is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Add {
+    /// Whether it ends a backoff.
+    pub strength: Strength,
+    /// Whether it goes before or behind the other fresh keys.
+    pub band: Band,
+    /// What happened.
+    pub cause: Cause,
+    /// The key is not to run before this time has passed; `None` for at once. The earliest of several adds holds.
+    pub after: Option<Duration>,
+    /// The request's own object has a new generation: its failures so far no longer count. Makes the add strong.
+    pub new_generation: bool,
+}
+
+/// Whether an add ends a backoff and wakes a parked key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strength {
+    /// No: nothing has changed that a failing key could be waiting for.
+    Weak,
+    /// Yes: the world has changed.
+    Strong,
+}
+
+/// How urgent an add is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Band {
+    /// The initial list of a watch, or a resync.
+    Background,
+    /// An event.
+    Live,
+}
+
+/// What became of an add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Added {
+    /// The key is ready now, and was not before.
+    Queued,
+    /// The key waits for the moment that was asked for.
+    Delayed,
+    /// The key runs, and will run once more.
+    Dirtied,
+    /// The key was to run anyway, no later than asked for.
+    Merged,
+    /// The add was weak, and the key stays in its backoff or parked.
+    Kept,
+    /// The queue is full and the add was of a new key in the background: see [`WorkQueue::drained`].
+    Refused,
+    /// The queue takes no more adds.
+    ShuttingDown,
+}
+
+/// What becomes of a key after a failed run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// The next attempt is after this time; zero if a strong add came during the run.
+    After(Duration),
+    /// There is none until something changes.
+    Parked,
+}
+
+/// In which order ready keys are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Events, and keys whose last run asked for this moment.
+    Live,
+    /// Initial lists and resyncs.
+    Background,
+    /// Keys whose failure backoff has run out.
+    Retry,
+}
+
+/// What the clones of a queue share.
+struct Shared<Q: Key> {
+    name: Arc<str>,
+    /// Moment zero of the machine's clock.
+    start: Instant,
+    inner: Mutex<Inner<Q>>,
+    /// Wakes callers of `get`: one when a key may be handed out or the timer has no holder, all at the end.
+    work: Notify,
+    /// Wakes the caller that holds the timer, when an earlier moment has come up.
+    timer: Notify,
+    /// Wakes those who wait for room.
+    room: Notify,
+    /// Wakes those who wait for the end of a drain.
+    ended: Notify,
+}
+
+/// A caller of `get`, as the machine counts it: asleep or not. Leaves when the caller is cancelled.
+struct Caller<'a, Q: Key> {
+    shared: &'a Shared<Q>,
+    asleep: bool,
+    /// It holds the queue's timer.
+    timer: bool,
+}
+
+// === impl WorkQueue ===
+
+impl<Q: Key> WorkQueue<Q> {
+    /// Makes an empty queue that leads: keys are handed out until [`Self::set_leading`] says otherwise. `workers` is
+    /// how many callers of `get` there will be; the share of retries is counted by it.
+    pub fn new(name: &str, settings: QueueSettings, workers: usize, metrics: &QueueMetrics) -> Self {
+        Self::with_random(name, settings, workers, metrics, fastrand::Rng::new())
+    }
+
+    /// Makes a queue whose jitter is drawn from a given source, so that a test can repeat it.
+    pub fn with_random(
+        name: &str,
+        settings: QueueSettings,
+        workers: usize,
+        metrics: &QueueMetrics,
+        random: fastrand::Rng,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            name: name.into(),
+            start: Instant::now(),
+            inner: Mutex::new(Inner::new(settings, workers, random)),
+            work: Notify::new(),
+            timer: Notify::new(),
+            room: Notify::new(),
+            ended: Notify::new(),
+        });
+        let observed: Weak<Shared<Q>> = Arc::downgrade(&shared);
+        metrics.observe(observed);
+        Self { shared }
+    }
+
+    /// Returns the name given at the start.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Puts other settings in force, for the keys that are there too: a backoff longer than the new policy's ends
+    /// with the new one.
+    pub fn reconfigure(&self, settings: QueueSettings, workers: usize) {
+        self.shared.with(|inner| inner.reconfigure(settings, workers));
+    }
+
+    /// Adds a key, or tells the queue that something happened to a key it has.
+    pub fn add(&self, key: Q, add: Add) -> Added {
+        self.shared.with(|inner| inner.add(key, add))
+    }
+
+    /// Waits for a key to work on. `None` means that the queue is shut down and nothing is left to do.
+    ///
+    /// # Cancel safety
+    /// Cancelling loses nothing: a key is taken in the same poll in which it is returned.
+    pub async fn get(&self) -> Option<Running<Q>> {
+        let mut caller = Caller { shared: &self.shared, asleep: false, timer: false };
+        loop {
+            // Made before looking, so that a shutdown between looking and sleeping still wakes it.
+            let woken = self.shared.work.notified();
+            match caller.take() {
+                Take::Job(job) => return Some(Running::new(Arc::clone(&self.shared), job)),
+                Take::Closed => return None,
+                Take::Wait(None) => woken.await,
+                // No bias needed: whatever wakes the caller, it looks at everything again.
+                Take::Wait(Some(moment)) => tokio::select! {
+                    () = woken => {}
+                    () = self.shared.timer.notified() => {}
+                    () = sleep_until(self.shared.instant(moment)) => {}
+                },
+            }
+        }
+    }
+
+    /// Takes a key if one may be handed out now.
+    pub fn try_get(&self) -> Option<Running<Q>> {
+        let job = self.shared.with(|inner| inner.try_take())?;
+        Some(Running::new(Arc::clone(&self.shared), job))
+    }
+
+    /// Forgets a key's failures: its next failure counts as the first. A waiting key keeps its moment; a parked one
+    /// goes.
+    pub fn forget(&self, key: &Q) {
+        self.shared.with(|inner| inner.forget(key));
+    }
+
+    /// Says whether this replica leads. While it does not, keys are taken in and kept warm but not handed out, the
+    /// depth gauges read 0, and a run that is dropped is nobody's failure. How long keys have been ready counts from
+    /// the moment it begins to lead.
+    pub fn set_leading(&self, leading: bool) {
+        self.shared.with(|inner| inner.set_leading(leading));
+    }
+
+    /// Shuts the queue down at once: every `get` returns `None` and further adds are ignored. Runs under way can
+    /// still end. Also ends a drain, as a second SIGTERM should.
+    pub fn shut_down(&self) {
+        self.shared.with(|inner| inner.shut_down(Phase::Stopped));
+    }
+
+    /// Shuts the queue down once its work is done: further adds are ignored, ready and dirty keys are still handed
+    /// out, delayed ones are not waited for. Returns when nothing is ready or running any more, or
+    /// [`Self::shut_down`] is called; any number of callers may wait.
+    ///
+    /// # Cancel safety
+    /// Cancelling stops waiting; the queue keeps draining.
+    pub async fn shut_down_with_drain(&self) {
+        self.shared.with(|inner| inner.shut_down(Phase::Draining));
+        loop {
+            let ended = self.shared.ended.notified();
+            if self.shared.with(|inner| inner.is_drained()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Returns whether one of the shutdowns was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shared.inner.lock().phase != Phase::Open
+    }
+
+    /// Waits until the queue has room again: at most half of `max_depth` is ready. A source that was
+    /// [refused](Added::Refused) then sweeps its store again, which loses nothing and needs no list of what it owes.
+    /// Also returns when the queue shuts down.
+    ///
+    /// # Cancel safety
+    /// Cancelling stops waiting and has no other effect.
+    pub async fn drained(&self) {
+        loop {
+            let room = self.shared.room.notified();
+            if self.shared.with(Inner::has_drained) {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Lists everything the queue holds, a few hundred keys per hold of the lock.
+    pub fn snapshot(&self) -> Snapshot<Q> {
+        let counts = self.counts();
+        let mut keys = Vec::new();
+        let mut next = Some(0);
+        while let Some(start) = next {
+            next = self.shared.with(|inner| inner.list_chunk(start, &mut keys));
+        }
+        Snapshot { name: Arc::clone(&self.shared.name), counts, keys }
+    }
+
+    /// Returns how many keys are in which state.
+    pub fn counts(&self) -> Counts {
+        self.shared.with(|inner| inner.counts())
+    }
+
+    /// Returns what is known about one key; `None` if the queue does not have it.
+    pub fn find(&self, key: &Q) -> Option<KeySnapshot<Q>> {
+        self.shared.with(|inner| {
+            let slot = inner.slots.find(key)?;
+            inner.slots.peek(slot).map(|slot| inner.describe(slot))
+        })
+    }
+}
+
+impl<Q: Key> Clone for WorkQueue<Q> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<Q: Key> fmt::Debug for WorkQueue<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+// === impl QueueSettings ===
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy::default(),
+            retry_share: DEFAULT_RETRY_SHARE,
+            retry_rate: None,
+            max_wait: DEFAULT_MAX_WAIT,
+            max_depth: 0,
+        }
+    }
+}
+
+// === impl Add ===
+
+impl Add {
+    /// An add that says the world has changed.
+    #[must_use]
+    pub fn strong(cause: Cause) -> Self {
+        Self { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false }
+    }
+
+    /// An add that a failing key need not care about.
+    #[must_use]
+    pub fn weak(cause: Cause) -> Self {
+        Self { strength: Strength::Weak, ..Self::strong(cause) }
+    }
+
+    /// A strong add by a person.
+    #[must_use]
+    pub fn by_hand() -> Self {
+        Self::strong(Cause::bare(Trigger::Manual))
+    }
+
+    /// Puts it behind live events.
+    #[must_use]
+    pub fn in_background(self) -> Self {
+        Self { band: Band::Background, ..self }
+    }
+
+    /// Delays it.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Self { after: Some(wait), ..self }
+    }
+
+    /// Says that the request's own object has a new generation.
+    #[must_use]
+    pub fn with_new_generation(self) -> Self {
+        Self { new_generation: true, ..self }
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Returns the lower-case word used in JSON and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Background => "background",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl<Q: Key> Shared<Q> {
+    /// Does one thing to the queue under its lock, at the present time, and then wakes whom it concerns.
+    fn with<R>(&self, act: impl FnOnce(&mut Inner<Q>) -> R) -> R {
+        let now = self.now();
+        let (answer, signals) = {
+            let mut inner = self.inner.lock();
+            inner.advance(now);
+            let answer = act(&mut inner);
+            (answer, inner.signals())
+        };
+        self.send(signals);
+        answer
+    }
+
+    fn send(&self, signals: Signals) {
+        if signals.workers {
+            self.work.notify_waiters();
+        } else if signals.worker {
+            self.work.notify_one();
+        }
+        if signals.timer {
+            self.timer.notify_one();
+        }
+        if signals.room {
+            self.room.notify_waiters();
+        }
+        if signals.ended {
+            self.ended.notify_waiters();
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::new(Instant::now().saturating_duration_since(self.start))
+    }
+
+    /// Returns the instant of a moment. One beyond what an instant can hold is as good as a century away.
+    fn instant(&self, moment: Moment) -> Instant {
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+        self.start.checked_add(moment.since_start()).unwrap_or_else(|| self.start + CENTURY)
+    }
+}
+
+impl<Q: Key> Observed for Shared<Q> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read(&self) -> Reading {
+        self.with(|inner| Reading::of(inner))
+    }
+}
+
+// === impl Caller ===
+
+impl<Q: Key> Caller<'_, Q> {
+    /// Takes a key, or falls asleep.
+    fn take(&mut self) -> Take<Q> {
+        let Self { shared, asleep, timer } = self;
+        shared.with(|inner| {
+            if std::mem::take(asleep) {
+                inner.leave(std::mem::take(timer));
+            }
+            let take = inner.take();
+            if let Take::Wait(moment) = &take {
+                *asleep = true;
+                *timer = moment.is_some();
+            }
+            take
+        })
+    }
+}
+
+impl<Q: Key> Drop for Caller<'_, Q> {
+    fn drop(&mut self) {
+        if self.asleep {
+            self.shared.with(|inner| inner.leave(self.timer));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Which ready key is next.
+//!
+//! Fresh work goes before retries, live events before the initial list, and nothing starves: retries have a share of
+//! the workers and a turn now and then, and whoever has waited for `max_wait` goes before everybody.
+//!
+//! The choice, in this order:
+//! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh, whatever its lane;
+//! 2. with fresh keys and retries both waiting, a retry if retries hold less than their share of the workers and it
+//!    is their turn, else a fresh key;
+//! 3. whichever there is. A retry also needs a token, if retries have a rate.
+
+use std::time::Duration;
+
+use super::clock::Moment;
+use super::rate::TokenBucket;
+use super::slots::{Links, List, Place, Slots, Thread};
+use super::{Lane, QueueSettings};
+use crate::key::Key;
+
+/// Retries never get more than every second turn while fresh work waits, however large their share of the workers:
+/// with one worker, or short fresh runs beside long retries, the share alone would let them take every turn.
+const MOST_TURNS_PERCENT: u32 = 50;
+
+/// The ready keys.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// One list per lane, in the order of [`Lane`].
+    lists: [List; 3],
+    /// All ready keys, the one that became ready first at the head.
+    by_age: List,
+    /// Running keys that were handed out in the retry lane's turn.
+    pub(super) running_retries: usize,
+    /// How many of them there may be while fresh work waits; at least 1.
+    most_retries: usize,
+    /// What the retry lane gains per contested turn, in percent of a turn.
+    gain: u32,
+    /// What it has gained so far; at 100 it has a turn.
+    turn: u32,
+    /// Tokens for retries; `None` without a rate.
+    bucket: Option<TokenBucket>,
+    max_wait: Duration,
+    /// When this replica began to lead: no key counts as ready for longer.
+    pub(super) epoch: Moment,
+}
+
+/// A key that may be handed out now, and as what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) slot: u32,
+    /// It comes in the retry lane's turn, so it counts against the share and takes a token.
+    pub(super) as_retry: bool,
+    /// Both sides had something to offer, and the share let either go.
+    contested: bool,
+}
+
+// === impl Lanes ===
+
+impl Lanes {
+    pub(super) fn new(settings: &QueueSettings, workers: usize) -> Self {
+        let mut lanes = Self {
+            lists: std::array::from_fn(|_| List::new(Thread::Lane)),
+            by_age: List::new(Thread::Age),
+            running_retries: 0,
+            most_retries: 1,
+            gain: 1,
+            turn: 0,
+            bucket: None,
+            max_wait: settings.max_wait,
+            epoch: Moment::START,
+        };
+        lanes.reconfigure(settings, workers, Moment::START);
+        lanes
+    }
+
+    pub(super) fn reconfigure(&mut self, settings: &QueueSettings, workers: usize, now: Moment) {
+        let share = u32::from(settings.retry_share.clamp(1, 100));
+        self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).max(1);
+        self.gain = share.min(MOST_TURNS_PERCENT);
+        self.max_wait = settings.max_wait;
+        self.bucket = settings.retry_rate.as_ref().map(|rate| match self.bucket.take() {
+            Some(mut bucket) => {
+                bucket.change(rate, now);
+                bucket
+            }
+            None => TokenBucket::new(rate),
+        });
+    }
+
+    /// Returns how many keys are ready.
+    pub(super) fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    /// Returns how many keys are ready in one lane.
+    pub(super) fn len_of(&self, lane: Lane) -> usize {
+        self.lists[lane as usize].len()
+    }
+
+    /// Makes a key ready. `since` is not before that of any key that is ready already.
+    pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, lane: Lane, since: Moment) {
+        slots.get_mut(slot).place = Place::Ready { since, lane, in_lane: Links::LOOSE, by_age: Links::LOOSE };
+        self.lists[lane as usize].push(slots, slot);
+        self.by_age.push(slots, slot);
+    }
+
+    /// Moves a ready key to the end of another lane; its age stays.
+    pub(super) fn change<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, from: Lane, to: Lane) {
+        self.lists[from as usize].unlink(slots, slot);
+        if let Place::Ready { lane, .. } = &mut slots.get_mut(slot).place {
+            *lane = to;
+        }
+        self.lists[to as usize].push(slots, slot);
+    }
+
+    /// Returns the key that is next, if one may be handed out at `now`.
+    pub(super) fn choose<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Choice> {
+        let oldest = self.by_age.head()?;
+        if now.since(self.ready_since(slots, oldest)) >= self.max_wait {
+            return Some(Choice { slot: oldest, as_retry: false, contested: false });
+        }
+        let head = |lane: Lane| self.lists[lane as usize].head();
+        let retry = head(Lane::Retry).filter(|_| self.token_at() <= now);
+        let retry = retry.map(|slot| Choice { slot, as_retry: true, contested: false });
+        let fresh = head(Lane::Live).or_else(|| head(Lane::Background));
+        let fresh = fresh.map(|slot| Choice { slot, as_retry: false, contested: false });
+        match (fresh, retry) {
+            (Some(fresh), Some(retry)) if self.running_retries < self.most_retries => {
+                let next = if self.turn + self.gain >= 100 { retry } else { fresh };
+                Some(Choice { contested: true, ..next })
+            }
+            (fresh, retry) => fresh.or(retry),
+        }
+    }
+
+    /// Takes the chosen key out. Returns its lane and how long it was ready.
+    pub(super) fn take<Q: Key>(
+        &mut self,
+        slots: &mut Slots<Q>,
+        choice: Choice,
+        now: Moment,
+    ) -> (Lane, Duration) {
+        let waited = now.since(self.ready_since(slots, choice.slot));
+        let Place::Ready { lane, .. } = slots.get(choice.slot).place else { return (Lane::Live, waited) };
+        self.lists[lane as usize].unlink(slots, choice.slot);
+        self.by_age.unlink(slots, choice.slot);
+        if choice.contested {
+            self.turn = if choice.as_retry { self.turn + self.gain - 100 } else { self.turn + self.gain };
+        }
+        if choice.as_retry {
+            self.running_retries += 1;
+            if let Some(bucket) = &mut self.bucket {
+                bucket.take(now);
+            }
+        }
+        (lane, waited)
+    }
+
+    /// Returns when a key may be handed out that may not be now: a token comes in, or the oldest key's wait is over.
+    /// `None` if nothing is ready.
+    pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>) -> Option<Moment> {
+        let oldest = self.by_age.head()?;
+        Some(self.token_at().min(self.ready_since(slots, oldest).after(self.max_wait)))
+    }
+
+    /// Returns how long the oldest ready key has been ready.
+    pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Duration> {
+        self.by_age.head().map(|slot| now.since(self.ready_since(slots, slot)))
+    }
+
+    fn token_at(&self) -> Moment {
+        self.bucket.as_ref().map_or(Moment::START, TokenBucket::ready_at)
+    }
+
+    fn ready_since<Q: Key>(&self, slots: &Slots<Q>, slot: u32) -> Moment {
+        match slots.get(slot).place {
+            Place::Ready { since, .. } => since.max(self.epoch),
+            _ => Moment::NEVER,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn check<Q: Key>(&self, slots: &Slots<Q>) {
+        let ready = |slot: &u32| matches!(slots.get(*slot).place, Place::Ready { .. });
+        let in_lanes: Vec<u32> = self.lists.iter().flat_map(|list| list.walk(slots)).collect();
+        let by_age = self.by_age.walk(slots);
+        assert!(by_age.iter().all(ready), "the list by age holds a key that is not ready");
+        assert_eq!(in_lanes.len(), by_age.len(), "a ready key is in one list and not in the other");
+        assert_eq!(by_age.len(), self.by_age.len(), "the list by age has lost count");
+        assert!(self.lists.iter().all(|list| list.walk(slots).len() == list.len()), "a lane has lost count");
+        for lane in [Lane::Live, Lane::Background, Lane::Retry] {
+            for slot in self.lists[lane as usize].walk(slots) {
+                let Place::Ready { lane: said, .. } = slots.get(slot).place else { panic!("not ready") };
+                assert_eq!(said, lane, "a key is in another lane than it says");
+            }
+        }
+        let ages: Vec<Moment> = by_age.iter().map(|slot| self.ready_since(slots, *slot)).collect();
+        assert!(ages.is_sorted(), "the list by age is out of order");
+    }
+}

@@ -1,0 +1,580 @@
+//! What happens to a key: the states of the queue, and the events that move a key between them.
+//!
+//! No clock, no task, no waiter in here: time is passed in by [`Inner::advance`], chance comes from a seeded source, and whom to
+//! wake is answered as [`Signals`], so that a test can drive the whole queue step by step. Everything here runs under
+//! the queue's one lock.
+//!
+//! One rule replaces most of a table: **an add while its key runs is the same add right after the run**. A success
+//! leaves the key absent, so any add makes it ready again; a failure leaves it in backoff, which only a strong add
+//! ends; and so on. `the_table_of_states_and_events` in the tests prints what follows.
+//!
+//! # Invariants
+//! 1. A key is in exactly one place: delayed and in the heap, ready and in its lane and in the list by age, running
+//!    and in the list of running keys, or parked.
+//! 2. The list by age is ordered: due keys become ready before anything else happens at a later time.
+//! 3. While the queue drains nothing becomes ready except dirty keys, so that draining ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::Moment;
+use super::delays::Delays;
+use super::lanes::{Choice, Lanes};
+use super::metrics::Spread;
+use super::slots::{Dirt, Micros, Place, Run, Slots, Why};
+use super::{Add, Added, Band, Lane, QueueSettings, Retried, Strength};
+use crate::key::{Cause, Key, Trigger};
+
+/// Longest error text that is kept per key, in bytes; what is cut off stands in the log.
+const MAX_ERROR_BYTES: usize = 1024;
+
+/// The queue behind its lock.
+#[derive(Debug)]
+pub(super) struct Inner<Q> {
+    pub(super) slots: Slots<Q>,
+    pub(super) delays: Delays,
+    pub(super) lanes: Lanes,
+    /// Slots of the running keys, in no order.
+    pub(super) running: Vec<u32>,
+    /// How many of them are dirty.
+    pub(super) dirty: usize,
+    pub(super) parked: usize,
+    pub(super) settings: QueueSettings,
+    pub(super) workers: usize,
+    random: fastrand::Rng,
+    pub(super) now: Moment,
+    pub(super) leading: bool,
+    pub(super) phase: Phase,
+    /// A background add was refused, or a source waits: tell when there is room again.
+    owes_room: bool,
+    /// Callers of `get` that sleep.
+    idle: usize,
+    /// The moment for which one of them has set the queue's timer; `None` if none has.
+    timer: Option<Moment>,
+    pub(super) tally: Tally,
+}
+
+/// How far the queue has come in shutting down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// No adds; what is ready or dirty is still handed out.
+    Draining,
+    /// Nothing is handed out any more.
+    Stopped,
+}
+
+/// What the metrics count up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// Keys that became ready or dirty, once per time.
+    pub(super) adds: u64,
+    /// Failures that were put on a backoff.
+    pub(super) retries: u64,
+    /// From ready to running.
+    pub(super) queued: Spread,
+    /// From running to an outcome.
+    pub(super) worked: Spread,
+}
+
+/// A key that was handed out.
+#[derive(Debug)]
+pub(super) struct Job<Q> {
+    pub(super) slot: u32,
+    pub(super) key: Q,
+    pub(super) cause: Cause,
+    /// 1 for the first attempt, one more for each failure in a row.
+    pub(super) attempt: u32,
+    pub(super) queued_for: Duration,
+}
+
+/// The answer to a caller of `get`.
+#[derive(Debug)]
+pub(super) enum Take<Q> {
+    Job(Job<Q>),
+    /// Nothing to do now. With a moment, the caller has the queue's timer and looks again then.
+    Wait(Option<Moment>),
+    Closed,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome<'a> {
+    Done,
+    RequeueAfter(Duration),
+    /// It failed.
+    Failed(&'a str, Next),
+    /// It did not happen.
+    PutBack,
+}
+
+/// What a failure asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another attempt when the policy says.
+    Backoff,
+    /// Another attempt after this time.
+    After(Duration),
+    /// None until something changes.
+    Never,
+}
+
+/// Whom to wake, once the lock is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Signals {
+    /// One caller of `get`.
+    pub(super) worker: bool,
+    /// All callers of `get`.
+    pub(super) workers: bool,
+    /// The one who has set the timer: an earlier moment has come up.
+    pub(super) timer: bool,
+    /// Those who wait for room.
+    pub(super) room: bool,
+    /// Those who wait for the end of a drain.
+    pub(super) ended: bool,
+}
+
+// === impl Inner ===
+
+impl<Q: Key> Inner<Q> {
+    pub(super) fn new(settings: QueueSettings, workers: usize, random: fastrand::Rng) -> Self {
+        Self {
+            slots: Slots::new(),
+            delays: Delays::default(),
+            lanes: Lanes::new(&settings, workers),
+            running: Vec::new(),
+            dirty: 0,
+            parked: 0,
+            settings,
+            workers,
+            random,
+            now: Moment::START,
+            leading: true,
+            phase: Phase::Open,
+            owes_room: false,
+            idle: 0,
+            timer: None,
+            tally: Tally::default(),
+        }
+    }
+
+    // --- commands; each comes after an `advance` ---
+
+    /// Lets time pass: keys whose wait is over become ready.
+    pub(super) fn advance(&mut self, now: Moment) {
+        // Callers read the clock before they get the lock, so they may arrive out of order.
+        self.now = self.now.max(now);
+        if self.phase != Phase::Open {
+            return;
+        }
+        while let Some((until, slot)) = self.delays.first().filter(|(until, _)| *until <= self.now) {
+            let why = self.end_delay(slot);
+            let cause = &mut self.slots.get_mut(slot).cause;
+            match why {
+                // The object of the first cause stays: it tells what the row of failures began with.
+                Why::Backoff => cause.trigger = Trigger::Retried,
+                Why::Requeue => *cause = Cause::bare(Trigger::Requeued),
+                Why::Added(_) => {}
+            }
+            self.lanes.push(&mut self.slots, slot, Lane::after(why), until);
+            self.tally.adds += 1;
+        }
+    }
+
+    /// Adds a key, or tells one that is already there.
+    pub(super) fn add(&mut self, key: Q, add: Add) -> Added {
+        if self.phase != Phase::Open {
+            return Added::ShuttingDown;
+        }
+        let until = add.after.filter(|wait| !wait.is_zero()).map(|wait| self.now.after(wait));
+        let dirt = Dirt { strength: add.strength, band: add.band, new_generation: add.new_generation };
+        let added = if let Some(slot) = self.slots.find(&key) {
+            self.tell(slot, dirt, until, add.cause)
+        } else if add.band == Band::Background && !self.takes_background() {
+            self.owes_room = true;
+            Added::Refused
+        } else {
+            let slot = self.slots.insert(key, Place::Parked { since: self.now }, add.cause);
+            self.queue_up(slot, dirt.band, until)
+        };
+        if matches!(added, Added::Queued | Added::Dirtied) {
+            self.tally.adds += 1;
+        }
+        added
+    }
+
+    /// Hands out the next key, or registers the caller as waiting.
+    pub(super) fn take(&mut self) -> Take<Q> {
+        if self.is_exhausted() {
+            return Take::Closed;
+        }
+        if let Some(job) = self.try_take() {
+            return Take::Job(job);
+        }
+        self.idle += 1;
+        let timer = self.next_wake().filter(|_| self.timer.is_none());
+        self.timer = self.timer.or(timer);
+        Take::Wait(timer)
+    }
+
+    /// Hands out the next key, if there is one.
+    pub(super) fn try_take(&mut self) -> Option<Job<Q>> {
+        self.choose().map(|choice| self.hand_out(choice))
+    }
+
+    /// Unregisters a caller that waited. `timer` says whether it had the queue's timer.
+    pub(super) fn leave(&mut self, timer: bool) {
+        self.idle -= 1;
+        if timer {
+            self.timer = None;
+        }
+    }
+
+    /// Ends the run of a key, which had this cause. Returns what becomes of it; of interest after a failure.
+    pub(super) fn finish(&mut self, slot: u32, cause: &Cause, outcome: Outcome<'_>) -> Retried {
+        let Place::Running(run) = self.slots.get(slot).place else { return Retried::Parked };
+        self.end_run(run);
+        if outcome == Outcome::Done && run.dirt.is_none() && run.again.is_none() {
+            self.ran(slot, run);
+            drop(self.slots.remove(slot));
+            return Retried::After(Duration::ZERO);
+        }
+        // The slot holds the cause of the next run, which is another one if the key is dirty.
+        let news = std::mem::replace(&mut self.slots.get_mut(slot).cause, cause.clone());
+        match outcome {
+            // A wait without end, which the add during the run is about to end or to shorten.
+            Outcome::Done => self.succeed(slot, run, Duration::MAX),
+            Outcome::RequeueAfter(wait) => self.succeed(slot, run, wait),
+            Outcome::Failed(error, next) => self.fail(slot, run, error, next),
+            // Due at once, and yet not ready: a drain hands out nothing twice.
+            Outcome::PutBack if self.phase == Phase::Draining => self.delay(slot, self.now, run.lane.why()),
+            Outcome::PutBack => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
+        }
+        if let Some(dirt) = run.again {
+            self.tell(slot, dirt, Some(run.again_at), news.clone());
+        }
+        if let Some(dirt) = run.dirt {
+            self.tell(slot, dirt, None, news);
+        }
+        self.advance(self.now);
+        match self.slots.get(slot).place {
+            Place::Parked { .. } => Retried::Parked,
+            Place::Delayed { until, .. } => Retried::After(until.since(self.now)),
+            Place::Ready { .. } | Place::Running(_) => Retried::After(Duration::ZERO),
+        }
+    }
+
+    /// Forgets the failures of a key. A parked key has nothing left to be parked for, and goes.
+    pub(super) fn forget(&mut self, key: &Q) {
+        let Some(number) = self.slots.find(key) else { return };
+        let slot = self.slots.get_mut(number);
+        slot.failures = 0;
+        slot.last_error = None;
+        if matches!(slot.place, Place::Parked { .. }) {
+            self.parked -= 1;
+            drop(self.slots.remove(number));
+        }
+    }
+
+    /// Puts other settings in force, for keys that wait already too.
+    pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
+        self.lanes.reconfigure(&settings, workers, self.now);
+        let policy = settings.retry.clone();
+        let changed = policy != self.settings.retry;
+        self.settings = settings;
+        self.workers = workers;
+        if !changed {
+            return;
+        }
+        // A key that waits for a quarter of an hour must not keep doing so once the maximum is ten seconds.
+        let Self { slots, delays, random, now, .. } = self;
+        delays.shorten_all(slots, |slots, slot| {
+            let slot = slots.get(slot);
+            let backoff = matches!(slot.place, Place::Delayed { why: Why::Backoff, .. });
+            backoff.then(|| now.after(policy.delay(slot.failures.saturating_sub(1), random.f64())))
+        });
+        self.advance(self.now);
+    }
+
+    pub(super) fn set_leading(&mut self, leading: bool) {
+        if leading && !self.leading {
+            self.lanes.epoch = self.now;
+        }
+        self.leading = leading;
+    }
+
+    pub(super) fn shut_down(&mut self, phase: Phase) {
+        // A drain that has become a stop stays one.
+        if self.phase != Phase::Stopped {
+            self.phase = phase;
+        }
+    }
+
+    // --- queries ---
+
+    /// Returns whether a source that was refused may come again: half of the depth is free, or nobody cares.
+    pub(super) fn has_drained(&mut self) -> bool {
+        let most = self.settings.max_depth;
+        let drained = self.phase != Phase::Open || most == 0 || self.lanes.len() <= most / 2;
+        self.owes_room |= !drained;
+        drained
+    }
+
+    /// Returns whether a drain is over, or nobody drains.
+    pub(super) fn is_drained(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Draining => self.running.is_empty() && self.is_exhausted(),
+            Phase::Stopped => true,
+        }
+    }
+
+    /// Returns whether a run that is cut off now is nobody's failure.
+    pub(super) fn is_giving_way(&self) -> bool {
+        self.phase != Phase::Open || !self.leading
+    }
+
+    /// Returns whom to wake after what has happened.
+    pub(super) fn signals(&mut self) -> Signals {
+        let mut signals = Signals { ended: self.is_drained(), ..Signals::default() };
+        if self.owes_room && self.has_drained() {
+            self.owes_room = false;
+            signals.room = true;
+        }
+        if self.idle == 0 {
+            return signals;
+        }
+        let next = self.next_wake();
+        signals.workers = self.is_exhausted();
+        // One is enough: whoever takes a key wakes the next one if there is more.
+        signals.worker = self.choose().is_some() || (self.timer.is_none() && next.is_some());
+        signals.timer = self.timer.zip(next).is_some_and(|(timer, next)| next < timer);
+        signals
+    }
+
+    /// Returns whether there is nothing to hand out now or later.
+    fn is_exhausted(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            // A dirty key becomes ready when its run ends, and somebody must be there to take it.
+            Phase::Draining => !self.leading || (self.lanes.len() == 0 && self.dirty == 0),
+            Phase::Stopped => true,
+        }
+    }
+
+    fn takes_background(&self) -> bool {
+        self.settings.max_depth == 0 || self.lanes.len() < self.settings.max_depth
+    }
+
+    fn choose(&self) -> Option<Choice> {
+        if self.leading && self.phase != Phase::Stopped {
+            self.lanes.choose(&self.slots, self.now)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the next moment at which time alone gives a caller of `get` something to do.
+    fn next_wake(&self) -> Option<Moment> {
+        if !self.leading || self.phase == Phase::Stopped {
+            return None;
+        }
+        let due = self.delays.first().map(|(until, _)| until).filter(|_| self.phase == Phase::Open);
+        due.into_iter().chain(self.lanes.next_chance(&self.slots)).min()
+    }
+
+    // --- the moves of a key ---
+
+    fn hand_out(&mut self, choice: Choice) -> Job<Q> {
+        let slot = choice.slot;
+        let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
+        self.tally.queued.observe(queued_for);
+        let index = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
+        self.running.push(slot);
+        let entry = self.slots.get_mut(slot);
+        entry.place = Place::Running(Run {
+            since: self.now,
+            index,
+            lane,
+            as_retry: choice.as_retry,
+            dirt: None,
+            again: None,
+            again_at: Moment::NEVER,
+        });
+        Job {
+            slot,
+            key: entry.key.clone(),
+            cause: entry.cause.clone(),
+            attempt: entry.failures.saturating_add(1),
+            queued_for,
+        }
+    }
+
+    /// Takes a key out of the running ones. Its next place is up to the caller.
+    fn end_run(&mut self, run: Run) {
+        self.running.swap_remove(run.index as usize);
+        if let Some(moved) = self.running.get(run.index as usize)
+            && let Place::Running(other) = &mut self.slots.get_mut(*moved).place
+        {
+            other.index = run.index;
+        }
+        self.lanes.running_retries -= usize::from(run.as_retry);
+        self.dirty -= usize::from(run.dirt.is_some());
+    }
+
+    /// Notes that a run has happened, whatever came out.
+    fn ran(&mut self, slot: u32, run: Run) {
+        let took = self.now.since(run.since);
+        self.tally.worked.observe(took);
+        let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        self.slots.get_mut(slot).last_run = Micros::new(micros.saturating_add(1));
+    }
+
+    fn succeed(&mut self, slot: u32, run: Run, wait: Duration) {
+        self.ran(slot, run);
+        let entry = self.slots.get_mut(slot);
+        entry.failures = 0;
+        entry.last_error = None;
+        self.delay(slot, self.now.after(wait), Why::Requeue);
+    }
+
+    fn fail(&mut self, slot: u32, run: Run, error: &str, next: Next) {
+        self.ran(slot, run);
+        let entry = self.slots.get_mut(slot);
+        let earlier = entry.failures;
+        entry.failures = earlier.saturating_add(1);
+        let error = &error[..error.floor_char_boundary(MAX_ERROR_BYTES)];
+        if entry.last_error.as_deref().is_none_or(|last| last != error) {
+            entry.last_error = Some(Arc::new(error.to_owned()));
+        }
+        let spent = self.settings.retry.is_spent(entry.failures);
+        let wait = match next {
+            Next::Backoff if !spent => self.settings.retry.delay(earlier, self.random.f64()),
+            Next::After(wait) if !spent => wait,
+            _ => {
+                entry.place = Place::Parked { since: self.now };
+                self.parked += 1;
+                return;
+            }
+        };
+        self.tally.retries += 1;
+        self.delay(slot, self.now.after(wait), Why::Backoff);
+    }
+
+    /// Tells a key that is there of an add.
+    fn tell(&mut self, slot: u32, dirt: Dirt, until: Option<Moment>, cause: Cause) -> Added {
+        let entry = self.slots.get_mut(slot);
+        // What a new generation asks for was never tried, so it also ends what the old one failed at.
+        let strong = dirt.strength == Strength::Strong || dirt.new_generation;
+        if dirt.new_generation && !matches!(entry.place, Place::Running(_)) {
+            entry.failures = 0;
+        }
+        match &mut entry.place {
+            Place::Running(run) => {
+                let (noted, added) = match until {
+                    Some(until) => {
+                        run.again_at = run.again_at.min(until);
+                        (&mut run.again, Added::Delayed)
+                    }
+                    None if run.dirt.is_some() => (&mut run.dirt, Added::Merged),
+                    None => {
+                        self.dirty += 1;
+                        (&mut run.dirt, Added::Dirtied)
+                    }
+                };
+                // The cause of the next run is the first one, unless a strong one follows weak ones.
+                let news = noted.is_none_or(|noted| noted.strength < dirt.strength);
+                *noted = Some(noted.map_or(dirt, |noted| noted.merge(dirt)));
+                if news {
+                    entry.cause = cause;
+                }
+                added
+            }
+            Place::Ready { lane, .. } => {
+                let (from, to) = (*lane, lane.raised(dirt.band, strong));
+                if until.is_none() && from != to {
+                    entry.cause = cause;
+                    self.lanes.change(&mut self.slots, slot, from, to);
+                }
+                Added::Merged
+            }
+            Place::Delayed { why: Why::Backoff, .. } | Place::Parked { .. } if !strong => Added::Kept,
+            Place::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
+                Added::Merged
+            }
+            Place::Delayed { .. } => {
+                entry.cause = cause;
+                self.end_delay(slot);
+                self.queue_up(slot, dirt.band, until)
+            }
+            Place::Parked { .. } => {
+                entry.cause = cause;
+                self.parked -= 1;
+                self.queue_up(slot, dirt.band, until)
+            }
+        }
+    }
+
+    /// Makes a key that is nowhere ready, or delays it.
+    fn queue_up(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
+        if let Some(until) = until {
+            self.delay(slot, until, Why::Added(band));
+            Added::Delayed
+        } else {
+            self.lanes.push(&mut self.slots, slot, Lane::of(band), self.now);
+            Added::Queued
+        }
+    }
+
+    fn delay(&mut self, slot: u32, until: Moment, why: Why) {
+        self.slots.get_mut(slot).place = Place::Delayed { until, since: self.now, heap: u32::MAX, why };
+        self.delays.push(&mut self.slots, slot, until);
+    }
+
+    /// Takes a key out of the delayed ones. Its next place is up to the caller.
+    fn end_delay(&mut self, slot: u32) -> Why {
+        let Place::Delayed { heap, why, .. } = self.slots.get(slot).place else { return Why::Requeue };
+        self.delays.remove(&mut self.slots, heap);
+        why
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    /// Returns the lane of a first add.
+    fn of(band: Band) -> Self {
+        match band {
+            Band::Live => Self::Live,
+            Band::Background => Self::Background,
+        }
+    }
+
+    /// Returns the lane of a key whose wait is over.
+    fn after(why: Why) -> Self {
+        match why {
+            Why::Backoff => Self::Retry,
+            // The reconciler asked for this moment, so it does not queue up behind an initial list.
+            Why::Requeue => Self::Live,
+            Why::Added(band) => Self::of(band),
+        }
+    }
+
+    /// Returns why a key of this lane would wait, so that it comes back to it.
+    fn why(self) -> Why {
+        match self {
+            Self::Live => Why::Added(Band::Live),
+            Self::Background => Why::Added(Band::Background),
+            Self::Retry => Why::Backoff,
+        }
+    }
+
+    /// Returns where a ready key belongs after an add. A weak one does not make a retry fresh.
+    fn raised(self, band: Band, strong: bool) -> Self {
+        match (self, band) {
+            (Self::Retry, _) if strong => Self::of(band),
+            (Self::Background, Band::Live) => Self::Live,
+            _ => self,
+        }
+    }
+}

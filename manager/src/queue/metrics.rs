@@ -1,0 +1,253 @@
+//! What scrapers read about all queues of a manager.
+//!
+//! One collector walks the registered queues at each scrape, so that no family is printed twice, a gauge is never
+//! older than the scrape (client-go refreshes two of them every half second, and stops at shutdown), and the series
+//! of a queue end with it. Families and labels are controller-runtime's; ours start with `mainstay_queue_`.
+//!
+//! Differs from controller-runtime in one count: `workqueue_retries_total` counts failures that are retried, not
+//! every add with a delay, so a `RequeueAfter` is no retry.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::machine::{Inner, Tally};
+use super::snapshot::{Counts, unfinished};
+use crate::key::Key;
+use crate::metrics::Registry;
+
+/// Upper bounds of the buckets in seconds: controller-runtime's, ten times wider from one to the next.
+const BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
+/// The metrics of all queues of one manager. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    queues: Arc<Queues>,
+}
+
+/// The queues that are there. A queue that has gone is dropped from the list at the next scrape or registration.
+struct Queues {
+    list: Mutex<Vec<Weak<dyn Observed>>>,
+}
+
+/// A queue, as its metrics see it. Asked without any lock of this module held by the queue.
+pub(super) trait Observed: Send + Sync {
+    /// Returns the queue's name: the value of the labels `name` and `controller`.
+    fn name(&self) -> &str;
+    fn read(&self) -> Reading;
+}
+
+/// The figures of one queue at one moment.
+#[derive(Debug)]
+pub(super) struct Reading {
+    counts: Counts,
+    tally: Tally,
+    keys: usize,
+    unfinished: Duration,
+    longest: Duration,
+}
+
+/// A histogram over [`BOUNDS`], kept under the queue's lock so that observing costs a few comparisons.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spread {
+    /// Observations per bucket; the last one is for those beyond all bounds.
+    buckets: [u64; BOUNDS.len() + 1],
+    sum: Duration,
+}
+
+// === impl QueueMetrics ===
+
+impl QueueMetrics {
+    /// Registers the families. Once per registry: a second call would print them twice.
+    pub fn register(registry: &Registry) -> Self {
+        let queues = Arc::new(Queues { list: Mutex::default() });
+        registry.register_collector(Box::new(Arc::clone(&queues)));
+        Self { queues }
+    }
+
+    /// Has the figures of a queue printed for as long as it exists.
+    pub(super) fn observe(&self, queue: Weak<dyn Observed>) {
+        let mut list = self.queues.list.lock();
+        list.retain(|queue| queue.strong_count() > 0);
+        list.push(queue);
+    }
+}
+
+// === impl Queues ===
+
+impl Collector for Queues {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let queues: Vec<Arc<dyn Observed>> = self.list.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut readings: Vec<(&str, Reading)> =
+            queues.iter().map(|queue| (queue.name(), queue.read())).collect();
+        readings.sort_by(|(one, _), (other, _)| one.cmp(other));
+        FAMILIES.iter().try_for_each(|family| family.encode(&mut encoder, &readings))
+    }
+}
+
+impl fmt::Debug for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queues").finish_non_exhaustive()
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    pub(super) fn of<Q: Key>(inner: &Inner<Q>) -> Self {
+        let (unfinished, longest) = unfinished(inner);
+        Self {
+            counts: inner.counts(),
+            tally: inner.tally.clone(),
+            keys: inner.slots.len(),
+            unfinished,
+            longest,
+        }
+    }
+
+    /// Returns `count` on the replica that leads and 0 on a standby, whose keys nobody waits for.
+    fn led(&self, count: usize) -> usize {
+        if self.counts.leading { count } else { 0 }
+    }
+}
+
+// === impl Spread ===
+
+impl Spread {
+    pub(super) fn observe(&mut self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
+        self.buckets[bucket] += 1;
+        self.sum = self.sum.saturating_add(duration);
+    }
+
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets).collect();
+        let count = self.buckets.iter().sum();
+        encoder.encode_histogram::<NoLabelSet>(self.sum.as_secs_f64(), count, &buckets, None)
+    }
+}
+
+/// A family: its name, its help, and how a reading's value is found.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    value: Value,
+}
+
+enum Value {
+    Counter(fn(&Reading) -> u64),
+    Count(fn(&Reading) -> usize),
+    /// A count with the label `priority=""`, which controller-runtime's depth carries for a queue without priorities.
+    CountByPriority(fn(&Reading) -> usize),
+    Seconds(fn(&Reading) -> Duration),
+    Histogram(fn(&Reading) -> &Spread),
+}
+
+const FAMILIES: [Family; 11] = [
+    Family {
+        name: "workqueue_depth",
+        help: "Keys ready for a worker; 0 on a standby replica",
+        value: Value::CountByPriority(|reading| reading.led(reading.counts.ready())),
+    },
+    Family {
+        name: "workqueue_adds",
+        help: "Keys that became ready, or were added while they ran",
+        value: Value::Counter(|reading| reading.tally.adds),
+    },
+    Family {
+        name: "workqueue_queue_duration_seconds",
+        help: "How long keys were ready before a worker took them",
+        value: Value::Histogram(|reading| &reading.tally.queued),
+    },
+    Family {
+        name: "workqueue_work_duration_seconds",
+        help: "How long runs took",
+        value: Value::Histogram(|reading| &reading.tally.worked),
+    },
+    Family {
+        name: "workqueue_unfinished_work_seconds",
+        help: "How long the runs under way have taken so far, all together",
+        value: Value::Seconds(|reading| reading.unfinished),
+    },
+    Family {
+        name: "workqueue_longest_running_processor_seconds",
+        help: "How long the longest run under way has taken so far",
+        value: Value::Seconds(|reading| reading.longest),
+    },
+    Family {
+        name: "workqueue_retries",
+        help: "Failed runs that are retried",
+        value: Value::Counter(|reading| reading.tally.retries),
+    },
+    Family {
+        name: "mainstay_queue_delayed_keys",
+        help: "Keys that wait for a moment, in backoff or because they asked for it; 0 on a standby replica",
+        value: Value::Count(|reading| reading.led(reading.counts.delayed)),
+    },
+    Family {
+        name: "mainstay_queue_parked_keys",
+        help: "Keys that failed for good, or too often, and wait for something to change",
+        value: Value::Count(|reading| reading.counts.parked),
+    },
+    Family {
+        name: "mainstay_queue_oldest_ready_seconds",
+        help: "How long the oldest ready key has been ready; 0 on a standby replica",
+        value: Value::Seconds(|reading| match reading.counts.oldest_ready {
+            Some(oldest) if reading.counts.leading => oldest,
+            _ => Duration::ZERO,
+        }),
+    },
+    Family {
+        name: "mainstay_queue_warm_keys",
+        help: "Keys a standby replica holds for the moment it leads; 0 on the leader",
+        value: Value::Count(|reading| if reading.counts.leading { 0 } else { reading.keys }),
+    },
+];
+
+// === impl Family ===
+
+impl Family {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>, readings: &[(&str, Reading)]) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(self.name, self.help, None, self.value.metric_type())?;
+        for (name, reading) in readings {
+            let labels = [("name", *name), ("controller", *name), ("priority", "")];
+            let labels = if self.value.has_priority() { &labels[..] } else { &labels[..2] };
+            self.value.encode(family.encode_family(&labels)?, reading)?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Value ===
+
+impl Value {
+    fn metric_type(&self) -> MetricType {
+        match self {
+            Self::Counter(_) => MetricType::Counter,
+            Self::Count(_) | Self::CountByPriority(_) | Self::Seconds(_) => MetricType::Gauge,
+            Self::Histogram(_) => MetricType::Histogram,
+        }
+    }
+
+    fn has_priority(&self) -> bool {
+        matches!(self, Self::CountByPriority(_))
+    }
+
+    fn encode(&self, mut encoder: MetricEncoder<'_>, reading: &Reading) -> fmt::Result {
+        match self {
+            Self::Counter(value) => encoder.encode_counter::<NoLabelSet, _, u64>(&value(reading), None),
+            Self::Count(value) | Self::CountByPriority(value) => {
+                encoder.encode_gauge(&u64::try_from(value(reading)).unwrap_or(u64::MAX))
+            }
+            Self::Seconds(value) => encoder.encode_gauge(&value(reading).as_secs_f64()),
+            Self::Histogram(value) => value(reading).encode(encoder),
+        }
+    }
+}

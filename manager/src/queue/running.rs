@@ -1,0 +1,115 @@
+//! A key at work: the guard a worker holds.
+//!
+//! Only [`WorkQueue::get`](super::WorkQueue::get) makes one, and every way to end it consumes it, so ending a run that
+//! never began, or twice, cannot be written.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::machine::{Job, Next, Outcome};
+use super::{Retried, Shared};
+use crate::key::{Cause, Key};
+
+/// What a run that was dropped without an outcome is said to have failed with.
+const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
+
+/// A key that was handed out. No other worker gets this key until the run has ended.
+///
+/// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does not
+/// lead (any more): then the key goes back unchanged.
+#[must_use = "dropping it counts as a failed run"]
+pub struct Running<Q: Key> {
+    queue: Arc<Shared<Q>>,
+    job: Job<Q>,
+    /// An outcome has been told.
+    ended: bool,
+}
+
+// === impl Running ===
+
+impl<Q: Key> Running<Q> {
+    pub(super) fn new(queue: Arc<Shared<Q>>, job: Job<Q>) -> Self {
+        Self { queue, job, ended: false }
+    }
+
+    /// Returns the key.
+    pub fn key(&self) -> &Q {
+        &self.job.key
+    }
+
+    /// Returns which attempt this is: 1, and one more for each failure in a row right before it.
+    pub fn attempt(&self) -> u32 {
+        self.job.attempt
+    }
+
+    /// Returns why the key runs.
+    pub fn cause(&self) -> &Cause {
+        &self.job.cause
+    }
+
+    /// Returns how long the key was ready before a worker took it.
+    pub fn queued_for(&self) -> Duration {
+        self.job.queued_for
+    }
+
+    /// Ends the run as a success: the key is gone, unless it was added meanwhile.
+    pub fn done(self) {
+        self.end(Outcome::Done);
+    }
+
+    /// Ends the run as a success and has the key run again after `wait`, or sooner if it is added.
+    pub fn requeue_after(self, wait: Duration) {
+        self.end(Outcome::RequeueAfter(wait));
+    }
+
+    /// Ends the run as a failure; the retry policy says when the next attempt is.
+    pub fn retry(self, error: &str) -> Retried {
+        self.end(Outcome::Failed(error, Next::Backoff))
+    }
+
+    /// Ends the run as a failure; the next attempt is after `wait`, if the policy allows one.
+    pub fn retry_after(self, error: &str, wait: Duration) -> Retried {
+        self.end(Outcome::Failed(error, Next::After(wait)))
+    }
+
+    /// Ends the run as a failure that another attempt would not mend: the key is parked until something changes.
+    pub fn terminal(self, error: &str) -> Retried {
+        self.end(Outcome::Failed(error, Next::Never))
+    }
+
+    /// Undoes the hand-out: the key is ready again as if nobody had taken it.
+    pub fn put_back(self) {
+        self.end(Outcome::PutBack);
+    }
+
+    fn end(mut self, outcome: Outcome<'_>) -> Retried {
+        self.ended = true;
+        self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))
+    }
+}
+
+impl<Q: Key> Drop for Running<Q> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.queue.with(|inner| {
+            let outcome = if inner.is_giving_way() {
+                Outcome::PutBack
+            } else {
+                Outcome::Failed(DROPPED, Next::Backoff)
+            };
+            inner.finish(self.job.slot, &self.job.cause, outcome);
+        });
+    }
+}
+
+impl<Q: Key> fmt::Debug for Running<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("key", &format_args!("{}", self.job.key))
+            .field("attempt", &self.job.attempt)
+            .finish_non_exhaustive()
+    }
+}
