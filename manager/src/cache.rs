@@ -1,1 +1,284 @@
-//! Placeholder room.
+//! The shared cache: one list and one watch per kind and scope, whoever asks.
+//!
+//! The way of an object: a [`reflector`] brings raw bytes; [`meta`] scans them; [`table`] decides what they change;
+//! [`deliver`] tells handlers, in order; [`Store`] decodes for those who read. What this process writes enters the
+//! same table at once, so its reads are never older than its writes.
+//!
+//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A kind that is not served or not
+//! readable makes its own store wait and say so in [`KindStatus`]; the others run.
+
+mod deliver;
+mod frame;
+mod handle;
+mod meta;
+mod reflector;
+mod select;
+mod status;
+mod store;
+mod table;
+#[cfg(test)]
+mod testing;
+mod view;
+mod writes;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use kube::Resource;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use self::deliver::Deliverer;
+use self::reflector::Reflector;
+use self::status::Families;
+use crate::key::{KindId, KindScope};
+use crate::metrics::Registry;
+
+pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
+pub use handle::{Entry, Store};
+pub use meta::{Labels, Meta, Owner, ResourceVersion};
+pub use select::{LabelSelector, Scope, Select, SelectorError};
+pub use status::{HandlerTrouble, KindStatus};
+pub use store::KindStore;
+pub use view::{ReadError, View};
+pub use writes::Collection;
+
+/// What the configuration says about the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// The only namespaces to look at; empty means all of them.
+    pub namespaces: Vec<String>,
+    /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
+    pub resync: Duration,
+    /// Longest object taken, as the server sends it; 0 means no limit.
+    pub max_object_bytes: usize,
+}
+
+/// How much of each object a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Projection {
+    /// All but managedFields.
+    Full,
+    /// `metadata` without managedFields.
+    Metadata,
+}
+
+/// All stores of one manager. Cheap to clone; all clones are one cache.
+#[derive(Clone)]
+pub struct Cache(Arc<Inner>);
+
+struct Inner {
+    settings: CacheSettings,
+    client: kube::Client,
+    /// Seeds each reflector's jitter.
+    random: Mutex<fastrand::Rng>,
+    stores: RwLock<Vec<Arc<KindStore>>>,
+    /// Tells `run` of a new store.
+    declared: Notify,
+    /// Own writes that no read shows before their event.
+    uncovered: AtomicU64,
+}
+
+// === impl CacheSettings ===
+
+impl Default for CacheSettings {
+    fn default() -> Self {
+        Self {
+            namespaces: Vec::new(),
+            resync: Duration::from_secs(10 * 60 * 60),
+            max_object_bytes: 8 * 1024 * 1024,
+        }
+    }
+}
+
+// === impl Cache ===
+
+impl Cache {
+    /// Makes a cache without stores. `client` is for lists and watches.
+    pub fn new(settings: CacheSettings, client: kube::Client, registry: &Registry) -> Self {
+        Self::with_random(settings, client, registry, fastrand::Rng::new())
+    }
+
+    /// As [`Cache::new`], with jitter from a source the caller seeds.
+    pub fn with_random(
+        settings: CacheSettings,
+        client: kube::Client,
+        registry: &Registry,
+        random: fastrand::Rng,
+    ) -> Self {
+        let inner = Arc::new(Inner {
+            settings,
+            client,
+            random: Mutex::new(random),
+            stores: RwLock::default(),
+            declared: Notify::new(),
+            uncovered: AtomicU64::new(0),
+        });
+        registry.register_collector(Box::new(Families { cache: Arc::downgrade(&inner) }));
+        Self(inner)
+    }
+
+    /// Declares a store, before or after the start; the same declaration gives the same store.
+    ///
+    /// Whoever needs metadata only is served by a store of whole objects if there is one, and until its reflector
+    /// starts a metadata-only store becomes one when whole objects are asked for.
+    pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<KindStore> {
+        let mut stores = self.0.stores.write();
+        let scope = if kind.is_namespaced() { scope } else { Scope { namespace: None, ..scope } };
+        let fits = |store: &&Arc<KindStore>| {
+            *store.kind() == kind
+                && *store.scope() == scope
+                && (store.projection() == projection || projection == Projection::Metadata || store.widen())
+        };
+        // Whole objects first: a metadata-only store beside one is for those who came before it.
+        let full = stores.iter().filter(|store| store.projection() == Projection::Full).find(fits);
+        if let Some(store) = full.or_else(|| stores.iter().find(fits)) {
+            return store.clone();
+        }
+        let parts = self.0.settings.parts(&kind, &scope);
+        let limit = self.0.settings.max_object_bytes;
+        let store = Arc::new(KindStore::new(kind, scope, projection, parts, limit));
+        stores.push(store.clone());
+        drop(stores);
+        self.0.declared.notify_one();
+        store
+    }
+
+    /// Declares a store of whole objects of a type known at compile time.
+    pub fn store<K>(&self, scope: Scope) -> Store<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        Store::new(self.kind(KindId::of::<K>(), scope, Projection::Full))
+    }
+
+    /// Declares a metadata-only store: `list` and `entry` give [`Meta`], nothing is decoded.
+    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        Store::new(self.kind(KindId::of::<K>(), scope, Projection::Metadata))
+    }
+
+    /// Returns how every store is doing, in the order of declaration.
+    pub fn kinds(&self) -> Vec<KindStatus> {
+        self.0.statuses()
+    }
+
+    /// Runs every declared store until told to stop, those declared meanwhile included. Returns when all tasks
+    /// have ended. A store runs once: after the stop its contents stay readable and are no longer kept true.
+    ///
+    /// # Cancel safety
+    /// Dropping it stops the tasks at their next await.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut tasks = JoinSet::new();
+        let mut names = HashMap::new();
+        loop {
+            for store in self.0.stores().into_iter().filter(|store| store.start()) {
+                let span = tracing::info_span!("cache", kind = %store.kind());
+                let task = self.0.clone().run_store(store.clone(), stop.clone());
+                names.insert(tasks.spawn(task.instrument(span)).id(), store);
+            }
+            // The stop first: a declaration or an end can wait for ever then.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = self.0.declared.notified() => {}
+                Some(ended) = tasks.join_next_with_id() => note_end(&names, ended),
+            }
+        }
+        while let Some(ended) = tasks.join_next_with_id().await {
+            note_end(&names, ended);
+        }
+    }
+}
+
+/// Says which store's task was lost to a panic. Handlers cannot cause one; the store says so and stays down.
+fn note_end(names: &HashMap<Id, Arc<KindStore>>, ended: Result<(Id, ()), JoinError>) {
+    let Err(error) = ended else { return };
+    let Some(store) = names.get(&error.id()) else { return };
+    tracing::error!(kind = %store.kind(), %error, "cache task ended; its store is no longer kept true");
+    for part in 0..store.parts().len() {
+        store.counts.down(part, format!("its task ended: {error}; restart the process"));
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn stores(&self) -> Vec<Arc<KindStore>> {
+        self.stores.read().clone()
+    }
+
+    fn statuses(&self) -> Vec<KindStatus> {
+        self.stores().iter().map(|store| store.status()).collect()
+    }
+
+    fn uncovered(&self) -> u64 {
+        self.uncovered.load(Ordering::Relaxed)
+    }
+
+    /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
+    async fn run_store(self: Arc<Self>, store: Arc<KindStore>, stop: CancellationToken) {
+        let reflectors = (0..store.parts().len()).map(|part| {
+            let random = self.random.lock().fork();
+            Reflector::new(self.client.clone(), store.clone(), part, random).run()
+        });
+        let reflectors = join_all(reflectors.collect::<Vec<_>>());
+        let deliverer = Deliverer::new(store.clone()).run();
+        let random = self.random.lock().fork();
+        let resync = resync(store, self.settings.resync, random);
+        let work = async { tokio::join!(reflectors, deliverer, resync) };
+        // The stop first: nothing that comes later is delivered.
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            _ = work => {}
+        }
+    }
+}
+
+/// Queues a look at everything once per period.
+async fn resync(store: Arc<KindStore>, period: Duration, mut random: fastrand::Rng) {
+    if period.is_zero() {
+        return;
+    }
+    loop {
+        tokio::time::sleep(period.mul_f64(1.0 - random.f64() / 10.0)).await;
+        store.queue_resync();
+    }
+}
+
+impl CacheSettings {
+    /// The namespaces to list and watch, one reflector each; a single `None` is all, none at all is a scope that
+    /// the configuration does not allow.
+    fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {
+        if !kind.is_namespaced() {
+            return vec![None];
+        }
+        match &scope.namespace {
+            Some(namespace) => {
+                let allowed =
+                    self.namespaces.is_empty() || self.namespaces.iter().any(|one| **one == **namespace);
+                allowed.then(|| Some(namespace.clone())).into_iter().collect()
+            }
+            None if self.namespaces.is_empty() => vec![None],
+            None => self.namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("stores", &self.0.stores.read().len()).finish_non_exhaustive()
+    }
+}

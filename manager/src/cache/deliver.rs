@@ -1,0 +1,281 @@
+//! Tells handlers what changed, in order, on the task of the store's reflector.
+//!
+//! One lane per store: whoever changes the table queues the change in the same step, under the same lock, and only
+//! the [`Deliverer`] takes from the queue. So every handler sees one order, the order of states, also for own writes
+//! that enter from other tasks; and no lock is held while a handler runs.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::store::KindStore;
+use super::table::{Change, Origin};
+use super::view::View;
+
+/// A handler that takes longer holds up its store's watch; it is counted and named.
+pub const SLOW_HANDLER: Duration = Duration::from_millis(10);
+
+/// Calls between two chances for other work of the same thread.
+const CALLS_PER_TURN: usize = 256;
+
+/// One change of one object, as handlers see it: `old` and `new` are the states before and after.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'a> {
+    /// The state before; `None` for a new object. On a delete this is the last known state.
+    pub old: Option<&'a View>,
+    /// The state after; `None` for a deleted object.
+    pub new: Option<&'a View>,
+    /// The object was there when this handler, or the store, began.
+    pub initial: bool,
+    /// Nothing changed: the periodic look, with `old` and `new` the same version.
+    pub resync: bool,
+    /// This process made the change; the watch event that follows is silent.
+    pub own_write: bool,
+}
+
+/// Is told every change of one store, one at a time and in order.
+///
+/// Called on the reflector's task, so it must not block. A panic is caught and counted and costs the one delta.
+pub trait DeltaHandler: Send + Sync + 'static {
+    /// Takes one change.
+    fn handle(&self, delta: &Delta<'_>);
+
+    /// Returns what logs and metrics call this handler.
+    fn name(&self) -> &str {
+        std::any::type_name::<Self>()
+    }
+}
+
+/// Keeps a handler subscribed; dropping it ends that, after a call that may be under way.
+#[derive(Debug)]
+pub struct Subscription {
+    left: Left,
+    synced: watch::Receiver<bool>,
+}
+
+/// Tells the deliverer, and wakes it, when the subscription is dropped.
+#[derive(Debug)]
+struct Left {
+    gone: Arc<AtomicBool>,
+    store: Arc<KindStore>,
+}
+
+/// Something to do in the lane.
+#[derive(Debug)]
+pub(super) enum Job {
+    Change(Change),
+    /// A handler joins, with what was present at that point.
+    Join {
+        member: Member,
+        present: Vec<View>,
+        /// Whether the store had synced, so that `present` is the whole initial list.
+        synced: bool,
+    },
+    /// The store's initial list is complete.
+    Synced,
+    Resync(Vec<View>),
+}
+
+/// One subscribed handler.
+pub(super) struct Member {
+    handler: Box<dyn DeltaHandler>,
+    /// Set by [`Left`] alone.
+    gone: Arc<AtomicBool>,
+    synced: watch::Sender<bool>,
+}
+
+/// Owns the handlers of one store and the only reading end of its lane.
+#[derive(Debug)]
+pub(super) struct Deliverer {
+    store: Arc<KindStore>,
+    members: Vec<Member>,
+    /// Calls since the last turn given away.
+    calls: usize,
+}
+
+// === impl Delta ===
+
+impl<'a> Delta<'a> {
+    fn of(change: &'a Change) -> Self {
+        Self {
+            old: change.old.as_ref(),
+            new: change.new.as_ref(),
+            initial: change.origin == Origin::Initial,
+            resync: change.origin == Origin::Resync,
+            own_write: change.origin == Origin::OwnWrite,
+        }
+    }
+
+    /// Returns the newest state there is: the new one, or for a delete the last known.
+    pub fn latest(&self) -> Option<&'a View> {
+        self.new.or(self.old)
+    }
+}
+
+// === impl Subscription ===
+
+impl Subscription {
+    pub(super) fn new(store: Arc<KindStore>, handler: Box<dyn DeltaHandler>) -> (Self, Member) {
+        let gone = Arc::new(AtomicBool::new(false));
+        let (sender, synced) = watch::channel(false);
+        let member = Member { handler, gone: gone.clone(), synced: sender };
+        (Self { left: Left { gone, store }, synced }, member)
+    }
+
+    /// Waits until this handler has handled the whole initial list. Never returns if the cache stops before: race it
+    /// with the stop.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn synced(&mut self) {
+        if self.synced.wait_for(|synced| *synced).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns whether this handler has handled the whole initial list.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Returns the store it belongs to.
+    pub fn store(&self) -> &Arc<KindStore> {
+        &self.left.store
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // Pairs with the load in `Deliverer::tell`; the lane is woken so that the handler is dropped soon.
+        self.gone.store(true, Ordering::Release);
+        self.store.wake();
+    }
+}
+
+// === impl Deliverer ===
+
+impl Deliverer {
+    pub(super) fn new(store: Arc<KindStore>) -> Self {
+        Self { store, members: Vec::new(), calls: 0 }
+    }
+
+    /// Delivers for ever.
+    ///
+    /// # Cancel safety
+    /// What was taken from the lane and not delivered is lost: cancel it only for good.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.store.woken().await;
+            self.deliver().await;
+        }
+    }
+
+    /// Delivers what is queued now, and what comes in meanwhile.
+    pub(super) async fn deliver(&mut self) {
+        self.members.retain(|member| !member.gone.load(Ordering::Acquire));
+        loop {
+            let jobs: VecDeque<Job> = self.store.take_jobs();
+            if jobs.is_empty() {
+                return;
+            }
+            for job in jobs {
+                self.perform(job).await;
+                self.store.job_done();
+            }
+        }
+    }
+
+    async fn perform(&mut self, job: Job) {
+        match job {
+            Job::Change(change) => {
+                let delta = Delta::of(&change);
+                for member in &self.members {
+                    self.store.tell(member, &delta);
+                }
+                self.turn(self.members.len()).await;
+            }
+            Job::Join { member, present, synced } => {
+                for view in &present {
+                    let delta =
+                        Delta { old: None, new: Some(view), initial: true, resync: false, own_write: false };
+                    self.store.tell(&member, &delta);
+                    self.turn(1).await;
+                }
+                if synced {
+                    member.synced.send_replace(true);
+                }
+                self.members.push(member);
+            }
+            Job::Synced => {
+                for member in &self.members {
+                    member.synced.send_replace(true);
+                }
+            }
+            Job::Resync(present) => {
+                for view in present {
+                    let delta = Delta {
+                        old: Some(&view),
+                        new: Some(&view),
+                        initial: false,
+                        resync: true,
+                        own_write: false,
+                    };
+                    for member in &self.members {
+                        self.store.tell(member, &delta);
+                    }
+                    self.turn(self.members.len()).await;
+                }
+            }
+        }
+    }
+
+    /// Lets others run once in a while: a long list must not hold the thread.
+    async fn turn(&mut self, calls: usize) {
+        self.calls += calls;
+        if self.calls >= CALLS_PER_TURN {
+            self.calls = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    /// Calls the handler and answers how it went; `None` if it has left.
+    pub(super) fn call(&self, delta: &Delta<'_>) -> Option<Call> {
+        if self.gone.load(Ordering::Acquire) {
+            return None;
+        }
+        let began = Instant::now();
+        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.handler.handle(delta)));
+        Some(Call { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(payload.as_ref())) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.handler.name()
+    }
+}
+
+/// How one call of a handler went.
+pub(super) struct Call {
+    pub(super) took: Duration,
+    pub(super) panic: Option<String>,
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("handler", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! The typed face of a store: bytes become a `K` when somebody reads, and only then.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
+
+use super::meta::Meta;
+use super::select::Select;
+use super::store::KindStore;
+use super::view::{ReadError, View};
+use crate::key::Request;
+
+/// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same.
+///
+/// Reads are synchronous, include this process's own writes, and never open a watch.
+pub struct Store<K = DynamicObject> {
+    kind: Arc<KindStore>,
+    decode: PhantomData<fn() -> K>,
+}
+
+/// One object of a list: its metadata at hand, its body decoded when asked for.
+pub struct Entry<K = DynamicObject> {
+    view: View,
+    store: Store<K>,
+}
+
+// === impl Store ===
+
+impl<K> Store<K> {
+    /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
+    pub fn new(kind: Arc<KindStore>) -> Self {
+        Self { kind, decode: PhantomData }
+    }
+
+    /// Returns the untyped store.
+    pub fn kind_store(&self) -> &Arc<KindStore> {
+        &self.kind
+    }
+
+    /// Reads the same objects as another type: usually a struct of the few fields needed, decoded faster.
+    pub fn view<V>(&self) -> Store<V> {
+        Store::new(self.kind.clone())
+    }
+
+    /// Returns one object undecoded.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn entry(&self, request: &Request) -> Result<Option<Entry<K>>, ReadError> {
+        let view = self.kind.get(request)?;
+        Ok(view.map(|view| Entry { view, store: self.clone() }))
+    }
+
+    /// Returns the objects a selection picks, undecoded and in no particular order.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
+        let views = self.kind.list(select)?;
+        Ok(views.into_iter().map(|view| Entry { view, store: self.clone() }).collect())
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
+    /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
+    ///
+    /// # Errors
+    /// As [`Store::entry`], and when the object is not a `K`.
+    pub fn get(&self, request: &Request) -> Result<Option<Arc<K>>, ReadError> {
+        self.entry(request)?.map(|entry| entry.decode()).transpose()
+    }
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.kind.clone())
+    }
+}
+
+impl<K> fmt::Debug for Store<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(self.kind.kind()).finish()
+    }
+}
+
+// === impl Entry ===
+
+impl<K> Entry<K> {
+    /// Returns what is known without decoding.
+    pub fn meta(&self) -> &Meta {
+        self.view.meta()
+    }
+
+    /// Returns the untyped version.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
+    /// Decodes the object.
+    ///
+    /// # Errors
+    /// Fails when the object is not a `K`; it stays so until the object changes.
+    pub fn decode(&self) -> Result<Arc<K>, ReadError> {
+        self.view.decode().inspect_err(|_| self.store.kind.counts.undecodable())
+    }
+}
+
+impl<K> fmt::Debug for Entry<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.view).finish()
+    }
+}

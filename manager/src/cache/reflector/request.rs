@@ -1,0 +1,207 @@
+//! The requests a reflector sends, and what it makes of refusals.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, RETRY_AFTER};
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use crate::cache::Projection;
+use crate::cache::frame::Status;
+use crate::cache::select::Scope;
+use crate::cache::store::Chain;
+
+/// Longest silence within a page, and before the head of any answer.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Longest wait a server may ask for: a confused header must not stop a reflector for hours.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Bytes kept of a refusal.
+const REFUSAL: usize = 64 * 1024;
+
+/// Where one reflector asks, and how.
+pub(super) struct Endpoint {
+    client: kube::Client,
+    /// Path and the part of the query that every request has, ending in `?` or `&`.
+    base: String,
+    projection: Projection,
+}
+
+/// Why a list or a watch ended badly.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The position asked for is no longer served (410): list again.
+    Expired,
+    /// The server does not stream lists: page instead.
+    Unstreamed(String),
+    /// The server named a time to wait.
+    Later(Duration, String),
+    /// The kind is not served (404).
+    Missing(String),
+    /// This identity may not read it (403).
+    Forbidden(String),
+    /// Another answer that is a refusal.
+    Refused(String),
+    /// The connection failed or fell silent: nothing is known about the position.
+    Broken(String),
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
+        let mut base = format!("{path}?");
+        for (name, selector) in [("labelSelector", &scope.labels), ("fieldSelector", &scope.fields)] {
+            if let Some(selector) = selector {
+                base.push_str(name);
+                base.push('=');
+                escape(selector, &mut base);
+                base.push('&');
+            }
+        }
+        Self { client, base, projection }
+    }
+
+    /// Reads one page to its end. `limit` 0 asks for all at once.
+    pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Bytes, Failure> {
+        let mut query = format!("limit={limit}");
+        if let Some(token) = next {
+            query.push_str("&continue=");
+            escape(token, &mut query);
+        }
+        let response = self.send(&query, "PartialObjectMetadataList").await?;
+        read_all(response.into_body(), usize::MAX).await
+    }
+
+    /// Opens a watch after a version.
+    pub(super) async fn watch(&self, version: &str, seconds: u64) -> Result<Body, Failure> {
+        let mut query =
+            format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion=");
+        escape(version, &mut query);
+        Ok(self.send(&query, "PartialObjectMetadata").await?.into_body())
+    }
+
+    /// Opens a watch that begins with everything there is, as of now.
+    pub(super) async fn streamed_list(&self, seconds: u64) -> Result<Body, Failure> {
+        let query = format!(
+            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
+             &timeoutSeconds={seconds}"
+        );
+        match self.send(&query, "PartialObjectMetadata").await {
+            Ok(response) => Ok(response.into_body()),
+            Err(Failure::Refused(text)) => Err(Failure::Unstreamed(text)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn send(&self, query: &str, partial: &str) -> Result<Response<Body>, Failure> {
+        let accept = match self.projection {
+            Projection::Full => "application/json".to_owned(),
+            Projection::Metadata => {
+                format!("application/json;as={partial};g=meta.k8s.io;v=v1,application/json")
+            }
+        };
+        let request = Request::get(format!("{}{query}", self.base))
+            .header(ACCEPT, accept)
+            .body(Body::empty())
+            .map_err(|error| Failure::Refused(format!("the request cannot be built: {error}")))?;
+        let sent = timeout(SILENCE, self.client.send(request)).await;
+        let response =
+            sent.map_err(|_| Failure::silent(SILENCE))?.map_err(|error| Failure::broken(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        // The code decides; a refusal whose text is cut off is still that refusal.
+        let text = read_all(body, REFUSAL).await.unwrap_or_default();
+        let status = Status::read(head.status.as_u16(), &text);
+        Err(Failure::from_status(&status, retry_after(&head.headers)))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
+    let mut whole = BytesMut::new();
+    while whole.len() < limit {
+        let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::silent(SILENCE))?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| Failure::broken(&error))?;
+        if let Some(data) = frame.data_ref() {
+            whole.extend_from_slice(data);
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// Reads the header's seconds; its date form is not used by API servers.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Escapes a query value.
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            out.push(char::from(byte));
+        } else if write!(out, "%{byte:02X}").is_err() {
+            // Writing to a String cannot fail; the query would only miss a byte and be refused.
+            return;
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub(super) fn broken(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Broken(Chain(error).to_string())
+    }
+
+    pub(super) fn silent(limit: Duration) -> Self {
+        Self::Broken(format!("the server sent nothing for {limit:?}"))
+    }
+
+    pub(super) fn from_status(status: &Status, header: Option<Duration>) -> Self {
+        let text = match (status.message.as_str(), status.reason.as_str()) {
+            ("", "") => format!("the server answered {}", status.code),
+            ("", reason) => format!("the server answered {}: {reason}", status.code),
+            (message, _) => format!("the server answered {}: {message}", status.code),
+        };
+        let wait = header.or_else(|| status.retry_after()).filter(|wait| !wait.is_zero());
+        match (status.code, wait) {
+            _ if status.is_expired() => Self::Expired,
+            (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
+            (429 | 500..=599, None) => Self::Broken(text),
+            (404, _) => Self::Missing(text),
+            (403, _) => Self::Forbidden(text),
+            _ => Self::Refused(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_survives_the_query() {
+        let mut out = String::new();
+        escape("app in (a, b),x!=é", &mut out);
+        assert_eq!(out, "app%20in%20%28a%2C%20b%29%2Cx%21%3D%C3%A9");
+    }
+
+    #[test]
+    fn an_absurd_wait_is_cut() {
+        let status = Status::read(429, b"");
+        let failure = Failure::from_status(&status, Some(Duration::from_secs(u64::MAX)));
+        assert!(matches!(failure, Failure::Later(LONGEST_WAIT, _)), "{failure:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Which objects are meant: what a store holds ([`Scope`]) and what a read picks from it ([`Select`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::meta::{Labels, Meta};
+use crate::key::Key;
+
+/// What one store holds of a kind.
+///
+/// `Scope::all()` is all that the configuration allows: every namespace, or those of `cache.namespaces`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    /// `None` means all that the configuration allows.
+    pub(super) namespace: Option<Arc<str>>,
+    /// In the server's syntax.
+    pub(super) labels: Option<Arc<str>>,
+    /// In the server's syntax. Own writes do not enter such a store at once: a field cannot be judged here.
+    pub(super) fields: Option<Arc<str>>,
+}
+
+/// What a read picks. `Default` picks everything.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) owner: Option<Arc<str>>,
+    labels: LabelSelector,
+}
+
+/// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy`. The empty one matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    /// Also true where the label is missing, as on the server.
+    NotIn(Vec<String>),
+}
+
+/// The text is not a label selector; it must be changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "label selector {selector:?} cannot be read at {part:?}; write it like app=web,tier!=cache,zone in (a, b),!legacy"
+)]
+pub struct SelectorError {
+    selector: String,
+    part: String,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// All that the configuration allows.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// One namespace. For a cluster-scoped kind the namespace means nothing.
+    pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
+        Self { namespace: Some(namespace.into()), ..Self::default() }
+    }
+
+    /// Holds only what a label selector picks; the server does the picking.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<Arc<str>>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Holds only what a field selector picks, such as `metadata.name=web`.
+    #[must_use]
+    pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+}
+
+/// Displays as a phrase for status lines: `all`, or `namespace shop, labels app=web`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "namespace {namespace}")?,
+            None => f.write_str("all")?,
+        }
+        if let Some(labels) = &self.labels {
+            write!(f, ", labels {labels}")?;
+        }
+        self.fields.as_ref().map_or(Ok(()), |fields| write!(f, ", fields {fields}"))
+    }
+}
+
+// === impl Select ===
+
+impl Select {
+    /// Everything the store holds.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// The objects of one namespace; costs the result, not the store.
+    pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
+        Self { namespace: Some(namespace.into()), ..Self::default() }
+    }
+
+    /// The objects with an owner reference to this uid; costs the result, not the store.
+    pub fn owned_by(uid: impl Into<Arc<str>>) -> Self {
+        Self { owner: Some(uid.into()), ..Self::default() }
+    }
+
+    /// Of those, the ones a label selector picks.
+    #[must_use]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = selector;
+        self
+    }
+
+    /// Of those, the ones with this label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.0.push(Requirement { key: key.to_owned(), test: Test::In(vec![value.to_owned()]) });
+        self
+    }
+
+    pub(super) fn admits(&self, meta: &Meta) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| meta.request.namespace() == Some(namespace))
+            && self
+                .owner
+                .as_deref()
+                .is_none_or(|uid| meta.owners.iter().any(|owner| owner.uid.as_ref() == uid))
+            && self.labels.matches(&meta.labels)
+    }
+}
+
+// === impl LabelSelector ===
+
+impl LabelSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// Fails on text that is not one, naming the part.
+    pub fn parse(selector: &str) -> Result<Self, SelectorError> {
+        let refuse =
+            |part: &str| SelectorError { selector: selector.to_owned(), part: part.trim().to_owned() };
+        let mut requirements = Vec::new();
+        for part in split_outside_parentheses(selector) {
+            if part.trim().is_empty() && selector.trim().is_empty() {
+                continue;
+            }
+            requirements.push(Requirement::parse(part.trim()).ok_or_else(|| refuse(part))?);
+        }
+        Ok(Self(requirements))
+    }
+
+    /// Returns whether the labels satisfy every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl std::str::FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(selector: &str) -> Result<Self, SelectorError> {
+        Self::parse(selector)
+    }
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Option<Self> {
+        let requirement = |key: &str, test| Some(Self { key: name(key)?, test });
+        if let Some(key) = text.strip_prefix('!') {
+            return requirement(key, Test::Absent);
+        }
+        if let Some(list) = text.strip_suffix(')') {
+            let (head, list) = list.split_once('(')?;
+            let (key, word) = head.trim_end().rsplit_once(char::is_whitespace)?;
+            let values: Vec<String> = list.split(',').map(|value| value.trim().to_owned()).collect();
+            return match word {
+                "in" => requirement(key, Test::In(values)),
+                "notin" => requirement(key, Test::NotIn(values)),
+                _ => None,
+            };
+        }
+        if let Some((key, value)) = text.split_once("!=") {
+            return requirement(key, Test::NotIn(vec![value_of(value)?]));
+        }
+        if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+            return requirement(key, Test::In(vec![value_of(value)?]));
+        }
+        requirement(text, Test::Exists)
+    }
+
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let among = |list: &[String]| value.is_some_and(|value| list.iter().any(|one| one == value));
+        match &self.test {
+            Test::Exists => value.is_some(),
+            Test::Absent => value.is_none(),
+            Test::In(list) => among(list),
+            Test::NotIn(list) => !among(list),
+        }
+    }
+}
+
+/// A label key, or `None` for what cannot be one.
+fn name(text: &str) -> Option<String> {
+    let text = text.trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    (!text.is_empty() && text.chars().all(fits)).then(|| text.to_owned())
+}
+
+/// A label value; the empty one is allowed.
+fn value_of(text: &str) -> Option<String> {
+    if text.trim().is_empty() { Some(String::new()) } else { name(text) }
+}
+
+fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::testing::labels;
+
+    #[test]
+    fn a_selector_reads_as_the_server_reads_it() {
+        let web = labels(&[("app", "web"), ("tier", "front")]);
+        for (selector, matches) in [
+            ("", true),
+            ("app=web", true),
+            ("app==web, tier = front", true),
+            ("app!=web", false),
+            ("zone!=a", true),
+            ("app in (api, web),tier", true),
+            ("app notin (api, web)", false),
+            ("zone notin (a)", true),
+            ("!zone", true),
+            ("!app", false),
+            ("zone", false),
+        ] {
+            assert_eq!(LabelSelector::parse(selector).unwrap().matches(&web), matches, "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_selector_is_refused_by_its_part() {
+        for (selector, part) in [("app=web,,", ""), ("a b", "a b"), ("a in x", "a in x"), ("=x", "=x")] {
+            let error = LabelSelector::parse(selector).unwrap_err();
+            assert_eq!(error.part, part, "{selector}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What the cache says about itself: one row per store for probes and people, families for scrapers.
+//!
+//! The numbers live in the stores and are read when asked for, so a status page and a scrape cannot disagree.
+//! Labels are kind and group, never names of objects.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::time::Instant;
+
+use super::store::KindStore;
+use super::{Inner, Projection};
+use crate::key::KindId;
+
+/// How one store is doing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KindStatus {
+    /// The kind.
+    pub kind: KindId,
+    /// What the store holds of it, as a phrase.
+    pub scope: String,
+    /// Whole objects or metadata only.
+    pub projection: Projection,
+    /// Whether the first list of every part is complete. Never false again.
+    pub synced: bool,
+    /// Since when at least one part has had no working list or watch; `None` while all work. A store that waits
+    /// for its first answer is down from its start.
+    pub down_since: Option<Instant>,
+    /// Why it is down; `None` while it is not, and before the first answer.
+    pub last_error: Option<String>,
+    /// Objects held.
+    pub objects: usize,
+    /// Bytes of bodies and of the fixed part of their metadata.
+    pub bytes: usize,
+    /// Watches opened after the first.
+    pub restarts: u64,
+    /// Lists completed after the first of each part.
+    pub relists: u64,
+    /// Watch events taken, bookmarks included.
+    pub events: u64,
+    /// Since the last watch event or bookmark; `None` before the first.
+    pub last_event_age: Option<Duration>,
+    /// Objects and events that could not be taken, and typed reads that failed.
+    pub decode_errors: u64,
+    /// Panics and slow calls by handler, for those that had any.
+    pub handlers: BTreeMap<String, HandlerTrouble>,
+}
+
+/// What went wrong with one handler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandlerTrouble {
+    /// Deltas lost to a panic.
+    pub panics: u64,
+    /// Calls over [`super::SLOW_HANDLER`].
+    pub slow: u64,
+}
+
+/// The moving numbers of one store.
+#[derive(Debug)]
+pub(super) struct Counts {
+    watches: AtomicU64,
+    lists: AtomicU64,
+    events: AtomicU64,
+    decode_errors: AtomicU64,
+    health: Mutex<Health>,
+    handlers: Mutex<BTreeMap<String, HandlerTrouble>>,
+}
+
+#[derive(Debug)]
+struct Health {
+    /// Per part: `None` while its list or watch works.
+    down: Vec<Option<Down>>,
+    last_event: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Down {
+    since: Instant,
+    /// `None` before the first answer.
+    error: Option<String>,
+}
+
+/// Reads all stores at each scrape.
+pub(super) struct Families {
+    pub(super) cache: Weak<Inner>,
+}
+
+// === impl Counts ===
+
+impl Counts {
+    pub(super) fn new(parts: &[Option<Arc<str>>]) -> Self {
+        let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
+        let error = parts.is_empty().then(|| nothing.to_owned());
+        let down = vec![Some(Down { since: Instant::now(), error }); parts.len().max(1)];
+        Self {
+            watches: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            decode_errors: AtomicU64::new(0),
+            health: Mutex::new(Health { down, last_event: None }),
+            handlers: Mutex::default(),
+        }
+    }
+
+    pub(super) fn watching(&self) {
+        self.watches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn listed(&self) {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn event(&self) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        self.health.lock().last_event = Some(Instant::now());
+    }
+
+    pub(super) fn undecodable(&self) {
+        self.decode_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn panicked(&self, handler: &str) {
+        self.handlers.lock().entry(handler.to_owned()).or_default().panics += 1;
+    }
+
+    pub(super) fn slow(&self, handler: &str) {
+        self.handlers.lock().entry(handler.to_owned()).or_default().slow += 1;
+    }
+
+    /// Notes that a part works; returns how long it had not, if an error had been noted.
+    pub(super) fn up(&self, part: usize) -> Option<Duration> {
+        let was = self.health.lock().down.get_mut(part)?.take()?;
+        was.error.map(|_| was.since.elapsed())
+    }
+
+    /// Notes why a part does not work; returns whether that is news.
+    pub(super) fn down(&self, part: usize, error: String) -> bool {
+        let mut health = self.health.lock();
+        let Some(down) = health.down.get_mut(part) else { return false };
+        let since = down.as_ref().map_or_else(Instant::now, |down| down.since);
+        let news = down.as_ref().and_then(|down| down.error.as_ref()) != Some(&error);
+        *down = Some(Down { since, error: Some(error) });
+        news
+    }
+
+    pub(super) fn status(&self, store: &KindStore, synced: bool, objects: usize, bytes: usize) -> KindStatus {
+        let health = self.health.lock();
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let parts = health.down.len() as u64;
+        KindStatus {
+            kind: store.kind().clone(),
+            scope: store.describe_scope(),
+            projection: store.projection(),
+            synced,
+            down_since: health.down.iter().flatten().map(|down| down.since).min(),
+            last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
+            objects,
+            bytes,
+            restarts: load(&self.watches).saturating_sub(parts),
+            relists: load(&self.lists).saturating_sub(parts),
+            events: load(&self.events),
+            last_event_age: health.last_event.map(|at| at.elapsed()),
+            decode_errors: load(&self.decode_errors),
+            handlers: self.handlers.lock().clone(),
+        }
+    }
+}
+
+// === impl Families ===
+
+type KindLabels = [(&'static str, String); 2];
+type HandlerLabels = [(&'static str, String); 3];
+/// What one number per store is called, said and read as.
+type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
+
+const GAUGES: [Row; 4] = [
+    ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
+    ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
+        status.bytes as u64
+    }),
+    ("mainstay_cache_unsynced", "Stores whose first list is not complete, by kind", |status| {
+        u64::from(!status.synced)
+    }),
+    ("mainstay_cache_down", "Stores without a working list or watch, by kind", |status| {
+        u64::from(status.down_since.is_some())
+    }),
+];
+
+const COUNTERS: [Row; 4] = [
+    ("mainstay_cache_events", "Watch events taken, bookmarks included, by kind", |status| status.events),
+    ("mainstay_cache_relists", "Lists completed after the first, by kind", |status| status.relists),
+    ("mainstay_cache_watch_restarts", "Watches opened after the first, by kind", |status| status.restarts),
+    (
+        "mainstay_cache_decode_errors",
+        "Objects and events that could not be taken or decoded, by kind",
+        |status| status.decode_errors,
+    ),
+];
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(cache) = self.cache.upgrade() else { return Ok(()) };
+        let rows = cache.statuses();
+        for (name, help, read) in GAUGES {
+            family(&mut encoder, name, help, MetricType::Gauge, &sums(&rows, read), |n| ConstGauge::new(n))?;
+        }
+        for (name, help, read) in COUNTERS {
+            family(&mut encoder, name, help, MetricType::Counter, &sums(&rows, read), ConstCounter::new)?;
+        }
+        let name = "mainstay_cache_last_event_age_seconds";
+        let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
+        family(&mut encoder, name, help, MetricType::Gauge, &oldest(&rows), ConstGauge::new)?;
+        let name = "mainstay_cache_handler_panics";
+        let help = "Deltas lost to a panic, by kind and handler";
+        let panics = by_handler(&rows, |trouble| trouble.panics);
+        family(&mut encoder, name, help, MetricType::Counter, &panics, ConstCounter::new)?;
+        let name = "mainstay_cache_slow_handlers";
+        let help = "Handler calls over 10 ms, by kind and handler";
+        let slow = by_handler(&rows, |trouble| trouble.slow);
+        family(&mut encoder, name, help, MetricType::Counter, &slow, ConstCounter::new)?;
+        let name = "mainstay_cache_uncovered_writes";
+        let help = "Own writes that reads show only once their watch event has come";
+        let uncovered = ConstCounter::new(cache.uncovered());
+        uncovered.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
+    }
+}
+
+fn family<L, N: Copy, M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric_type: MetricType,
+    rows: &BTreeMap<L, N>,
+    metric: impl Fn(N) -> M,
+) -> Result<(), fmt::Error>
+where
+    L: prometheus_client::encoding::EncodeLabelSet,
+{
+    let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
+    for (labels, number) in rows {
+        metric(*number).encode(family.encode_family(labels)?)?;
+    }
+    Ok(())
+}
+
+fn labels(status: &KindStatus) -> KindLabels {
+    [("kind", status.kind.kind().to_owned()), ("group", status.kind.group().to_owned())]
+}
+
+/// Several scopes of one kind are one row.
+fn sums(rows: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<KindLabels, u64> {
+    let mut sums = BTreeMap::new();
+    for status in rows {
+        *sums.entry(labels(status)).or_default() += read(status);
+    }
+    sums
+}
+
+fn oldest(rows: &[KindStatus]) -> BTreeMap<KindLabels, f64> {
+    let mut ages = BTreeMap::new();
+    for status in rows {
+        let Some(age) = status.last_event_age else { continue };
+        let oldest = ages.entry(labels(status)).or_insert(0.0_f64);
+        *oldest = oldest.max(age.as_secs_f64());
+    }
+    ages
+}
+
+fn by_handler(rows: &[KindStatus], read: fn(&HandlerTrouble) -> u64) -> BTreeMap<HandlerLabels, u64> {
+    let mut sums = BTreeMap::new();
+    for status in rows {
+        for (handler, trouble) in &status.handlers {
+            let [kind, group] = labels(status);
+            *sums.entry([kind, group, ("handler", handler.clone())]).or_default() += read(trouble);
+        }
+    }
+    sums
+}
+
+impl fmt::Debug for Families {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Families")
+    }
+}

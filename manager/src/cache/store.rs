@@ -1,0 +1,413 @@
+//! The objects of one kind and scope: read by anybody, fed by reflectors and own writes.
+//!
+//! Not generic: it holds bytes and slim metadata; [`super::Store`] puts a type on top. One lock guards the
+//! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned before it is taken,
+//! decoded and handed to handlers after it is released.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use super::Projection;
+use super::deliver::{Call, DeltaHandler, Job, Member, SLOW_HANDLER, Subscription};
+use super::meta::{self, ResourceVersion, Scan, ScanError};
+use super::select::{LabelSelector, Scope, Select};
+use super::status::{Counts, KindStatus};
+use super::table::Table;
+use super::view::{ReadError, View};
+use crate::key::{KindId, Request};
+
+/// Changes not yet delivered at which the reflector stops reading from its connection.
+const BACKLOG: usize = 1024;
+
+/// All cached objects of one kind and scope, undecoded.
+#[derive(Debug)]
+pub struct KindStore {
+    kind: KindId,
+    scope: Scope,
+    /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
+    full: AtomicBool,
+    /// Namespaces it lists and watches, one reflector each; a single `None` is all of them.
+    parts: Vec<Option<Arc<str>>>,
+    own_writes: Coverage,
+    /// Longest object taken, in bytes; 0 = no limit.
+    max_object_bytes: usize,
+    table: RwLock<Table>,
+    /// Changes taken from the table's queue and not yet delivered. Written by the deliverer alone.
+    in_delivery: AtomicUsize,
+    /// Wakes the deliverer.
+    queued: Notify,
+    /// Wakes reflectors that wait for room.
+    freed: Notify,
+    /// Set once by the cache, when the store's task starts.
+    started: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+/// Which own writes can be judged without the server.
+#[derive(Debug)]
+enum Coverage {
+    All,
+    Labels(LabelSelector),
+    Nothing,
+}
+
+/// What a watch event says happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventKind {
+    Changed,
+    Deleted,
+}
+
+// === impl KindStore ===
+
+impl KindStore {
+    pub(super) fn new(
+        kind: KindId,
+        scope: Scope,
+        projection: Projection,
+        parts: Vec<Option<Arc<str>>>,
+        max_object_bytes: usize,
+    ) -> Self {
+        let own_writes = match (&scope.fields, &scope.labels) {
+            (Some(_), _) => Coverage::Nothing,
+            (None, None) => Coverage::All,
+            (None, Some(labels)) => LabelSelector::parse(labels).map_or(Coverage::Nothing, Coverage::Labels),
+        };
+        Self {
+            counts: Counts::new(&parts),
+            table: RwLock::new(Table::new(parts.iter().cloned())),
+            full: AtomicBool::new(projection == Projection::Full),
+            kind,
+            scope,
+            parts,
+            own_writes,
+            max_object_bytes,
+            in_delivery: AtomicUsize::new(0),
+            queued: Notify::new(),
+            freed: Notify::new(),
+            started: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> &KindId {
+        &self.kind
+    }
+
+    /// Returns what it holds of the kind.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Returns whether it holds whole objects or metadata only.
+    pub fn projection(&self) -> Projection {
+        if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
+    }
+
+    /// Returns one object. Own writes are included; nothing is waited for.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn get(&self, request: &Request) -> Result<Option<View>, ReadError> {
+        let table = self.table.read();
+        self.readable(&table, crate::key::Key::namespace(request))?;
+        Ok(table.get(request).cloned())
+    }
+
+    /// Returns the objects a selection picks, in no particular order. Nothing is decoded.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn list(&self, select: &Select) -> Result<Vec<View>, ReadError> {
+        let table = self.table.read();
+        if let Some(namespace) = &select.namespace {
+            self.readable(&table, Some(namespace))?;
+        }
+        self.synced(&table)?;
+        Ok(table.list(select))
+    }
+
+    /// Returns whether the first list of every part is complete.
+    pub fn is_synced(&self) -> bool {
+        self.table.read().is_synced()
+    }
+
+    /// Tells a handler everything present, as initial deltas, and then every change, in order.
+    pub fn subscribe(self: &Arc<Self>, handler: Box<dyn DeltaHandler>) -> Subscription {
+        let (subscription, member) = Subscription::new(self.clone(), handler);
+        let mut table = self.table.write();
+        let (present, synced) = (table.all(), table.is_synced());
+        table.jobs.push_back(Job::Join { member, present, synced });
+        drop(table);
+        self.wake();
+        subscription
+    }
+
+    /// Returns how it is doing.
+    pub fn status(&self) -> KindStatus {
+        let table = self.table.read();
+        let (synced, objects, bytes) = (table.is_synced(), table.count(), table.bytes());
+        drop(table);
+        self.counts.status(self, synced, objects, bytes)
+    }
+
+    fn readable(&self, table: &Table, namespace: Option<&str>) -> Result<(), ReadError> {
+        if self.kind.is_namespaced() && !table.covers(namespace) {
+            let asked =
+                namespace.map_or_else(|| "no namespace".to_owned(), |name| format!("namespace {name}"));
+            let scope = self.describe_scope();
+            return Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope });
+        }
+        self.synced(table)
+    }
+
+    fn synced(&self, table: &Table) -> Result<(), ReadError> {
+        if table.is_synced() {
+            return Ok(());
+        }
+        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_scope() })
+    }
+
+    pub(super) fn describe_scope(&self) -> String {
+        match self.parts.iter().flatten().map(AsRef::as_ref).collect::<Vec<&str>>() {
+            names if names.is_empty() || self.scope.namespace.is_some() => self.scope.to_string(),
+            names => format!("{}, namespaces {}", self.scope, names.join(" ")),
+        }
+    }
+}
+
+/// Start and widening, driven by the cache.
+impl KindStore {
+    pub(super) fn parts(&self) -> &[Option<Arc<str>>] {
+        &self.parts
+    }
+
+    /// Returns the longest watch line worth keeping; 0 = no limit.
+    pub(super) fn line_limit(&self) -> usize {
+        // The event around the object is a few dozen bytes.
+        if self.max_object_bytes == 0 { 0 } else { self.max_object_bytes.saturating_add(64) }
+    }
+
+    /// Makes a metadata-only store hold whole objects; refused once its reflector has started.
+    pub(super) fn widen(&self) -> bool {
+        if self.projection() == Projection::Full {
+            return true;
+        }
+        // Under the table's lock so that `start` falls before or after as a whole.
+        let _table = self.table.write();
+        let free = !self.started.load(Ordering::Acquire);
+        if free {
+            self.full.store(true, Ordering::Release);
+        }
+        free
+    }
+
+    /// Returns whether this call started it.
+    pub(super) fn start(&self) -> bool {
+        let _table = self.table.write();
+        !self.started.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// What reflectors bring.
+impl KindStore {
+    pub(super) fn begin_list(&self) -> u64 {
+        self.table.write().begin_list()
+    }
+
+    /// Takes one object of a list or of a watch's initial events. One that cannot be read costs itself alone.
+    pub(super) fn listed(&self, part: usize, epoch: u64, raw: &[u8]) {
+        let scan = match self.open(raw) {
+            Ok(scan) => scan,
+            Err(error) => return self.refuse_listed(epoch, raw, &error),
+        };
+        let Scan { request, uid, resource_version, .. } = &scan;
+        if self.table.write().touch(epoch, request, uid, resource_version) {
+            return;
+        }
+        match self.close(scan) {
+            Ok(view) => self.step(|table| table.listed(part, epoch, view)),
+            Err(error) => self.refuse_listed(epoch, raw, &error),
+        }
+    }
+
+    pub(super) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
+        self.counts.listed();
+        self.step(|table| table.end_list(part, epoch, version));
+    }
+
+    /// Takes one watch event; answers how far the watch has come, `None` for an object without a readable version.
+    pub(super) fn event(&self, part: usize, kind: EventKind, raw: &[u8]) -> Option<ResourceVersion> {
+        self.counts.event();
+        let opened = self.open(raw).and_then(|scan| {
+            let version = scan.resource_version.clone();
+            match kind {
+                EventKind::Deleted => {
+                    self.step(|table| table.deleted(part, &scan.request, scan.uid, &version));
+                }
+                EventKind::Changed => {
+                    let view = self.close(scan)?;
+                    self.step(|table| table.changed(part, view));
+                }
+            }
+            Ok(version)
+        });
+        opened.map_err(|error| self.refuse(raw, &error)).ok()
+    }
+
+    pub(super) fn bookmark(&self, part: usize, version: &ResourceVersion) {
+        self.counts.event();
+        self.table.write().advance(part, version);
+    }
+
+    /// Counts and names an object that cannot be taken.
+    pub(super) fn refuse(&self, raw: &[u8], error: &ScanError) {
+        self.counts.undecodable();
+        let name = meta::name_of(raw).map_or_else(|| "unknown".to_owned(), |request| request.to_string());
+        tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
+    }
+
+    /// Waits until few enough changes are undelivered. The reflector reads on only then, so a slow handler costs
+    /// the server a full socket and not this process its memory.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub(super) async fn room(&self) {
+        loop {
+            // Made before the look: a wake-up in between is not missed.
+            let freed = self.freed.notified();
+            if self.backlog() < BACKLOG {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    fn backlog(&self) -> usize {
+        self.table.read().jobs.len() + self.in_delivery.load(Ordering::Relaxed)
+    }
+
+    fn open<'a>(&self, raw: &'a [u8]) -> Result<Scan<'a>, ScanError> {
+        let (size, limit) = (raw.len(), self.max_object_bytes);
+        if limit != 0 && size > limit {
+            return Err(ScanError::TooLarge { size, limit });
+        }
+        Scan::open(raw)
+    }
+
+    fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
+        let (meta, body) = scan.finish(&self.kind, self.projection())?;
+        Ok(View::new(self.kind.clone(), meta, body))
+    }
+
+    fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
+        if let Some(request) = meta::name_of(raw) {
+            self.table.write().keep(epoch, &request);
+        }
+        self.refuse(raw, error);
+    }
+
+    /// Makes one step under the lock and wakes the lane if it queued something.
+    fn step<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.write();
+        let outcome = change(&mut table);
+        let queued = !table.jobs.is_empty();
+        drop(table);
+        if queued {
+            self.wake();
+        }
+        outcome
+    }
+}
+
+/// What own writes bring. Each returns whether the store can vouch for what it now shows.
+impl KindStore {
+    /// Takes the object that a write was answered with.
+    pub(super) fn written(&self, raw: &[u8]) -> bool {
+        let (true, Coverage::All | Coverage::Labels(_)) =
+            (self.started.load(Ordering::Acquire), &self.own_writes)
+        else {
+            return false;
+        };
+        let Ok(view) = self.open(raw).and_then(|scan| self.close(scan)) else { return false };
+        if let Coverage::Labels(selector) = &self.own_writes
+            && !selector.matches(&view.meta().labels)
+        {
+            // It has left the selection or was never in it; the watch says which.
+            return false;
+        }
+        self.step(|table| table.written(view))
+    }
+
+    /// Takes the uid that a DELETE removed.
+    pub(super) fn removed(&self, request: &Request, uid: &str) -> bool {
+        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(request, uid))
+    }
+}
+
+/// What the deliverer needs.
+impl KindStore {
+    pub(super) fn wake(&self) {
+        self.queued.notify_one();
+    }
+
+    pub(super) async fn woken(&self) {
+        self.queued.notified().await;
+    }
+
+    pub(super) fn take_jobs(&self) -> VecDeque<Job> {
+        let mut table = self.table.write();
+        let jobs = std::mem::take(&mut table.jobs);
+        // Set under the lock: `room` must not see them in neither place.
+        self.in_delivery.store(jobs.len(), Ordering::Relaxed);
+        drop(table);
+        jobs
+    }
+
+    pub(super) fn job_done(&self) {
+        // At the end of a batch only: what came in meanwhile is taken next, and ends in another wake-up.
+        if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    pub(super) fn tell(&self, member: &Member, delta: &super::Delta<'_>) {
+        let Some(Call { took, panic }) = member.call(delta) else { return };
+        if let Some(panic) = panic {
+            self.counts.panicked(member.name());
+            let object = delta.latest().map(|view| view.request().to_string());
+            tracing::error!(kind = %self.kind, handler = member.name(), object, panic, "handler panicked; this delta is lost to it");
+        }
+        if took > SLOW_HANDLER {
+            self.counts.slow(member.name());
+            tracing::warn!(kind = %self.kind, handler = member.name(), ?took, "handler holds up the watch");
+        }
+    }
+
+    pub(super) fn queue_resync(&self) {
+        self.step(|table| {
+            if table.is_synced() {
+                table.resync();
+            }
+        });
+    }
+}
+
+/// Writes an error with its causes on one line.
+pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'static));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! One version of one object, shared by all who look at it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+
+use super::meta::{self, Meta};
+use crate::key::{KindId, ObjectKey, Request};
+
+/// One version of one object: slim metadata at hand, the body decoded when asked for. Cheap to clone.
+#[derive(Clone)]
+pub struct View(Arc<Version>);
+
+struct Version {
+    kind: KindId,
+    meta: Meta,
+    /// JSON without managedFields.
+    body: Bytes,
+    /// The last decoded form that somebody still holds. Locked to look and to leave, never while decoding.
+    decoded: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
+}
+
+/// Why a read gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The first list is not complete. A retry helps once it is; controllers are started after that.
+    #[error("the cache of {kind} ({scope}) has not synced yet; wait for it before reading")]
+    NotSynced {
+        /// The kind.
+        kind: KindId,
+        /// What the store holds of it.
+        scope: String,
+    },
+    /// The store does not hold what was asked for. A retry does not help; widen the scope.
+    #[error("{asked} of {kind} is outside the cache's scope ({scope}); declare the store with a wider scope")]
+    OutOfScope {
+        /// The kind.
+        kind: KindId,
+        /// What was asked for.
+        asked: String,
+        /// What the store holds.
+        scope: String,
+    },
+    /// The object is there but is not what the type expects. A retry helps once the object has changed.
+    #[error("{object} does not decode; correct the object or the type it is read as")]
+    Decode {
+        /// The object.
+        object: ObjectKey,
+        /// Where it failed.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+// === impl View ===
+
+impl View {
+    pub(super) fn new(kind: KindId, meta: Meta, body: Bytes) -> Self {
+        Self(Arc::new(Version { kind, meta, body, decoded: Mutex::new(None) }))
+    }
+
+    /// Returns what is known without decoding.
+    pub fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    /// Returns the body: JSON without managedFields, and only `metadata` in a metadata-only store.
+    pub fn bytes(&self) -> Bytes {
+        self.0.body.clone()
+    }
+
+    /// Returns the namespace and name.
+    pub fn request(&self) -> &Request {
+        &self.0.meta.request
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> &KindId {
+        &self.0.kind
+    }
+
+    /// Returns kind, namespace and name.
+    pub fn object_key(&self) -> ObjectKey {
+        ObjectKey { kind: self.0.kind.clone(), request: self.0.meta.request.clone() }
+    }
+
+    /// Reads one annotation from the body. Costs a walk over it: look at [`Meta::annotations_hash`] first.
+    pub fn annotation(&self, name: &str) -> Option<String> {
+        if self.0.meta.annotations_hash == 0 {
+            return None;
+        }
+        meta::annotation(&self.0.body, name)
+    }
+
+    /// Decodes the body. While anybody holds the result, the next call for the same type gives the same `Arc`.
+    ///
+    /// # Errors
+    /// Fails when the body is not a `T`; it stays so until the object changes.
+    pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
+        if let Some(known) = self.remembered() {
+            return Ok(known);
+        }
+        let decoded = serde_json::from_slice::<T>(&self.0.body)
+            .map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
+        let decoded = Arc::new(decoded);
+        let erased: Arc<dyn Any + Send + Sync> = decoded.clone();
+        *self.0.decoded.lock() = Some(Arc::downgrade(&erased));
+        Ok(decoded)
+    }
+
+    fn remembered<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let known = self.0.decoded.lock().as_ref()?.upgrade()?;
+        known.downcast().ok()
+    }
+
+    /// Bytes this version keeps alive: the body and the fixed parts of the metadata.
+    pub(super) fn cost(&self) -> usize {
+        self.0.body.len() + size_of::<Version>()
+    }
+
+    /// Whether both are the same copy of the same version.
+    #[cfg(test)]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}@{}", self.0.kind, self.0.meta.request, self.0.meta.resource_version)
+    }
+}
