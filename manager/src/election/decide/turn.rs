@@ -1,0 +1,435 @@
+//! One turn of the decision: take in what happened, then do what the phase calls for.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Action, Answer, Call, Claim, Ending, Event, Known, Now, Phase, State};
+use crate::election::ElectionSettings;
+use crate::election::record::{Record, Version};
+use crate::key::BootInstant;
+
+/// A decision in the making.
+struct Turn<'a> {
+    rules: &'a ElectionSettings,
+    now: Now,
+    state: State,
+    actions: Vec<Action>,
+}
+
+pub(super) fn take(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
+    let mut turn = Turn { rules, now, state, actions: Vec::new() };
+    turn.take_in(event);
+    turn.act();
+    (turn.state, turn.actions)
+}
+
+// === impl Turn: what happened ===
+
+impl Turn<'_> {
+    fn take_in(&mut self, event: Event) {
+        match event {
+            Event::Tick => {}
+            Event::Answered(answer) => {
+                if let Some((call, sent)) = self.state.in_flight.take() {
+                    self.answered(&call, sent, answer);
+                }
+            }
+            Event::Seen(record, version) if version.number().is_some() => {
+                if self.is_news(&version) {
+                    self.learn(record, version);
+                    self.told();
+                }
+            }
+            Event::Gone(record, version) if version.number().is_some() => {
+                if self.is_news(&version) {
+                    self.learn(record, version);
+                    self.forget_lease();
+                    self.told();
+                }
+            }
+            // Without an order among states an event may be older than what we wrote: it is a hint to look.
+            Event::Seen(..) | Event::Gone(..) => self.distrust(),
+            Event::WatchUp => {
+                self.state.watching = true;
+                // A change between the last look and the first event would be told by nobody. A leader needs no
+                // look: its next renewal finds out.
+                if self.is_candidate() {
+                    self.distrust();
+                }
+            }
+            Event::WatchDown => {
+                self.state.watching = false;
+                if self.is_candidate() {
+                    self.look_later();
+                }
+            }
+            Event::Stop => self.stop(),
+            Event::WorkEnded(ended) => self.work_ended(ended),
+        }
+    }
+
+    fn is_news(&self, version: &Version) -> bool {
+        version.number() > self.state.newest
+    }
+
+    fn learn(&mut self, record: Record, version: Version) {
+        self.state.newest = version.number();
+        self.note_claim(&record);
+        self.report(record.holder.clone());
+        self.state.known = Known::Present(record, version);
+    }
+
+    /// Notes whom to wait for. A record that differs in neither holder nor renewal was changed by hand: the claim
+    /// stays what its holder wrote.
+    fn note_claim(&mut self, record: &Record) {
+        match &record.holder {
+            Some(holder) if *holder != self.rules.identity => {
+                let same = |claim: &Claim| claim.holder == *holder && claim.renewed == record.renewed;
+                if !self.state.claim.as_ref().is_some_and(same) {
+                    self.state.claim = Some(Claim {
+                        holder: Arc::clone(holder),
+                        renewed: record.renewed,
+                        until: self.now.boot + record.duration(self.rules.lease_duration),
+                    });
+                }
+            }
+            None if record.is_release() => self.state.claim = None,
+            // Cleared by hand, or our own name: whoever was seen before may still believe in its time.
+            _ => {}
+        }
+    }
+
+    fn report(&mut self, holder: Option<Arc<str>>) {
+        if self.state.reported != holder {
+            self.state.reported.clone_from(&holder);
+            self.actions.push(Action::NewHolder(holder));
+        }
+    }
+
+    fn forget_lease(&mut self) {
+        let known = std::mem::replace(&mut self.state.known, Known::Nothing);
+        self.state.known = Known::Absent(match known {
+            Known::Present(record, _) => Some(record),
+            Known::Absent(last) => last,
+            Known::Nothing => None,
+        });
+        self.report(None);
+    }
+
+    /// The watch told how things are. A leader goes on at its own pace; if it has to act, `lead` says so.
+    fn told(&mut self) {
+        self.state.overtaken = true;
+        self.state.fresh = true;
+        if !self.state.is_leading() {
+            self.state.next = self.now.boot;
+        }
+    }
+
+    /// What is known may be old: look now.
+    fn distrust(&mut self) {
+        self.state.fresh = false;
+        self.state.next = self.now.boot;
+    }
+
+    /// What is known may be old: look in a while, or when the holder's time is over if that is sooner.
+    fn look_later(&mut self) {
+        self.state.fresh = false;
+        self.state.next = self.now.boot + self.rules.candidate_wait(self.now.random);
+        if let Some(claim) = self.standing_claim() {
+            self.state.next = self.state.next.min(claim.until);
+        }
+    }
+
+    fn answered(&mut self, call: &Call, sent: BootInstant, answer: Answer) {
+        match (call, answer) {
+            (Call::Get, Answer::Is(record, version)) => {
+                // Lower than what was known before it was sent: the server was restored from a backup.
+                if !self.state.overtaken || self.is_news(&version) {
+                    self.learn(record, version);
+                }
+                self.looked();
+            }
+            (Call::Get | Call::Update { .. }, Answer::Absent) => {
+                self.forget_lease();
+                self.looked();
+            }
+            (Call::Create(record) | Call::Update { record, .. }, Answer::Is(_, version)) => {
+                // If the watch was quicker and told what came after this write, that is how things are.
+                if !self.state.overtaken || version.number() >= self.state.newest {
+                    self.state.newest = version.number();
+                    self.state.known = Known::Present(record.clone(), version);
+                    self.report(record.holder.clone());
+                }
+                self.state.fresh = true;
+                self.state.conflicts = 0;
+                self.written(record, sent);
+            }
+            (_, Answer::Conflict) => self.conflicted(call),
+            // Not found on create is a missing namespace: a failure like any other.
+            (_, Answer::Failed | Answer::Absent) => self.failed(call, sent),
+        }
+    }
+
+    /// A look told how things are now; without a watch that is all we will hear.
+    fn looked(&mut self) {
+        self.state.fresh = true;
+        self.state.next = self.now.boot;
+        if self.is_candidate() && !self.state.watching && self.standing_claim().is_some() {
+            self.look_later();
+        }
+    }
+
+    fn written(&mut self, record: &Record, sent: BootInstant) {
+        let me = Some(&self.rules.identity);
+        if record.holder.as_ref() != me {
+            return self.finish(true);
+        }
+        let named = self.state.holder() == me;
+        let in_time = self.now.boot < sent + self.rules.give_up_after_send();
+        let until = sent + self.rules.fence_after_send();
+        self.state.next = sent + self.rules.retry_period;
+        match &mut self.state.phase {
+            // The claim ended before this was sent, or it would not have been.
+            Phase::Candidate if named => {
+                self.state.claim = None;
+                if self.state.stopping {
+                    self.release();
+                } else if in_time {
+                    self.state.phase = Phase::Leading { good: sent, mine: record.clone(), suspended: false };
+                    self.actions.push(Action::Lead { until, transitions: record.transitions });
+                } else {
+                    // Held, but the answer took so long that the time is over: renew first.
+                    self.state.next = self.now.boot;
+                }
+            }
+            Phase::Leading { good, mine, suspended } => {
+                *good = sent;
+                mine.clone_from(record);
+                *suspended &= !named;
+                // If not in time the turn goes on to give up, and must not open the fence before.
+                if in_time && named {
+                    self.actions.push(Action::Extend { until });
+                }
+            }
+            Phase::Candidate | Phase::Releasing { .. } => self.state.next = self.now.boot,
+            Phase::Lost(_) | Phase::Over => {}
+        }
+    }
+
+    fn conflicted(&mut self, call: &Call) {
+        self.state.conflicts = self.state.conflicts.saturating_add(1);
+        // The watch may have told already what came between.
+        self.state.fresh = match call {
+            Call::Get => false,
+            Call::Create(_) => self.state.version().is_some(),
+            Call::Update { over, .. } => self.state.version().is_some_and(|version| version != over),
+        };
+        if self.is_candidate() && !self.state.fresh {
+            // Somebody else was quicker; the watch, or a look later on, tells who.
+            self.look_later();
+        } else {
+            self.state.next = self.now.boot + self.rules.conflict_wait(self.state.conflicts);
+        }
+    }
+
+    fn failed(&mut self, call: &Call, sent: BootInstant) {
+        self.state.fresh = false;
+        match self.state.phase {
+            // A last write that may have made us the holder is looked after before we go.
+            Phase::Candidate if self.state.stopping && *call != Call::Get => self.release(),
+            Phase::Candidate => self.look_later(),
+            Phase::Releasing { .. } => self.state.next = self.now.boot + self.rules.retry_period / 4,
+            // A try that used up its period is followed by the next at once.
+            _ => self.state.next = sent + self.rules.retry_period,
+        }
+    }
+
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.state.stopping, true) && self.state.is_leading() {
+            self.actions.push(Action::EndWork);
+        }
+    }
+
+    fn work_ended(&mut self, ended: bool) {
+        match &self.state.phase {
+            Phase::Leading { .. } if self.state.stopping => {
+                self.actions.push(Action::StopLeading(Ending::Stopped));
+                if ended { self.release() } else { self.finish(false) }
+            }
+            Phase::Lost(_) if !ended => self.finish(false),
+            Phase::Lost(_) if !self.state.stopping && !self.rules.exits_when_lost() => {
+                self.state.phase = Phase::Candidate;
+                self.actions.push(Action::Standby);
+                self.distrust();
+            }
+            // The Lease may still be ours by record: the next one need not wait it out.
+            Phase::Lost(Ending::Expired) => self.release(),
+            Phase::Lost(_) => self.finish(false),
+            _ => {}
+        }
+    }
+}
+
+// === impl Turn: what to do ===
+
+impl Turn<'_> {
+    fn act(&mut self) {
+        match self.state.phase {
+            Phase::Candidate => self.campaign(),
+            Phase::Leading { .. } => self.lead(),
+            Phase::Releasing { .. } => self.go_on_releasing(),
+            Phase::Lost(_) | Phase::Over => {}
+        }
+    }
+
+    fn campaign(&mut self) {
+        let writing = matches!(&self.state.in_flight, Some((call, _)) if *call != Call::Get);
+        if self.state.stopping && !writing {
+            return self.finish(false);
+        }
+        if self.state.in_flight.is_some() || self.now.boot < self.state.candidate_acts_at() {
+            return;
+        }
+        let call = match &self.state.known {
+            _ if !self.state.fresh => Call::Get,
+            Known::Nothing => Call::Get,
+            Known::Absent(last) => Call::Create(self.taking(last.as_ref())),
+            Known::Present(record, version) => {
+                Call::Update { record: self.taking(Some(record)), over: version.clone() }
+            }
+        };
+        self.send(call);
+    }
+
+    /// The record with which we take a Lease that was last in this state.
+    fn taking(&self, last: Option<&Record>) -> Record {
+        let wall = self.wall_after(last);
+        let (acquired, transitions) = match last {
+            None => (wall, 0),
+            // Our own name from before: the term goes on.
+            Some(last) if last.holder.as_ref() == Some(&self.rules.identity) => {
+                (last.acquired.unwrap_or(wall), last.transitions)
+            }
+            Some(last) => (wall, last.transitions.saturating_add(1)),
+        };
+        self.holding(acquired, wall, transitions)
+    }
+
+    fn holding(&self, acquired: Timestamp, wall: Timestamp, transitions: i32) -> Record {
+        let me = Arc::clone(&self.rules.identity);
+        Record::held(me, self.rules.lease_duration, acquired, wall, transitions)
+    }
+
+    fn lead(&mut self) {
+        let Phase::Leading { good, suspended, .. } = &mut self.state.phase else { return };
+        let over = self.now.boot >= *good + self.rules.give_up_after_send();
+        // Not `State::holder`: that would borrow the phase too.
+        let holder = match &self.state.known {
+            Known::Present(record, _) => record.holder.as_ref(),
+            Known::Nothing | Known::Absent(_) => None,
+        };
+        match holder {
+            Some(holder) if *holder != self.rules.identity => {
+                let holder = Arc::clone(holder);
+                return self.lose(Ending::Taken(holder));
+            }
+            _ if over => return self.lose(Ending::Expired),
+            Some(_) => {}
+            // Deleted, or cleared by hand. A replica that starts now knows of no claim and may take it at once.
+            None => {
+                if !std::mem::replace(suspended, true) {
+                    self.actions.push(Action::Suspend);
+                    self.state.next = self.now.boot;
+                }
+            }
+        }
+        if self.state.in_flight.is_none() && self.now.boot >= self.state.next {
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        let Phase::Leading { mine, .. } = &self.state.phase else { return };
+        let wall = self.wall_after(Some(mine));
+        let renewed = self.holding(mine.acquired.unwrap_or(wall), wall, mine.transitions);
+        let call = match &self.state.known {
+            _ if !self.state.fresh => Call::Get,
+            Known::Nothing => Call::Get,
+            Known::Absent(_) => Call::Create(renewed),
+            Known::Present(_, version) => Call::Update { record: renewed, over: version.clone() },
+        };
+        self.send(call);
+    }
+
+    fn lose(&mut self, ending: Ending) {
+        self.actions.push(Action::StopLeading(ending.clone()));
+        if !self.state.stopping {
+            self.actions.push(Action::EndWork);
+        }
+        self.abandon();
+        self.state.phase = Phase::Lost(ending);
+    }
+
+    /// Begins to give the Lease up. A renewal under way is waited for: its outcome decides over which state.
+    fn release(&mut self) {
+        let give_up = self.now.boot + self.rules.request_timeout();
+        self.state.phase = Phase::Releasing { give_up };
+        self.state.next = self.now.boot;
+    }
+
+    fn go_on_releasing(&mut self) {
+        let Phase::Releasing { give_up } = self.state.phase else { return };
+        if self.now.boot >= give_up {
+            return self.finish(false);
+        }
+        if self.state.in_flight.is_some() || self.now.boot < self.state.next {
+            return;
+        }
+        match &self.state.known {
+            _ if !self.state.fresh => self.send(Call::Get),
+            // Only over a state that names us: never another one's Lease.
+            Known::Present(record, version) if record.holder.as_ref() == Some(&self.rules.identity) => {
+                let record = record.released(self.wall_after(Some(record)));
+                let over = version.clone();
+                self.send(Call::Update { record, over });
+            }
+            _ => self.finish(false),
+        }
+    }
+
+    fn is_candidate(&self) -> bool {
+        matches!(self.state.phase, Phase::Candidate)
+    }
+
+    fn standing_claim(&self) -> Option<&Claim> {
+        self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
+    }
+
+    /// A wall clock that stands still must not make a renewal look like none.
+    fn wall_after(&self, last: Option<&Record>) -> Timestamp {
+        let micros = self.now.wall.as_microsecond();
+        let same =
+            last.and_then(|last| last.renewed).is_some_and(|renewed| renewed.as_microsecond() == micros);
+        Timestamp::from_microsecond(micros + i64::from(same)).unwrap_or(self.now.wall)
+    }
+
+    fn send(&mut self, call: Call) {
+        self.state.overtaken = false;
+        self.state.in_flight = Some((call.clone(), self.now.boot));
+        self.actions.push(Action::Send(call));
+    }
+
+    fn abandon(&mut self) {
+        if self.state.in_flight.take().is_some() {
+            self.state.fresh = false;
+            self.actions.push(Action::Abandon);
+        }
+    }
+
+    fn finish(&mut self, released: bool) {
+        self.abandon();
+        self.state.phase = Phase::Over;
+        self.actions.push(Action::Finish { released });
+    }
+}

@@ -1,0 +1,246 @@
+//! What a Lease says, and how it is read and written.
+//!
+//! The record is client-go's, so electors written in Go and ours can hold one Lease in turn. Times are compared at
+//! the microsecond the API keeps, and only for being the same or not: no replica's wall clock is believed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+/// The longest stated duration that is believed. Somebody who mistypes one must not shut the election for years;
+/// settings above it are refused, so no elector of ours holds for longer.
+pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
+
+/// Who holds a Lease, since when, and for how long unless renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// `None` when nobody does; never the empty string.
+    pub holder: Option<Arc<str>>,
+    /// `leaseDurationSeconds` as it stands: absent, zero and negative when edited by hand.
+    pub duration_seconds: Option<i32>,
+    /// When the present holder got it; kept over renewals.
+    pub acquired: Option<Timestamp>,
+    /// When the last elector wrote it, by that elector's wall clock, in whole microseconds.
+    pub renewed: Option<Timestamp>,
+    /// How often the holder changed; never below zero.
+    pub transitions: i32,
+}
+
+/// One stored state of a Lease: what the next write must be based on.
+#[derive(Clone)]
+pub struct Version {
+    /// Orders states of one Lease. `None` if the server's resourceVersion is not a number, which none does today.
+    number: Option<u64>,
+    /// Everything in the Lease that is not ours to change: labels, strategy, preferred holder.
+    lease: Arc<Lease>,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Reads a Lease, whatever was written into it.
+    pub fn of(lease: &Lease) -> Self {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let micros = |time: Option<MicroTime>| time.map(|time| to_micros(time.0));
+        Self {
+            holder: spec.holder_identity.filter(|holder| !holder.is_empty()).map(Arc::from),
+            duration_seconds: spec.lease_duration_seconds,
+            acquired: micros(spec.acquire_time),
+            renewed: micros(spec.renew_time),
+            transitions: spec.lease_transitions.unwrap_or(0).max(0),
+        }
+    }
+
+    /// Writes the record into a Lease and leaves everything else in it alone.
+    pub fn write_into(&self, lease: &mut Lease) {
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(self.holder.as_deref().unwrap_or_default().to_owned());
+        spec.lease_duration_seconds = self.duration_seconds;
+        spec.acquire_time = self.acquired.map(MicroTime);
+        spec.renew_time = self.renewed.map(MicroTime);
+        spec.lease_transitions = Some(self.transitions);
+    }
+
+    /// The record of `holder` having held since `acquired` and renewing at `wall`.
+    pub(super) fn held(
+        holder: Arc<str>,
+        duration: Duration,
+        acquired: Timestamp,
+        wall: Timestamp,
+        transitions: i32,
+    ) -> Self {
+        Self {
+            holder: Some(holder),
+            duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+            acquired: Some(to_micros(acquired)),
+            renewed: Some(to_micros(wall)),
+            transitions,
+        }
+    }
+
+    /// The record with which a holder goes: nobody holds, and one second is left.
+    ///
+    /// client-go's `release`: the API refuses a duration of zero.
+    pub(super) fn released(&self, wall: Timestamp) -> Self {
+        let wall = Some(to_micros(wall));
+        Self {
+            holder: None,
+            duration_seconds: Some(1),
+            acquired: wall,
+            renewed: wall,
+            transitions: self.transitions,
+        }
+    }
+
+    /// Returns whether an elector gave the Lease up with this record, as opposed to a person clearing the holder:
+    /// electors write one second and both times anew.
+    pub fn is_release(&self) -> bool {
+        self.holder.is_none()
+            && self.duration_seconds == Some(1)
+            && self.renewed.is_some()
+            && self.acquired == self.renewed
+    }
+
+    /// Returns how long the record holds after it was seen; `own` where it states nothing sensible.
+    pub fn duration(&self, own: Duration) -> Duration {
+        match self.duration_seconds.map(u64::try_from) {
+            Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds).min(LONGEST_LEASE),
+            _ => own,
+        }
+    }
+
+    /// Returns whether the stated duration is one that [`Record::duration`] does not take as it is.
+    pub fn is_absurd(&self) -> bool {
+        self.holder.is_some()
+            && self.duration_seconds.is_none_or(|seconds| {
+                u64::try_from(seconds)
+                    .map_or(true, |seconds| seconds == 0 || seconds > LONGEST_LEASE.as_secs())
+            })
+    }
+}
+
+/// The API keeps microseconds: what we compare with must have lost the rest already.
+fn to_micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}
+
+// === impl Version ===
+
+impl Version {
+    /// Takes the version a server gave.
+    pub fn of(mut lease: Lease) -> Self {
+        // Absent in an update means "as they are"; carried along they would be most of its bytes.
+        lease.metadata.managed_fields = None;
+        let number = lease.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
+        Self { number, lease: Arc::new(lease) }
+    }
+
+    /// Returns the place of this state among all of the Lease, if the server counts.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Returns the stored Lease with another record, ready to be written over this very state.
+    pub(super) fn with(&self, record: &Record) -> Lease {
+        let mut lease = Lease::clone(&self.lease);
+        record.write_into(&mut lease);
+        lease
+    }
+}
+
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        self.lease.metadata.resource_version == other.lease.metadata.resource_version
+    }
+}
+
+impl Eq for Version {}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.lease.metadata.resource_version.as_deref().unwrap_or("none"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(spec: serde_json::Value) -> Lease {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "mainstay", "resourceVersion": "7", "labels": {"team": "a"}}, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_client_go_record_is_read_and_written_back_unchanged() {
+        let written = lease(serde_json::json!({
+            "holderIdentity": "a_1", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+            "acquireTime": "2026-01-02T03:04:05.000006Z", "renewTime": "2026-01-02T03:04:07.123456Z",
+            "strategy": "OldestEmulationVersion", "preferredHolder": "b",
+        }));
+        let record = Record::of(&written);
+        assert_eq!((record.holder.as_deref(), record.transitions), (Some("a_1"), 3));
+        assert_eq!(Version::of(written.clone()).with(&record), written, "labels and strategy stay too");
+    }
+
+    #[test]
+    fn renewals_one_microsecond_apart_differ() {
+        let at = |micros: &str| {
+            Record::of(&lease(serde_json::json!({"renewTime": format!("2026-01-02T03:04:05.{micros}Z")})))
+        };
+        assert_ne!(at("000001"), at("000002"));
+        assert_eq!(at("0000010"), at("000001"));
+    }
+
+    #[test]
+    fn only_an_elector_writes_a_release() {
+        let now: Timestamp = "2026-01-02T03:04:05.000006789Z".parse().unwrap();
+        let held = Record::held("a".into(), Duration::from_secs(15), now, now, 2);
+        let released = held.released(now);
+        assert!(released.is_release());
+        assert_eq!(released.transitions, 2, "a release is no transition");
+        let mut stored = Lease::default();
+        released.write_into(&mut stored);
+        assert_eq!(
+            stored.spec.clone().unwrap().holder_identity.as_deref(),
+            Some(""),
+            "as client-go writes it"
+        );
+        assert_eq!(Record::of(&stored), released, "no nanoseconds were left to lose");
+        assert!(!Record { holder: None, ..held }.is_release(), "cleared by hand");
+    }
+
+    #[test]
+    fn a_duration_nobody_can_mean_is_not_taken() {
+        let own = Duration::from_secs(15);
+        let record = |seconds: serde_json::Value| {
+            Record::of(&lease(serde_json::json!({"holderIdentity": "a", "leaseDurationSeconds": seconds})))
+        };
+        for (stated, taken, absurd) in [
+            (serde_json::json!(null), 15, true),
+            (serde_json::json!(-1), 15, true),
+            (serde_json::json!(0), 15, true),
+            (serde_json::json!(1), 1, false),
+            (serde_json::json!(3600), 3600, false),
+            (serde_json::json!(i32::MAX), 3600, true),
+        ] {
+            let record = record(stated.clone());
+            assert_eq!(record.duration(own).as_secs(), taken, "{stated}");
+            assert_eq!(record.is_absurd(), absurd, "{stated}");
+        }
+    }
+
+    #[test]
+    fn a_lease_without_a_spec_is_held_by_nobody() {
+        let record = Record::of(&Lease::default());
+        assert_eq!((record.holder, record.transitions), (None, 0));
+        let record = Record::of(&lease(serde_json::json!({"holderIdentity": "", "leaseTransitions": -4})));
+        assert_eq!((record.holder, record.transitions), (None, 0));
+    }
+}

@@ -1,0 +1,245 @@
+//! What an election is told: whose Lease, as whom, and how patient to be. Refused here if it could not be safe.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::record::LONGEST_LEASE;
+
+/// client-go's defaults, used by every Kubernetes component.
+pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
+/// See [`DEFAULT_LEASE_DURATION`].
+pub const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// See [`DEFAULT_LEASE_DURATION`].
+pub const DEFAULT_RETRY_PERIOD: Duration = Duration::from_secs(2);
+
+/// Candidates wait up to 2.2 retry periods; a deadline within 1.2 of them leaves no second try (client-go's rule).
+const TRIES_WITHIN_DEADLINE: f64 = 1.2;
+
+/// Settings of one elector, complete; [`ElectionSettings::validate`] says whether they can work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectionSettings {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub lease_name: String,
+    /// Who we are. Two replicas with one identity would both lead; [`unique_identity`] makes one that is unique.
+    pub identity: Arc<str>,
+    /// How long others wait for us after the last renewal they saw: whole seconds, at least 1 s, at most 1 h.
+    pub lease_duration: Duration,
+    /// How long a leader tries to renew before it gives up, counted from when it began to try.
+    pub renew_deadline: Duration,
+    /// How often a leader renews; candidates that cannot watch look every 1 to 2.2 of it.
+    pub retry_period: Duration,
+    /// What a replica does that lost the Lease.
+    pub on_lost: OnLost,
+}
+
+/// What a replica does once its leader-only work has ended after a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLost {
+    /// End the process: a fresh one is the safest candidate.
+    #[default]
+    Exit,
+    /// Stand for election again.
+    Campaign,
+}
+
+/// One setting that cannot work: where it stands in the configuration, what it says, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {value}: {expected}")]
+pub struct Invalid {
+    /// Path in the configuration file, such as `leaderElection.renewDeadline`.
+    pub path: &'static str,
+    /// The value as it was understood.
+    pub value: String,
+    /// What was expected, and what to do.
+    pub expected: String,
+}
+
+// === impl ElectionSettings ===
+
+impl ElectionSettings {
+    /// Settings with client-go's timings.
+    pub fn new(
+        namespace: impl Into<String>,
+        lease_name: impl Into<String>,
+        identity: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            lease_name: lease_name.into(),
+            identity: identity.into(),
+            lease_duration: DEFAULT_LEASE_DURATION,
+            renew_deadline: DEFAULT_RENEW_DEADLINE,
+            retry_period: DEFAULT_RETRY_PERIOD,
+            on_lost: OnLost::default(),
+        }
+    }
+
+    /// Returns everything that is wrong with the settings; empty if they can work.
+    pub fn validate(&self) -> Vec<Invalid> {
+        let mut found = Vec::new();
+        let mut refuse =
+            |path, value: String, expected: String| found.push(Invalid { path, value, expected });
+        for (path, text) in
+            [("leaderElection.namespace", &self.namespace), ("leaderElection.leaseName", &self.lease_name)]
+        {
+            if !is_object_name(text) {
+                refuse(
+                    path,
+                    format!("{text:?}"),
+                    "expected lower-case letters, digits, '-' and '.'".to_owned(),
+                );
+            }
+        }
+        if self.identity.trim().is_empty() {
+            refuse(
+                "leaderElection.identity",
+                format!("{:?}", self.identity),
+                "expected a name no other replica has".to_owned(),
+            );
+        }
+        let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
+        if lease < Duration::from_secs(1) || lease > LONGEST_LEASE || lease.subsec_nanos() != 0 {
+            refuse(
+                "leaderElection.leaseDuration",
+                format!("{lease:?}"),
+                format!("expected whole seconds from 1s to {LONGEST_LEASE:?}: the Lease stores no fractions"),
+            );
+        }
+        if retry < Duration::from_millis(1) {
+            refuse("leaderElection.retryPeriod", format!("{retry:?}"), "expected at least 1ms".to_owned());
+        }
+        let tries = retry.saturating_mul(6) / 5;
+        if renew <= tries {
+            refuse(
+                "leaderElection.renewDeadline",
+                format!("{renew:?}"),
+                format!(
+                    "expected more than {TRIES_WITHIN_DEADLINE} x retryPeriod = {tries:?}, or there is no second try"
+                ),
+            );
+        }
+        if renew >= lease {
+            refuse(
+                "leaderElection.renewDeadline",
+                format!("{renew:?}"),
+                format!("expected less than leaseDuration {lease:?}"),
+            );
+        } else if renew.saturating_add(retry) > self.fence_after_send() {
+            refuse(
+                "leaderElection.renewDeadline",
+                format!("{renew:?}"),
+                format!(
+                    "with retryPeriod {retry:?} the leader would try for {:?}, but may write only for {:?}, 0.9 x \
+                     leaseDuration {lease:?}; lower renewDeadline or retryPeriod, or raise leaseDuration",
+                    renew.saturating_add(retry),
+                    self.fence_after_send(),
+                ),
+            );
+        }
+        found
+    }
+}
+
+/// Makes an identity that no other replica has: the host's name, which is the Pod's, and a random part, so that a
+/// restarted process is not taken for the one before.
+pub fn unique_identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{:032x}", fastrand::u128(..))
+}
+
+/// DNS-1123 subdomain, as the API server asks of these names.
+fn is_object_name(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    !text.is_empty()
+        && text.len() <= 253
+        && text.split('.').all(|label| {
+            label.bytes().next().is_some_and(inner)
+                && label.bytes().last().is_some_and(inner)
+                && label.bytes().all(|c| inner(c) || c == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(lease_ms: u64, renew_ms: u64, retry_ms: u64) -> ElectionSettings {
+        ElectionSettings {
+            lease_duration: Duration::from_millis(lease_ms),
+            renew_deadline: Duration::from_millis(renew_ms),
+            retry_period: Duration::from_millis(retry_ms),
+            ..ElectionSettings::new("default", "mainstay", "a")
+        }
+    }
+
+    #[track_caller]
+    fn check(settings: &ElectionSettings, expected: &[&str]) {
+        let found: Vec<_> = settings.validate().iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_defaults_and_short_leases_are_accepted() {
+        check(&ElectionSettings::new("default", "mainstay", unique_identity()), &[]);
+        for (lease, renew, retry) in
+            [(15_000, 10_000, 2_000), (5_000, 4_000, 500), (3_000, 2_000, 500), (1_000, 700, 100)]
+        {
+            check(&settings(lease, renew, retry), &[]);
+        }
+    }
+
+    #[test]
+    fn a_leader_that_would_try_longer_than_it_may_write_is_refused() {
+        check(
+            &settings(5_000, 4_900, 3_000),
+            &[
+                "leaderElection.renewDeadline 4.9s: with retryPeriod 3s the leader would try for 7.9s, but may write \
+               only for 4.5s, 0.9 x leaseDuration 5s; lower renewDeadline or retryPeriod, or raise leaseDuration",
+            ],
+        );
+        assert_eq!(settings(5_000, 4_001, 500).validate().len(), 1, "one millisecond beyond");
+    }
+
+    #[test]
+    fn timings_that_contradict_each_other_are_all_named() {
+        check(
+            &settings(15_000, 15_000, 2_000),
+            &["leaderElection.renewDeadline 15s: expected less than leaseDuration 15s"],
+        );
+        check(
+            &settings(15_000, 2_400, 2_000),
+            &[
+                "leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no second try",
+            ],
+        );
+        check(&settings(15_000, 2_401, 2_000), &[]);
+        check(
+            &settings(1_500, 1_000, 0),
+            &[
+                "leaderElection.leaseDuration 1.5s: expected whole seconds from 1s to 3600s: the Lease stores no fractions",
+                "leaderElection.retryPeriod 0ns: expected at least 1ms",
+            ],
+        );
+        assert_eq!(settings(900, 600, 100).validate().len(), 1);
+        assert_eq!(settings(3_601_000, 10_000, 2_000).validate().len(), 1);
+    }
+
+    #[test]
+    fn names_are_refused_before_the_server_does() {
+        check(
+            &ElectionSettings::new("", "Main", " "),
+            &[
+                "leaderElection.namespace \"\": expected lower-case letters, digits, '-' and '.'",
+                "leaderElection.leaseName \"Main\": expected lower-case letters, digits, '-' and '.'",
+                "leaderElection.identity \" \": expected a name no other replica has",
+            ],
+        );
+    }
+
+    #[test]
+    fn identities_differ_within_one_host() {
+        assert_ne!(unique_identity(), unique_identity());
+    }
+}

@@ -1,0 +1,248 @@
+//! The thin task under the decision: it sends, waits and publishes what was decided, and decides nothing.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::stream::BoxStream;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::decide::{Action, Answer, Call, Ending, Event, State, decide};
+use super::lock::LockError;
+use super::record::Record;
+use super::{Elector, Ended, Leadership, LeaseEvent};
+
+/// An elector that runs.
+struct Task<W, F> {
+    elector: Elector,
+    state: State,
+    end_work: F,
+    /// The end of leader-only work, while it is awaited.
+    work: Option<Pin<Box<W>>>,
+    request: Option<Request>,
+    /// Who leads as far as is known.
+    holder: Option<Arc<str>>,
+    /// The last loss that no later term made good.
+    lost: Option<Ending>,
+    /// Whether the last request failed: only the first failure in a row is a warning.
+    failing: bool,
+    ended: Option<Ended>,
+}
+
+struct Request {
+    answer: BoxFuture<'static, Result<Answer, LockError>>,
+    sent: Instant,
+    /// Whether it is a leader's, which counts as renewing.
+    renews: bool,
+}
+
+pub(super) async fn run<W, F>(
+    elector: Elector,
+    mut watch: BoxStream<'static, Event>,
+    end_work: F,
+    stop: CancellationToken,
+) -> Ended
+where
+    W: Future<Output = bool>,
+    F: FnMut() -> W,
+{
+    let state = State::new((elector.clock)().boot);
+    let mut task = Task {
+        elector,
+        state,
+        end_work,
+        work: None,
+        request: None,
+        holder: None,
+        lost: None,
+        failing: false,
+        ended: None,
+    };
+    let mut told_to_stop = false;
+    loop {
+        let rest = task.rest();
+        // Biased: a stop and the end of work come before all else, and an answer before the clock, since it may
+        // say that there is time left.
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled(), if !told_to_stop => {
+                told_to_stop = true;
+                Event::Stop
+            }
+            Some(ended) = OptionFuture::from(task.work.as_mut()) => {
+                task.work = None;
+                Event::WorkEnded(ended)
+            }
+            Some(answer) = OptionFuture::from(task.request.as_mut().map(|request| &mut request.answer)) => {
+                task.answered(answer)
+            }
+            Some(event) = watch.next() => event,
+            () = sleep(rest) => Event::Tick,
+        };
+        task.turn(event);
+        if let Some(ended) = task.ended {
+            return ended;
+        }
+    }
+}
+
+// === impl Task ===
+
+impl<W, F> Task<W, F>
+where
+    W: Future<Output = bool>,
+    F: FnMut() -> W,
+{
+    /// Returns how long nothing is to be done. Never more than a retry period: the timer stands still while the
+    /// machine is suspended, and the clock of the decision does not.
+    fn rest(&self) -> std::time::Duration {
+        let settings = &self.elector.settings;
+        let now = (self.elector.clock)().boot;
+        let wake = self.state.wake_at(settings).map(|wake| wake.saturating_since(now));
+        wake.unwrap_or(settings.retry_period).min(settings.retry_period)
+    }
+
+    fn turn(&mut self, event: Event) {
+        if let Event::Seen(record, _) = &event {
+            self.warn_if_absurd(record);
+        }
+        let state = self.state.clone();
+        let (state, actions) = decide(&self.elector.settings, state, (self.elector.clock)(), event);
+        self.state = state;
+        for action in actions {
+            self.perform(action);
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Answer, LockError>) -> Event {
+        let request = self.request.take();
+        let good = matches!(answer, Ok(Answer::Is(..)));
+        if let Some(request) = request.filter(|request| request.renews) {
+            if good {
+                self.elector.metrics.renewed_in(request.sent.elapsed());
+            } else {
+                self.elector.metrics.failures.inc();
+            }
+        }
+        let lease = &self.elector.lock;
+        let answer = answer.unwrap_or_else(|error| {
+            let error = &error as &dyn Error;
+            if std::mem::replace(&mut self.failing, true) {
+                tracing::debug!(%lease, error, "request for the lease failed again");
+            } else {
+                tracing::warn!(%lease, error, "request for the lease failed; trying again");
+            }
+            Answer::Failed
+        });
+        if let Answer::Is(record, _) = &answer {
+            self.warn_if_absurd(record);
+        }
+        self.failing &= answer == Answer::Failed;
+        Event::Answered(answer)
+    }
+
+    fn warn_if_absurd(&self, record: &Record) {
+        if record.is_absurd() && record.holder != self.holder {
+            let believed = record.duration(self.elector.settings.lease_duration);
+            tracing::warn!(
+                lease = %self.elector.lock,
+                holder = record.holder.as_deref(),
+                stated = record.duration_seconds,
+                ?believed,
+                "the lease states a leaseDurationSeconds that nobody can mean"
+            );
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Send(call) => self.send(call),
+            Action::Abandon => self.request = None,
+            Action::Lead { until, transitions } => {
+                self.elector.fence.extend(until);
+                self.elector.metrics.master.set(1);
+                self.elector.metrics.terms.inc();
+                self.lost = None;
+                tracing::info!(lease = %self.elector.lock, identity = %self.identity(), transitions, "became leader");
+                self.publish(Leadership::Leading { transitions });
+                self.tell(LeaseEvent::BecameLeader { identity: self.identity() });
+            }
+            Action::Extend { until } => self.elector.fence.extend(until),
+            Action::Suspend => {
+                self.elector.fence.close();
+                tracing::warn!(lease = %self.elector.lock, "the lease was deleted or its holder cleared; taking it again");
+            }
+            Action::StopLeading(ending) => self.stop_leading(ending),
+            Action::EndWork => self.work = Some(Box::pin((self.end_work)())),
+            Action::Standby => self.publish(Leadership::Standby { holder: self.holder.clone() }),
+            Action::NewHolder(holder) => self.new_holder(holder),
+            Action::Finish { released } => self.finish(released),
+        }
+    }
+
+    fn send(&mut self, call: Call) {
+        let leading = self.state.is_leading();
+        if leading && call == Call::Get {
+            self.elector.metrics.slow_path.inc();
+        }
+        let renews = leading && call != Call::Get;
+        let lock = self.elector.lock.clone();
+        let answer = Box::pin(async move { lock.call(call).await });
+        self.request = Some(Request { answer, sent: Instant::now(), renews });
+    }
+
+    fn stop_leading(&mut self, ending: Ending) {
+        self.elector.fence.close();
+        self.elector.metrics.master.set(0);
+        let lease = &self.elector.lock;
+        match &ending {
+            Ending::Stopped => tracing::info!(%lease, "stopped leading"),
+            Ending::Expired => tracing::error!(%lease, "stopped leading: no renewal got through in time"),
+            Ending::Taken(holder) => {
+                tracing::error!(%lease, %holder, "stopped leading: another replica holds the lease")
+            }
+        }
+        if ending == Ending::Stopped {
+            self.publish(Leadership::Standby { holder: None });
+        } else {
+            self.elector.metrics.losses.inc();
+            self.lost = Some(ending.clone());
+            self.publish(Leadership::Lost(ending.clone()));
+        }
+        self.tell(LeaseEvent::StoppedLeading { identity: self.identity(), ending });
+    }
+
+    fn new_holder(&mut self, holder: Option<Arc<str>>) {
+        self.holder.clone_from(&holder);
+        if let Some(holder) = &holder {
+            tracing::info!(lease = %self.elector.lock, %holder, "new leader");
+        }
+        if matches!(*self.elector.leadership.borrow(), Leadership::Standby { .. }) {
+            self.publish(Leadership::Standby { holder: holder.clone() });
+        }
+        self.tell(LeaseEvent::NewLeader { holder });
+    }
+
+    fn finish(&mut self, released: bool) {
+        self.elector.fence.close();
+        if released {
+            tracing::info!(lease = %self.elector.lock, "gave the lease up");
+        }
+        self.ended = Some(Ended { released, lost: self.lost.clone() });
+    }
+
+    fn identity(&self) -> Arc<str> {
+        Arc::clone(&self.elector.settings.identity)
+    }
+
+    fn publish(&self, leadership: Leadership) {
+        self.elector.leadership.send_replace(leadership);
+    }
+
+    fn tell(&self, event: LeaseEvent) {
+        (self.elector.on_event)(event);
+    }
+}
