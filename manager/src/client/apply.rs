@@ -42,13 +42,84 @@ enum Part {
 
 // === impl Applier ===
 
-impl<K: DeserializeOwned> Applier<K> {
+impl<K> Applier<K> {
     /// Names kind and field manager. Two controllers that write the same kind need two field managers, or each takes
     /// away the other's fields.
     pub fn new(kind: KindId, field_manager: &'static str) -> Self {
         Self { kind, field_manager, decode: PhantomData }
     }
 
+    /// Returns the kind this writes.
+    pub fn kind(&self) -> &KindId {
+        &self.kind
+    }
+
+    /// Returns the name the server files its fields under.
+    pub fn field_manager(&self) -> &'static str {
+        self.field_manager
+    }
+
+    fn target(&self, name: &ObjectName, part: Part, dry_run: bool) -> String {
+        let path = self.kind.object_path(name);
+        let subresource = if part == Part::Status { "/status" } else { "" };
+        let dry_run = if dry_run { "&dryRun=All" } else { "" };
+        format!("{path}{subresource}?fieldManager={}&force=true{dry_run}", self.field_manager)
+    }
+
+    fn what(&self, part: Part, dry_run: bool, name: &dyn fmt::Display) -> String {
+        let verb = if dry_run { "dry run" } else { "apply" };
+        let part = if part == Part::Status { " status" } else { "" };
+        format!("{verb} of {}{part} {name}", self.kind)
+    }
+
+    /// Serialises the object, completes its type and reads its name.
+    fn body(&self, object: &impl Serialize) -> Result<(ObjectName, Bytes), WriteError> {
+        let refuse = |why: String| WriteError::Malformed { what: format!("apply of {}", self.kind), why };
+        let mut value = serde_json::to_value(object).map_err(|error| refuse(error.to_string()))?;
+        let Some(fields) = value.as_object_mut() else {
+            return Err(refuse("it does not serialise to a JSON object".to_owned()));
+        };
+        for (field, expected) in
+            [("apiVersion", self.kind.api_version()), ("kind", self.kind.kind().to_owned())]
+        {
+            match fields.get(field) {
+                None | Some(Value::Null) => drop(fields.insert(field.to_owned(), Value::String(expected))),
+                Some(Value::String(given)) if *given == expected => {}
+                Some(given) => {
+                    return Err(refuse(format!("its {field} is {given}; this applier writes {expected}")));
+                }
+            }
+        }
+        let text = |field: &str| value.pointer(field).and_then(Value::as_str);
+        let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
+        let name = text("/metadata/name").unwrap_or_default();
+        if !is_path_segment(name) {
+            return Err(refuse(format!(
+                "its metadata.name is {name:?}; it must be set and contain none of / % ? #"
+            )));
+        }
+        match namespace {
+            None if self.kind.is_namespaced() => {
+                return Err(refuse(format!("{name} has no metadata.namespace")));
+            }
+            Some(_) if !self.kind.is_namespaced() => {
+                return Err(refuse(format!(
+                    "{name} has a metadata.namespace, but {} is cluster-scoped",
+                    self.kind
+                )));
+            }
+            Some(namespace) if !is_path_segment(namespace) => {
+                return Err(refuse(format!("its metadata.namespace is {namespace:?}")));
+            }
+            _ => {}
+        }
+        let name = ObjectName::new(namespace, name);
+        let body = serde_json::to_vec(&value).map_err(|error| refuse(error.to_string()))?;
+        Ok((name, Bytes::from(body)))
+    }
+}
+
+impl<K: DeserializeOwned> Applier<K> {
     /// Applies everything but the status, and returns the object as the server now has it.
     ///
     /// `object` needs `metadata.name`, and `metadata.namespace` if its kind lives in one. `apiVersion` and `kind` are
@@ -123,77 +194,6 @@ impl<K: DeserializeOwned> Applier<K> {
         let object =
             serde_json::from_slice(&answer).map_err(|source| WriteError::Undecodable { what, source })?;
         Ok(Arc::new(object))
-    }
-}
-
-impl<K> Applier<K> {
-    /// Returns the kind this writes.
-    pub fn kind(&self) -> &KindId {
-        &self.kind
-    }
-
-    /// Returns the name the server files its fields under.
-    pub fn field_manager(&self) -> &'static str {
-        self.field_manager
-    }
-
-    fn target(&self, name: &ObjectName, part: Part, dry_run: bool) -> String {
-        let path = self.kind.object_path(name);
-        let subresource = if part == Part::Status { "/status" } else { "" };
-        let dry_run = if dry_run { "&dryRun=All" } else { "" };
-        format!("{path}{subresource}?fieldManager={}&force=true{dry_run}", self.field_manager)
-    }
-
-    fn what(&self, part: Part, dry_run: bool, name: &dyn fmt::Display) -> String {
-        let verb = if dry_run { "dry run" } else { "apply" };
-        let part = if part == Part::Status { " status" } else { "" };
-        format!("{verb} of {}{part} {name}", self.kind)
-    }
-
-    /// Serialises the object, completes its type and reads its name.
-    fn body(&self, object: &impl Serialize) -> Result<(ObjectName, Bytes), WriteError> {
-        let refuse = |why: String| WriteError::Malformed { what: format!("apply of {}", self.kind), why };
-        let mut value = serde_json::to_value(object).map_err(|error| refuse(error.to_string()))?;
-        let Some(fields) = value.as_object_mut() else {
-            return Err(refuse("it does not serialise to a JSON object".to_owned()));
-        };
-        for (field, expected) in
-            [("apiVersion", self.kind.api_version()), ("kind", self.kind.kind().to_owned())]
-        {
-            match fields.get(field) {
-                None | Some(Value::Null) => drop(fields.insert(field.to_owned(), Value::String(expected))),
-                Some(Value::String(given)) if *given == expected => {}
-                Some(given) => {
-                    return Err(refuse(format!("its {field} is {given}; this applier writes {expected}")));
-                }
-            }
-        }
-        let text = |field: &str| value.pointer(field).and_then(Value::as_str);
-        let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
-        let name = text("/metadata/name").unwrap_or_default();
-        if !is_path_segment(name) {
-            return Err(refuse(format!(
-                "its metadata.name is {name:?}; it must be set and contain none of / % ? #"
-            )));
-        }
-        match namespace {
-            None if self.kind.is_namespaced() => {
-                return Err(refuse(format!("{name} has no metadata.namespace")));
-            }
-            Some(_) if !self.kind.is_namespaced() => {
-                return Err(refuse(format!(
-                    "{name} has a metadata.namespace, but {} is cluster-scoped",
-                    self.kind
-                )));
-            }
-            Some(namespace) if !is_path_segment(namespace) => {
-                return Err(refuse(format!("its metadata.namespace is {namespace:?}")));
-            }
-            _ => {}
-        }
-        let name = ObjectName::new(namespace, name);
-        let body = serde_json::to_vec(&value).map_err(|error| refuse(error.to_string()))?;
-        Ok((name, Bytes::from(body)))
     }
 }
 

@@ -1,1 +1,276 @@
+use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, header};
+use kube::client::Body;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::client::error::is_fenced;
+use crate::client::testserver::{Answer, Ending, TestServer};
+use crate::key::BootInstant;
+use crate::metrics::Format;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn put(path: &str, body: &str) -> Request<Body> {
+    Request::put(path).body(Body::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+/// A body that gives its first chunk at once and the rest when told.
+fn halting_body(
+    go: Arc<Notify>,
+) -> (Request<()>, impl http_body::Body<Data = Bytes, Error = BoxError> + Send) {
+    use futures_util::{StreamExt as _, stream};
+    let first = stream::iter([Ok(http_body::Frame::data(Bytes::from_static(b"first")))]);
+    let second = stream::once(async move {
+        go.notified().await;
+        Ok(http_body::Frame::data(Bytes::from_static(b"second")))
+    });
+    let body = http_body_util::StreamBody::new(first.chain(second).boxed());
+    (Request::put("/late").body(()).unwrap(), body)
+}
+
+#[tokio::test]
+async fn a_closed_fence_lets_nothing_out() {
+    let mut server = TestServer::start([]).await;
+    let client = server.client(Role::Writes(Fence::closed()));
+    let error = client.send(put("/api/v1/nodes/n", "{}")).await.unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+    assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn an_expired_fence_lets_nothing_out_on_an_open_connection() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let fence = Fence::closed();
+    fence.extend(BootInstant::now() + LONG);
+    let client = server.client(Role::Writes(fence.clone()));
+    client.send(put("/first", "{}")).await.unwrap();
+    server.arrival().await;
+
+    fence.extend(BootInstant::from_boot(Duration::from_nanos(1)));
+    let error = client.send(put("/second", "{}")).await.unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+    assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn the_clock_alone_stops_a_socket_in_the_middle_of_a_body() {
+    use hyper_util::client::legacy::Client as Pool;
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let fence = Fence::closed();
+    fence.extend(BootInstant::now() + LONG);
+    // Without the outer guards: this is about the socket.
+    let connector = TcpConnector::new(Some(fence.clone()), LONG);
+    let pool = Pool::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
+    let go = Arc::new(Notify::new());
+    let (head, body) = halting_body(Arc::clone(&go));
+    let mut request = head.map(|()| http_body_util::combinators::UnsyncBoxBody::new(body));
+    *request.uri_mut() = format!("http://{}/late", server.address).parse().unwrap();
+    let mut sending = JoinSet::from_iter([pool.request(request)]);
+
+    fence.extend(BootInstant::from_boot(Duration::from_nanos(1)));
+    go.notify_one();
+    let error = sending.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+    assert!(server.nothing_arrived(), "the request never was whole");
+}
+
+#[tokio::test]
+async fn a_request_held_while_the_fence_closes_never_arrives() {
+    let mut server = TestServer::start([]).await;
+    let fence = Fence::open();
+    let client = server.client(Role::Writes(fence.clone()));
+    // Called, and so held in the stack, but not polled before the fence closes.
+    let held = client.send(put("/held", "{}"));
+    fence.close();
+    let error = held.await.unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+
+    fence.extend(BootInstant::now() + LONG);
+    server.answer_next(Answer::ok("{}"));
+    client.send(put("/next-term", "{}")).await.unwrap();
+    assert_eq!(server.arrival().await.uri, "/next-term");
+    assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn a_request_waiting_for_its_answer_ends_with_the_term() {
+    let never = Arc::new(Notify::new());
+    let mut server = TestServer::start([Answer::Hold(never, 200, String::new())]).await;
+    let fence = Fence::open();
+    let client = server.client(Role::Writes(fence.clone()));
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move { client.send(put("/waits", "{}")).await });
+    server.arrival().await;
+    fence.close();
+    let error = waiting.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_an_ended_term_is_reset_and_the_next_term_opens_its_own() {
+    let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}"), Answer::ok("{}")]).await;
+    let fence = Fence::open();
+    let client = server.client(Role::Writes(fence.clone()));
+    client.send(put("/one", "{}")).await.unwrap().into_body().collect_bytes().await.unwrap();
+    client.send(put("/two", "{}")).await.unwrap().into_body().collect_bytes().await.unwrap();
+    assert_eq!((server.arrival().await.connection, server.arrival().await.connection), (1, 1));
+
+    fence.close();
+    fence.extend(BootInstant::now() + LONG);
+    // At once: the old connection's own task need not have run yet.
+    client.send(put("/three", "{}")).await.unwrap();
+    let third = server.arrival().await;
+    assert_eq!((third.uri.path(), third.connection), ("/three", 2));
+    assert_eq!(server.ending().await, Ending::Reset);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_reset_without_any_further_request() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let fence = Fence::open();
+    let client = server.client(Role::Writes(fence.clone()));
+    client.send(put("/one", "{}")).await.unwrap().into_body().collect_bytes().await.unwrap();
+    fence.close();
+    assert_eq!(server.ending().await, Ending::Reset);
+    drop(client);
+}
+
+#[tokio::test]
+async fn other_roles_do_not_feel_the_fence() {
+    let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
+    let connections = server.connections();
+    let writes = connections.client(Role::Writes(Fence::closed())).unwrap();
+    writes.send(put("/stopped", "{}")).await.unwrap_err();
+    connections.client(Role::Watches).unwrap().send(get("/read")).await.unwrap();
+    let lease = Role::Lease { request_timeout: LONG };
+    connections.client(lease).unwrap().send(get("/lease")).await.unwrap();
+    assert_eq!(server.arrival().await.connection, 1);
+    assert_eq!(server.arrival().await.connection, 2, "each role has a pool of its own");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_twice() {
+    for role in [Role::Watches, Role::Writes(Fence::open()), Role::Lease { request_timeout: LONG }] {
+        let busy = || Answer::With(429, "retry-after", "0", String::new());
+        let mut server = TestServer::start([busy(), busy()]).await;
+        let response = server.client(role).send(put("/once", "{}")).await.unwrap();
+        assert_eq!(response.status(), 429);
+        server.arrival().await;
+        assert!(server.nothing_arrived());
+    }
+}
+
+#[tokio::test]
+async fn a_lease_request_has_a_deadline_that_its_watch_only_has_at_the_start() {
+    let limit = Duration::from_millis(50);
+    let open = Arc::new(Notify::new());
+    let mut server = TestServer::start([Answer::Hold(Arc::clone(&open), 200, String::new())]).await;
+    let client = server.client(Role::Lease { request_timeout: limit });
+    let error =
+        client.send(put("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "{}")).await.unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/l took longer than 50ms"),
+        "{text}"
+    );
+    assert_eq!(server.arrival().await.connection, 1);
+
+    // The connection of the late answer is gone: the next request cannot be given it.
+    server.answer_next(Answer::ok("fresh"));
+    open.notify_one();
+    let fresh = client.send(get("/fresh")).await.unwrap().into_body().collect_bytes().await.unwrap();
+    assert_eq!(fresh, "fresh");
+    assert_eq!(server.arrival().await.connection, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_watch_outlives_the_deadline() {
+    use futures_util::{StreamExt as _, stream};
+    use http_body_util::StreamBody;
+    let late = || async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_static(b"event")))
+    };
+    let service = tower::service_fn(move |_: Request<Body>| async move {
+        Ok::<_, BoxError>(http::Response::new(
+            StreamBody::new(stream::once(late()).boxed()).boxed_unsync_body(),
+        ))
+    });
+    let deadlined = DeadlineLayer { timeout: Duration::from_secs(5) }.layer(service);
+    let client = kube::Client::new(deadlined, "default");
+    let body = client.send(get("/x?watch=true&timeoutSeconds=300")).await.unwrap().into_body();
+    assert_eq!(body.collect_bytes().await.unwrap(), "event");
+    let error = client.send(get("/x?limit=1")).await.unwrap_err();
+    assert!(error.to_string().contains("GET /x took longer than 5s"), "{error}");
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_code_and_say_who_they_are() {
+    let mut server = TestServer::start([Answer::ok("{}"), Answer::failure(404, "NotFound", "no")]).await;
+    let connections = server.connections();
+    let client = connections.client(Role::Watches).unwrap();
+    client.send(get("/api/v1/pods")).await.unwrap();
+    let agent = format!("mainstay/{} watches", env!("CARGO_PKG_VERSION"));
+    assert_eq!(server.arrival().await.headers[header::USER_AGENT], agent);
+    client.send(put("/api/v1/pods", "{}")).await.unwrap();
+    let closed = connections.client(Role::Writes(Fence::closed())).unwrap();
+    closed.send(get("/api/v1/pods")).await.unwrap_err();
+
+    let text = server.registry.encode(Format::Text).unwrap();
+    let host = server.address;
+    let mut counts: Vec<_> = text.lines().filter(|line| line.starts_with("rest_client")).collect();
+    counts.sort_unstable();
+    assert_eq!(
+        counts,
+        [
+            format!("rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 1"),
+            format!("rest_client_requests_total{{code=\"404\",method=\"PUT\",host=\"{host}\"}} 1"),
+        ],
+        "what the fence stopped was no request"
+    );
+}
+
+#[tokio::test]
+async fn an_unanswered_request_is_counted_as_an_error() {
+    let server = TestServer::start([]).await;
+    let connections = server.connections();
+    let registry = server.registry.clone();
+    drop(server);
+    connections.client(Role::Watches).unwrap().send(get("/gone")).await.unwrap_err();
+    let text = registry.encode(Format::Text).unwrap();
+    assert!(text.contains("code=\"<error>\",method=\"GET\""), "{text}");
+}
+
+#[tokio::test]
+async fn a_proxy_is_refused_by_name() {
+    let mut config = kube::Config::new("https://10.0.0.1:6443".parse().unwrap());
+    config.proxy_url = Some("http://proxy:3128".parse().unwrap());
+    let error = Connections::new(config, &Registry::new()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "https://10.0.0.1:6443/ is to be reached through proxy http://proxy:3128/, which is not supported; remove \
+         proxy-url from the kubeconfig"
+    );
+}
+
+/// `boxed_unsync` for a body whose error already is boxed.
+trait BoxedUnsync {
+    fn boxed_unsync_body(self) -> ResponseBody;
+}
+
+impl<B> BoxedUnsync for B
+where
+    B: http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
+{
+    fn boxed_unsync_body(self) -> ResponseBody {
+        ResponseBody::new(self)
+    }
+}

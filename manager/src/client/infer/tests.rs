@@ -1,1 +1,113 @@
+use std::fs;
 
+use super::*;
+
+/// A folder of kubeconfigs; its own name is part of every server's name.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, contexts: &[&str]) -> PathBuf {
+        let list =
+            |entry: &dyn Fn(&str) -> String| contexts.iter().map(|name| entry(name)).collect::<String>();
+        let clusters =
+            list(&|name| format!("- {{name: {name}, cluster: {{server: 'https://{name}.example'}}}}\n"));
+        let named = list(&|name| format!("- {{name: {name}, context: {{cluster: {name}, user: u}}}}\n"));
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {}\nclusters:\n{clusters}contexts:\n{named}users: []\n",
+            contexts[0]
+        );
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Where `HOME` and `KUBECONFIG` are set as given, and the process runs in no Pod.
+    fn surroundings(
+        &self,
+        kubeconfig: Option<OsString>,
+    ) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError> + use<>> {
+        Surroundings { kubeconfig, home: Some(self.0.path().to_owned()), in_cluster: outside }
+    }
+}
+
+fn outside() -> Result<kube::Config, InClusterError> {
+    Err(InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent))
+}
+
+fn inside() -> Result<kube::Config, InClusterError> {
+    Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()))
+}
+
+fn server(found: Result<kube::Config, ConnectError>) -> String {
+    found.unwrap().cluster_url.host().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn flag_then_variable_then_pod_then_home() {
+    let folder = Folder::new();
+    let flag = folder.write("flag", &["flag"]);
+    let variable = folder.write("variable", &["variable"]);
+    folder.write(".kube/config", &["home"]);
+    let list = Some(variable.into_os_string());
+
+    let given = infer_in(folder.surroundings(list.clone()), Some(&flag), None).await;
+    assert_eq!(server(given), "flag.example");
+    assert_eq!(server(infer_in(folder.surroundings(list), None, None).await), "variable.example");
+    let in_pod = Surroundings { kubeconfig: Some(OsString::new()), home: None, in_cluster: inside };
+    assert_eq!(server(infer_in(in_pod, None, None).await), "in-cluster.example");
+    assert_eq!(server(infer_in(folder.surroundings(None), None, None).await), "home.example");
+}
+
+#[tokio::test]
+async fn a_context_is_looked_for_in_kubeconfigs_only() {
+    let folder = Folder::new();
+    folder.write(".kube/config", &["first", "second"]);
+    let in_pod =
+        Surroundings { kubeconfig: None, home: Some(folder.0.path().to_owned()), in_cluster: inside };
+    assert_eq!(server(infer_in(in_pod, None, Some("second")).await), "second.example");
+}
+
+#[tokio::test]
+async fn listed_files_are_merged_and_the_first_wins() {
+    let folder = Folder::new();
+    let list = std::env::join_paths([folder.write("a", &["a"]), folder.write("b", &["b", "a"])]).unwrap();
+    assert_eq!(server(infer_in(folder.surroundings(Some(list.clone())), None, None).await), "a.example");
+    assert_eq!(server(infer_in(folder.surroundings(Some(list)), None, Some("b")).await), "b.example");
+}
+
+#[tokio::test]
+async fn a_place_that_was_named_must_work() {
+    let folder = Folder::new();
+    folder.write(".kube/config", &["home"]);
+    let missing = folder.0.path().join("missing");
+    let error = infer_in(folder.surroundings(None), Some(&missing), None).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("kubeconfig {} (--kubeconfig) cannot be used", missing.display()));
+    let listed = infer_in(folder.surroundings(Some(missing.clone().into_os_string())), None, None).await;
+    assert_eq!(
+        listed.unwrap_err().to_string(),
+        format!("kubeconfig {} (KUBECONFIG) cannot be used", missing.display())
+    );
+    let context = infer_in(folder.surroundings(None), None, Some("nowhere")).await.unwrap_err();
+    assert!(matches!(context, ConnectError::Kubeconfig { .. }), "{context}");
+}
+
+#[tokio::test]
+async fn an_error_names_every_place_that_was_tried() {
+    let folder = Folder::new();
+    let error = infer_in(folder.surroundings(None), None, None).await.unwrap_err();
+    let home = folder.0.path().join(".kube/config");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "no API server is configured; tried --kubeconfig (not given); KUBECONFIG (not set); service account \
+             (failed to read an incluster environment variable: environment variable not found); {} (no such file); \
+             give --kubeconfig FILE or set KUBECONFIG",
+            home.display()
+        )
+    );
+}

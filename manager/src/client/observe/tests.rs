@@ -1,1 +1,130 @@
+use http::StatusCode;
+use parking_lot::Mutex;
 
+use super::*;
+use crate::client::Role;
+use crate::client::testserver::{Answer, TestServer};
+use crate::key::Fence;
+
+/// Remembers what it was told, one line each.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl WriteObserver for Notes {
+    fn written(&self, path: &ResourcePath, body: &Bytes) {
+        let sub = path.subresource.as_deref().unwrap_or("-");
+        self.note(format!("written {} {sub} {}", path.plural, String::from_utf8_lossy(body)));
+    }
+
+    fn deleted(&self, path: &ResourcePath, body: &Bytes) {
+        self.note(format!("deleted {} {}", path.plural, String::from_utf8_lossy(body)));
+    }
+
+    fn uncovered(&self, path: &ResourcePath, why: Uncovered) {
+        self.note(format!("uncovered {} {}", path.plural, why.as_str()));
+    }
+}
+
+impl Notes {
+    fn note(&self, line: String) {
+        self.0.lock().push(line);
+    }
+}
+
+const WEB: &str = "/apis/apps/v1/namespaces/shop/deployments/web";
+
+async fn observed(request: Request<&'static str>, answer: Answer) -> (Vec<String>, StatusCode, Bytes) {
+    let server = TestServer::start([answer]).await;
+    let connections = server.connections();
+    let notes = Arc::new(Notes::default());
+    let client = connections.client(Role::Writes(Fence::open())).unwrap();
+    connections.observe(Arc::clone(&notes) as Arc<dyn WriteObserver>);
+    let response = client.send(request.map(|body| Body::from(Bytes::from(body)))).await.unwrap();
+    let status = response.status();
+    let told = notes.0.lock().clone();
+    (told, status, response.into_body().collect_bytes().await.unwrap())
+}
+
+async fn check(method: &str, uri: &str, body: &'static str, expected: &[&str]) {
+    let request = Request::builder().method(method).uri(uri).body(body).unwrap();
+    let (told, _, answer) = observed(request, Answer::ok(r#"{"a":1}"#)).await;
+    assert_eq!(told, expected, "{method} {uri} {body}");
+    assert_eq!(answer, r#"{"a":1}"#, "the caller gets the answer whole");
+}
+
+#[tokio::test]
+async fn writes_are_told_with_their_answer_before_the_caller_has_it() {
+    check("PATCH", &format!("{WEB}?force=true"), "{}", &[r#"written deployments - {"a":1}"#]).await;
+    check("PUT", &format!("{WEB}/status"), "{}", &[r#"written deployments status {"a":1}"#]).await;
+    check("POST", "/api/v1/namespaces", "{}", &[r#"written namespaces - {"a":1}"#]).await;
+    check("DELETE", WEB, r#"{"propagationPolicy":"Background"}"#, &[r#"deleted deployments {"a":1}"#]).await;
+}
+
+#[tokio::test]
+async fn reads_and_dry_runs_are_not_told() {
+    check("GET", WEB, "", &[]).await;
+    check("PATCH", &format!("{WEB}?dryRun=All&force=true"), "{}", &[]).await;
+    check("DELETE", WEB, r#"{"dryRun":["All"]}"#, &[]).await;
+    check("POST", "/version", "{}", &[]).await;
+}
+
+#[tokio::test]
+async fn what_the_answer_does_not_describe_is_told_as_uncovered() {
+    check("DELETE", "/api/v1/namespaces/shop/pods", "", &["uncovered pods collection"]).await;
+    check("POST", "/api/v1/namespaces/shop/pods/web/eviction", "{}", &["uncovered pods subresource"]).await;
+    check("PUT", &format!("{WEB}/scale"), "{}", &["uncovered deployments subresource"]).await;
+    let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    let request = Request::patch(WEB).header(header::ACCEPT, partial).body("{}").unwrap();
+    let (told, ..) = observed(request, Answer::ok("{}")).await;
+    assert_eq!(told, ["uncovered deployments representation"]);
+}
+
+#[tokio::test]
+async fn refused_writes_are_not_told() {
+    let request = Request::put(WEB).body("{}").unwrap();
+    let (told, status, body) = observed(request, Answer::failure(409, "Conflict", "no")).await;
+    assert_eq!((told.len(), status), (0, StatusCode::CONFLICT));
+    assert!(body.starts_with(b"{"));
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_passes_whole_and_is_told_as_too_large() {
+    let long = "x".repeat(MAX_OBSERVED_BYTES + 70_000);
+    let request = Request::put(WEB).body("{}").unwrap();
+    let (told, _, body) = observed(request, Answer::ok(&long)).await;
+    assert_eq!(told, ["uncovered deployments too-large"]);
+    assert!(body == long, "{} of {} bytes came through", body.len(), long.len());
+}
+
+#[test]
+fn paths_are_read_as_the_server_reads_them() {
+    let read = |path: &str| {
+        ResourcePath::parse(path).map(|path| {
+            let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+            let (namespace, name) = (or_dash(path.namespace), or_dash(path.name));
+            format!(
+                "{}|{}|{}|{namespace}|{name}|{}",
+                path.group,
+                path.version,
+                path.plural,
+                or_dash(path.subresource)
+            )
+        })
+    };
+    for (path, expected) in [
+        (WEB, "apps|v1|deployments|shop|web|-"),
+        ("/apis/apps/v1/namespaces/shop/deployments/web/status", "apps|v1|deployments|shop|web|status"),
+        ("/apis/apps/v1/deployments", "apps|v1|deployments|-|-|-"),
+        ("/api/v1/namespaces", "|v1|namespaces|-|-|-"),
+        ("/api/v1/namespaces/shop", "|v1|namespaces|-|shop|-"),
+        ("/api/v1/namespaces/shop/status", "|v1|namespaces|-|shop|status"),
+        ("/api/v1/namespaces/shop/finalize", "|v1|namespaces|-|shop|finalize"),
+        ("/api/v1/namespaces/shop/pods", "|v1|pods|shop|-|-"),
+        ("/api/v1/nodes/n/proxy/metrics/cadvisor", "|v1|nodes|-|n|proxy/metrics/cadvisor"),
+    ] {
+        assert_eq!(read(path).as_deref(), Some(expected), "{path}");
+    }
+    for path in ["/", "/version", "/api", "/apis/apps", "/apis/apps/v1", "/api/v1"] {
+        assert_eq!(read(path), None, "{path}");
+    }
+}
