@@ -29,6 +29,16 @@ pub(crate) struct Programs {
     folder: PathBuf,
 }
 
+/// Where to look: what the environment says, as a value.
+#[derive(Debug)]
+struct Place {
+    chosen: Option<PathBuf>,
+    assets: Option<PathBuf>,
+    workspace: PathBuf,
+    /// Whether Go is on the path.
+    go: bool,
+}
+
 /// Why there are no programs to start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -74,22 +84,30 @@ pub enum ProgramsError {
 impl Programs {
     /// Finds the programs, building them where that is possible and needed.
     pub(crate) async fn find(chosen: Option<PathBuf>, progress: &Progress) -> Result<Self, ProgramsError> {
-        if let Some(folder) = chosen {
+        let place = Place {
+            chosen,
+            assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
+            // The crate lies one level below the workspace. An installed binary may have outlived its source tree.
+            workspace: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+            go: on_path("go"),
+        };
+        Self::find_in(place, progress).await
+    }
+
+    async fn find_in(place: Place, progress: &Progress) -> Result<Self, ProgramsError> {
+        if let Some(folder) = place.chosen {
             return Self::complete("the chosen folder", folder);
         }
-        if let Some(folder) = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
-            return Self::complete(ASSETS_VARIABLE, PathBuf::from(folder));
+        if let Some(folder) = place.assets {
+            return Self::complete(ASSETS_VARIABLE, folder);
         }
-        // The crate lies one level below the workspace. An installed binary may have outlived its source tree.
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let script = root.join(BUILD_SCRIPT);
-        let built = root.join(BUILT_FOLDER);
-        let go = on_path("go");
-        if script.is_file() && go {
+        let script = place.workspace.join(BUILD_SCRIPT);
+        if place.go && script.is_file() {
             build(&script, progress).await?;
         }
-        match Self::complete(BUILT_FOLDER, built) {
-            Err(ProgramsError::Incomplete { .. }) if !go => Err(ProgramsError::Unavailable),
+        match Self::complete(BUILT_FOLDER, place.workspace.join(BUILT_FOLDER)) {
+            // Whoever has Go and no source tree lacks the script, which comes to the same.
+            Err(ProgramsError::Incomplete { .. }) => Err(ProgramsError::Unavailable),
             found => found,
         }
     }
@@ -114,7 +132,8 @@ impl Programs {
 async fn build(script: &Path, progress: &Progress) -> Result<(), ProgramsError> {
     const KEPT_LINES: usize = 10;
     let failed = |source| ProgramsError::Script { script: script.to_owned(), source };
-    let mut child = Command::new(script)
+    let mut child = Command::new("bash")
+        .arg(script)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -145,20 +164,87 @@ fn on_path(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn an_incomplete_folder_is_refused_by_the_names_it_lacks() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["etcd", "kube-apiserver", "kubectl"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
+    use std::fs;
+    use std::sync::{Arc, Mutex};
+
+    /// A workspace with these built programs and, if there is one, this build script.
+    fn workspace(built: &[&str], script: Option<&str>) -> tempfile::TempDir {
+        let workspace = tempfile::tempdir().unwrap();
+        let folder = workspace.path().join(BUILT_FOLDER);
+        fs::create_dir_all(&folder).unwrap();
+        for name in built {
+            fs::write(folder.join(name), "").unwrap();
         }
-        let error = Programs::find(Some(folder.path().to_owned()), &Progress::default()).await.unwrap_err();
+        if let Some(text) = script {
+            let path = workspace.path().join(BUILD_SCRIPT);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+        }
+        workspace
+    }
+
+    fn place(workspace: &tempfile::TempDir, go: bool) -> Place {
+        Place { chosen: None, assets: None, workspace: workspace.path().to_owned(), go }
+    }
+
+    #[tokio::test]
+    async fn an_incomplete_assets_folder_is_refused_by_the_names_it_lacks() {
+        let workspace = workspace(&["etcd", "kube-apiserver", "kubectl"], None);
+        let folder = workspace.path().join(BUILT_FOLDER);
+        let place = Place { assets: Some(folder.clone()), ..place(&workspace, true) };
+        let error = Programs::find_in(place, &Progress::default()).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "the chosen folder is {}, which lacks kube-controller-manager, kube-scheduler, kwok; add them, or \
+                "KUBEBUILDER_ASSETS is {}, which lacks kube-controller-manager, kube-scheduler, kwok; add them, or \
                  unset it to build all from tests/controlplane",
-                folder.path().display()
+                folder.display()
             )
+        );
+    }
+
+    #[tokio::test]
+    async fn without_go_what_was_built_before_is_used_as_it_is() {
+        let workspace = workspace(&NAMES, Some("echo must not run >&2; exit 1"));
+        let found = Programs::find_in(place(&workspace, false), &Progress::default()).await.unwrap();
+        assert_eq!(found.path("etcd"), workspace.path().join(BUILT_FOLDER).join("etcd"));
+    }
+
+    #[tokio::test]
+    async fn without_go_and_programs_the_text_says_what_to_do() {
+        let workspace = workspace(&[], Some("exit 1"));
+        let error = Programs::find_in(place(&workspace, false), &Progress::default()).await.unwrap_err();
+        assert!(matches!(error, ProgramsError::Unavailable), "tests may skip on it");
+        assert_eq!(
+            error.to_string(),
+            "no control plane here: set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, \
+             kube-controller-manager, kube-scheduler, kwok, kubectl, or install Go 1.26 or later to build them"
+        );
+    }
+
+    #[tokio::test]
+    async fn with_go_the_build_runs_first_and_its_progress_is_heard() {
+        let script = format!(
+            "echo building >&2; cd \"$(dirname \"$0\")/../../{BUILT_FOLDER}\" && touch {}",
+            NAMES.join(" ")
+        );
+        let workspace = workspace(&[], Some(&script));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let progress = Progress::new({
+            let heard = heard.clone();
+            move |line| heard.lock().unwrap().push(line.to_owned())
+        });
+        Programs::find_in(place(&workspace, true), &progress).await.expect("the build made them");
+        assert_eq!(*heard.lock().unwrap(), ["building"]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_build_ends_with_its_own_words() {
+        let workspace = workspace(&NAMES, Some("echo no space left >&2; exit 3"));
+        let error = Programs::find_in(place(&workspace, true), &Progress::default()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "building the control plane failed (exit status: 3); last lines: no space left"
         );
     }
 }

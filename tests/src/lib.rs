@@ -1,1 +1,23 @@
-//! .
+//! Everything that needs an API server: the harness that brings one, and in `tests/` what is proved on it.
+//!
+//! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
+//! watching; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
+//! prerequisites and black holes it probes. Nothing here sends a packet to any address outside loopback.
+
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a helper of a test fails the test by panicking"
+)]
+
+pub mod cluster;
+
+pub mod manifests;
+pub mod wait;
+
+pub mod sockets;
+
+#[cfg(test)]
+mod house;
+
+pub use cluster::TestCluster;

@@ -1,0 +1,308 @@
+//! A real API server for a test: the binary's shared one with a namespace of the test's own, or an exclusive one.
+//!
+//! # Invariants
+//! 1. The shared cluster lives on a thread and runtime of its own: the runtime of the test that happened to start
+//!    it may end, the cluster does not.
+//! 2. Nobody stops the shared cluster: its programs and its folder go when this process does, however it ends
+//!    (mainstay-devcluster, invariant 2).
+//! 3. Two tests never share a namespace, and none waits for the deletion of its own.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{NamespaceResourceScope, Resource};
+use kube::{Api, Client, Config};
+use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+
+use crate::manifests::Cleanup;
+
+/// A cluster, seen by one test.
+pub struct TestCluster {
+    backing: Backing,
+    admin: Client,
+    namespace: String,
+}
+
+enum Backing {
+    /// With what tells the cluster's thread what a test leaves behind. Unbounded: at most a few entries per test.
+    Shared(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>),
+    /// With the turn that keeps the other tests of the binary from starting another one beside it.
+    Exclusive(Box<DevCluster>, SemaphorePermit<'static>),
+    /// Only for the destructor of a cluster that `stop` has taken.
+    Stopped,
+}
+
+/// The shared cluster: None while it starts.
+type Shared = Option<Result<(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>), Failure>>;
+
+#[derive(Clone, Debug)]
+struct Failure {
+    text: String,
+    unavailable: bool,
+}
+
+// === impl Backing ===
+
+impl Backing {
+    fn cluster(&self) -> &DevCluster {
+        match self {
+            Self::Shared(cluster, _) => cluster,
+            Self::Exclusive(cluster, _) => cluster,
+            Self::Stopped => panic!("the cluster was stopped"),
+        }
+    }
+}
+
+// === impl TestCluster ===
+
+impl TestCluster {
+    /// Returns the cluster that all tests of this binary share, with a new namespace in it.
+    ///
+    /// None, after a printed notice, where this machine has no control plane and no Go to build one, so the test
+    /// is to return; in CI that fails the test instead.
+    pub async fn shared() -> Option<Self> {
+        static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
+        let mut state = SHARED.get_or_init(start_shared).clone();
+        let started = state.wait_for(Option::is_some).await.map(|state| state.clone());
+        match started {
+            Ok(Some(Ok((cluster, cleanups)))) => Some(Self::attach(Backing::Shared(cluster, cleanups)).await),
+            Ok(Some(Err(failure))) => failure.skip_or_fail(),
+            Ok(None) | Err(_) => panic!("the thread of the shared cluster panicked while starting it"),
+        }
+    }
+
+    /// Returns a cluster of this test's own, for tests that restart the server, delete definitions or take away
+    /// rights. One at a time: each is most of a gigabyte. None as for [`TestCluster::shared`].
+    pub async fn exclusive() -> Option<Self> {
+        static TURN: Semaphore = Semaphore::const_new(1);
+        let turn = TURN.acquire().await.unwrap_or_else(|_closed| panic!("nobody closes the semaphore"));
+        match DevCluster::start(options()).await {
+            Ok(cluster) => Some(Self::attach(Backing::Exclusive(Box::new(cluster), turn)).await),
+            Err(error) => Failure::from(error).skip_or_fail(),
+        }
+    }
+
+    async fn attach(backing: Backing) -> Self {
+        let admin = client_of(backing.cluster().kubeconfig_path()).await;
+        let namespace = new_namespace(&admin).await;
+        Self { backing, admin, namespace }
+    }
+
+    fn cluster(&self) -> &DevCluster {
+        self.backing.cluster()
+    }
+
+    /// Returns a client with all rights.
+    pub fn client(&self) -> Client {
+        self.admin.clone()
+    }
+
+    /// Returns the namespace of this test alone.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns the objects of one kind in this test's namespace, with all rights.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// Returns the kubeconfig of the administrator.
+    pub fn kubeconfig_path(&self) -> &Path {
+        self.cluster().kubeconfig_path()
+    }
+
+    /// Returns the address of the API server.
+    pub fn url(&self) -> String {
+        self.cluster().url()
+    }
+
+    /// Returns the file with the authority behind the server's certificate.
+    pub fn authority_path(&self) -> &Path {
+        self.cluster().authority_path()
+    }
+
+    /// Returns a path in a folder that goes with the cluster, of this test alone.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.cluster().folder().join(format!("{}-{name}", self.namespace))
+    }
+
+    /// Runs kubectl in this test's namespace and returns what it printed.
+    pub async fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self.try_kubectl(arguments).await;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {}: {errors}", output.status);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs kubectl in this test's namespace, whatever comes of it.
+    pub async fn try_kubectl(&self, arguments: &[&str]) -> Output {
+        let cluster = self.cluster();
+        let run = tokio::process::Command::new(cluster.kubectl())
+            .args(["--namespace", &self.namespace])
+            .args(arguments)
+            .env_clear()
+            .env("KUBECONFIG", cluster.kubeconfig_path())
+            // Its discovery cache lands there and goes with the cluster.
+            .env("HOME", cluster.folder())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        run.await.unwrap_or_else(|error| panic!("kubectl cannot be started: {error}"))
+    }
+
+    /// Returns the control plane itself, to stop and start its server.
+    ///
+    /// # Panics
+    /// Panics on the shared cluster, which must work for the other tests.
+    pub fn control_plane(&self) -> &DevCluster {
+        match &self.backing {
+            Backing::Exclusive(cluster, _) => cluster,
+            Backing::Shared(..) | Backing::Stopped => {
+                panic!("only TestCluster::exclusive() may be tampered with")
+            }
+        }
+    }
+
+    /// Ends an exclusive cluster and waits until all of it is gone; without it the same happens unawaited. On the
+    /// shared cluster only this test's namespace goes.
+    pub async fn stop(mut self) {
+        if let Backing::Exclusive(cluster, _turn) = std::mem::replace(&mut self.backing, Backing::Stopped) {
+            cluster.stop().await;
+        }
+    }
+
+    /// Has `cleanup` done when there is time, after this test.
+    pub(crate) fn leave(&self, cleanup: Cleanup) {
+        // An exclusive cluster takes everything with it, and so does one whose thread is gone.
+        if let Backing::Shared(_, cleanups) = &self.backing {
+            drop(cleanups.send(cleanup));
+        }
+    }
+}
+
+impl std::fmt::Debug for TestCluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestCluster").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+impl Drop for TestCluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !matches!(self.backing, Backing::Stopped) {
+            match self.cluster().keep_logs() {
+                Ok(kept) => {
+                    say(&format!("{}: logs of the control plane kept in {}", self.namespace, kept.display()));
+                }
+                Err(error) => {
+                    say(&format!("{}: logs of the control plane are lost: {error}", self.namespace));
+                }
+            }
+        }
+        self.leave(Cleanup::Namespace(self.namespace.clone()));
+    }
+}
+
+// === impl Failure ===
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let unavailable = error.is_unavailable();
+        Self { text: format!("{:#}", anyhow::Error::from(error)), unavailable }
+    }
+}
+
+impl Failure {
+    fn skip_or_fail(&self) -> Option<TestCluster> {
+        let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+        assert!(self.unavailable && !ci, "{}", self.text);
+        say(&format!("skipped: {}", self.text));
+        None
+    }
+}
+
+// === the shared cluster's thread ===
+
+fn start_shared() -> watch::Receiver<Shared> {
+    let (state, started) = watch::channel(None);
+    let thread = std::thread::Builder::new().name("shared-cluster".to_owned());
+    // Detached on purpose: invariant 2.
+    if let Err(error) = thread.spawn(move || run_shared(&state)) {
+        panic!("no thread for the shared cluster: {error}");
+    }
+    started
+}
+
+fn run_shared(state: &watch::Sender<Shared>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime for the shared cluster: {error}"));
+    runtime.block_on(async {
+        match DevCluster::start(options()).await {
+            Err(error) => {
+                state.send_replace(Some(Err(error.into())));
+            }
+            Ok(cluster) => {
+                let cluster = Arc::new(cluster);
+                let admin = client_of(cluster.kubeconfig_path()).await;
+                let (cleanups, mut left) = mpsc::unbounded_channel();
+                state.send_replace(Some(Ok((cluster, cleanups))));
+                // Ends only with the process: the static keeps a sender.
+                while let Some(cleanup) = left.recv().await {
+                    cleanup.run(&admin).await;
+                }
+            }
+        }
+    });
+}
+
+// === private functions ===
+
+fn options() -> Options {
+    let definition = serde_json::to_value(mainstay_api::crd::crd());
+    let definition = definition.unwrap_or_else(|error| panic!("our definition is not JSON: {error}"));
+    Options { crds: vec![definition], progress: Progress::new(say), ..Options::default() }
+}
+
+/// Writes past the test runner's capture: a build of minutes must not look like a hang.
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
+/// Returns a client for the kubeconfig at this path.
+pub async fn client_of(kubeconfig: &Path) -> Client {
+    let client = async {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        anyhow::Ok(Client::try_from(config)?)
+    };
+    client.await.unwrap_or_else(|error| panic!("{} makes no client: {error:#}", kubeconfig.display()))
+}
+
+async fn new_namespace(admin: &Client) -> String {
+    // The process number keeps two binaries apart that were pointed at one cluster; the count does the rest.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("test-{}-{count}", std::process::id());
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    match Api::<Namespace>::all(admin.clone()).create(&PostParams::default(), &namespace).await {
+        Ok(_) => name,
+        Err(error) => panic!("namespace {name} cannot be created: {error}"),
+    }
+}
+
+pub(crate) async fn delete_namespace(admin: &Client, name: &str) -> Result<(), kube::Error> {
+    Api::<Namespace>::all(admin.clone()).delete(name, &DeleteParams::background()).await.map(drop)
+}

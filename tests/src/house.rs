@@ -1,0 +1,169 @@
+//! The house stands as designed: rooms import downwards only, crates know only whom they may.
+//!
+//! A test reads the sources, since the compiler allows any import within a crate. Text is enough: paths into
+//! another room begin with `crate::`, by the style of this code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms of the runtime, top to bottom. A room may import those after it.
+const ROOMS: [&str; 16] = [
+    "manager",
+    "cli",
+    "inspect",
+    "config",
+    "webhook",
+    "controller",
+    "watch",
+    "reconcile",
+    "cache",
+    "election",
+    "client",
+    "queue",
+    "health",
+    "metrics",
+    "serve",
+    "rbac",
+];
+
+/// The lowest leaf, on which all others may stand.
+const FLOOR: &str = "key";
+
+/// Each crate's folder and which of ours it may depend on, dev-dependencies included.
+const CRATES: [(&str, &[&str]); 5] = [
+    ("api", &[]),
+    ("devcluster", &[]),
+    ("manager", &[]),
+    ("controllers", &["mainstay", "mainstay-api", "mainstay-devcluster"]),
+    ("tests", &["mainstay", "mainstay-api", "mainstay-controllers", "mainstay-devcluster"]),
+];
+
+#[test]
+fn rooms_import_downwards_only() {
+    let source = workspace().join("manager/src");
+    let mut wrong = Vec::new();
+    for file in rust_files(&source) {
+        let relative = file.strip_prefix(&source).expect("below the source folder");
+        let Some(room) = relative.iter().next().and_then(|first| Path::new(first).file_stem()) else {
+            continue;
+        };
+        let room = room.to_string_lossy();
+        if room == "lib" {
+            continue;
+        }
+        let height =
+            height(&room).unwrap_or_else(|| panic!("{room} is no room of the design; add it to ROOMS"));
+        for import in imports(&fs::read_to_string(&file).expect("a readable source")) {
+            // Items that the library re-exports at its root would hide the room they come from.
+            match self::height(&import) {
+                Some(imported) if imported >= height => {}
+                Some(_) => wrong.push(format!("{}: {room} imports {import}, above it", relative.display())),
+                None => wrong.push(format!("{}: crate::{import} names no room", relative.display())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports that point upwards:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_depend_only_on_whom_they_may() {
+    for (folder, allowed) in CRATES {
+        let manifest = fs::read_to_string(workspace().join(folder).join("Cargo.toml")).expect("a manifest");
+        let ours = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+        let ours: Vec<_> = ours.filter(|name| *name == "mainstay" || name.starts_with("mainstay-")).collect();
+        for name in ours {
+            assert!(allowed.contains(&name), "crate {folder} depends on {name}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn grouped_nested_and_inline_imports_are_all_seen() {
+    let source = "
+        // use crate::comment;
+        use crate::queue::{WorkQueue, retry::RetryPolicy};
+        use crate::{
+            cache::{Store, index::Index}, // crate::also_comment
+            client,
+        };
+        fn f(key: &crate::key::Key) { crate::metrics::count() }
+        pub(in crate::watch) fn g() {}
+    ";
+    let expected = ["cache", "client", "key", "metrics", "queue", "watch"].map(ToOwned::to_owned);
+    assert_eq!(imports(source), BTreeSet::from(expected));
+}
+
+/// How far down a room is.
+fn height(room: &str) -> Option<usize> {
+    ROOMS.iter().chain([&FLOOR]).position(|name| *name == room)
+}
+
+/// Returns the first segment of every path that begins with `crate::`.
+fn imports(source: &str) -> BTreeSet<String> {
+    let code: String = source.lines().map(|line| line.split("//").next().unwrap_or_default()).fold(
+        String::new(),
+        |mut code, line| {
+            code.push_str(line);
+            code.push('\n');
+            code
+        },
+    );
+    let mut found = BTreeSet::new();
+    for (at, path) in code.match_indices("crate::") {
+        // `mainstay_crate::` would be another path.
+        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => found.extend(first_segments(group)),
+            None => found.extend(identifier(rest)),
+        }
+    }
+    found
+}
+
+/// Returns the first segment of each item of a group, up to its closing brace.
+fn first_segments(group: &str) -> Vec<String> {
+    let mut depth = 0;
+    let mut item = String::new();
+    let mut items = Vec::new();
+    for character in group.chars() {
+        match character {
+            '}' if depth == 0 => break,
+            ',' if depth == 0 => items.push(std::mem::take(&mut item)),
+            _ => {
+                depth += i32::from(character == '{') - i32::from(character == '}');
+                item.push(character);
+            }
+        }
+    }
+    items.push(item);
+    items.iter().filter_map(|item| identifier(item.trim())).collect()
+}
+
+fn identifier(text: &str) -> Option<String> {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    (end > 0).then(|| text[..end].to_owned())
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a readable folder") {
+            let path = entry.expect("a readable entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

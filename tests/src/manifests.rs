@@ -1,0 +1,319 @@
+//! The ServiceAccount and rules that we ship, in a test's own namespace.
+//!
+//! The manager under test runs with these rights and no others. Objects without a namespace get the test's name
+//! appended, so that tests beside each other neither share nor take away each other's rights.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::cluster::{TestCluster, delete_namespace};
+use crate::wait::PATIENCE;
+
+/// The kinds that say who the manager is and what it may; the rest of a base (definitions, Deployment) is not
+/// what a test applies.
+const KINDS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+
+/// Pause between two questions whether a rule is in force.
+const ASK_PERIOD: Duration = Duration::from_millis(20);
+
+/// Something a test leaves behind in the shared cluster.
+#[derive(Debug)]
+pub(crate) enum Cleanup {
+    Namespace(String),
+    ClusterRole(String),
+    ClusterRoleBinding(String),
+}
+
+/// Who the manager under test is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name of its ServiceAccount, in the test's namespace.
+    pub service_account: String,
+    /// With a token of that ServiceAccount, and the test's namespace as the default one.
+    pub kubeconfig: PathBuf,
+}
+
+// === impl Cleanup ===
+
+impl Cleanup {
+    pub(crate) async fn run(self, admin: &Client) {
+        let background = DeleteParams::background();
+        let done = match &self {
+            Self::Namespace(name) => delete_namespace(admin, name).await,
+            Self::ClusterRole(name) => {
+                Api::<ClusterRole>::all(admin.clone()).delete(name, &background).await.map(drop)
+            }
+            Self::ClusterRoleBinding(name) => {
+                Api::<ClusterRoleBinding>::all(admin.clone()).delete(name, &background).await.map(drop)
+            }
+        };
+        if let Err(error) = done {
+            tracing::warn!(left = ?self, %error, "a test's remains stay until the cluster ends");
+        }
+    }
+}
+
+// === impl TestCluster ===
+
+impl TestCluster {
+    /// Applies who the manager is and what it may from the YAML files of `deploy/base`.
+    pub async fn install_base(&self) -> Identity {
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+        self.install(&documents_below(&base)).await
+    }
+
+    /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and returns
+    /// who may use them.
+    pub async fn install(&self, documents: &[Value]) -> Identity {
+        let documents = in_namespace(documents, self.namespace());
+        for document in &documents {
+            self.create(document).await;
+        }
+        let account = documents.iter().find(|document| document["kind"] == "ServiceAccount");
+        let account = account.and_then(|account| account["metadata"]["name"].as_str());
+        let Some(account) = account else { panic!("there is no ServiceAccount among the documents") };
+        for (namespace, rule) in rules(&documents) {
+            self.in_force(account, namespace.as_deref(), &rule).await;
+        }
+        Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
+    }
+
+    /// Writes a kubeconfig with a token of this ServiceAccount, good for an hour, and returns its path.
+    pub async fn kubeconfig_of(&self, service_account: &str) -> PathBuf {
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() }),
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = self.api();
+        let token = accounts.create_token_request(service_account, &PostParams::default(), &request).await;
+        let token = token.ok().and_then(|answer| answer.status).map(|status| status.token);
+        let Some(token) = token else { panic!("no token for ServiceAccount {service_account}") };
+        let path = self.scratch(&format!("{service_account}.kubeconfig"));
+        let text = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context":
+                {"cluster": "test", "user": service_account, "namespace": self.namespace()}}],
+            "clusters": [{"name": "test", "cluster":
+                {"server": self.url(), "certificate-authority": self.authority_path()}}],
+            "users": [{"name": service_account, "user": {"token": token}}],
+        });
+        match std::fs::write(&path, text.to_string()) {
+            Ok(()) => path,
+            Err(error) => panic!("{} cannot be written: {error}", path.display()),
+        }
+    }
+
+    async fn create(&self, document: &Value) {
+        let admin = self.client();
+        let created = match document["kind"].as_str() {
+            Some("ServiceAccount") => post::<ServiceAccount>(self.api(), document).await,
+            Some("Role") => post::<Role>(self.api(), document).await,
+            Some("RoleBinding") => post::<RoleBinding>(self.api(), document).await,
+            Some("ClusterRole") => {
+                self.leave(Cleanup::ClusterRole(name_of(document).to_owned()));
+                post::<ClusterRole>(Api::all(admin), document).await
+            }
+            Some("ClusterRoleBinding") => {
+                self.leave(Cleanup::ClusterRoleBinding(name_of(document).to_owned()));
+                post::<ClusterRoleBinding>(Api::all(admin), document).await
+            }
+            other => panic!("a document of kind {other:?} passed the filter"),
+        };
+        if let Err(error) = created {
+            panic!("{} {} cannot be created: {error:#}", document["kind"], name_of(document));
+        }
+    }
+
+    /// Waits until the server's authorizer, which learns of new rules by a watch, grants the rule.
+    async fn in_force(&self, account: &str, namespace: Option<&str>, rule: &PolicyRule) {
+        let first = |names: &Option<Vec<String>>| names.iter().flatten().next().cloned();
+        let (resource, subresource) = match first(&rule.resources) {
+            Some(resource) => match resource.split_once('/') {
+                Some((resource, subresource)) => (Some(resource.to_owned()), Some(subresource.to_owned())),
+                None => (Some(resource), None),
+            },
+            // A rule about paths; those beside it tell as much.
+            None => return,
+        };
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(format!("system:serviceaccount:{}:{account}", self.namespace())),
+                resource_attributes: Some(ResourceAttributes {
+                    group: first(&rule.api_groups),
+                    resource,
+                    subresource,
+                    name: first(&rule.resource_names),
+                    namespace: namespace.map(ToOwned::to_owned),
+                    verb: rule.verbs.first().cloned(),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client());
+        let granted = async {
+            loop {
+                let answer = reviews.create(&PostParams::default(), &review).await;
+                if answer.ok().and_then(|answer| answer.status).is_some_and(|status| status.allowed) {
+                    return;
+                }
+                tokio::time::sleep(ASK_PERIOD).await;
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, granted).await.is_ok();
+        assert!(in_time, "after {PATIENCE:?} the server still refuses {account} the rule {rule:?}");
+    }
+}
+
+// === private functions ===
+
+async fn post<K>(api: Api<K>, document: &Value) -> anyhow::Result<()>
+where
+    K: Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(document.clone())?;
+    api.create(&PostParams::default(), &object).await?;
+    Ok(())
+}
+
+/// Reads every document of the YAML files directly below this folder, in the order of their names.
+pub fn documents_below(folder: &Path) -> Vec<Value> {
+    let fail =
+        |error: &dyn std::fmt::Display| -> ! { panic!("{} cannot be read: {error}", folder.display()) };
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| fail(&error));
+    let files: BTreeSet<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    let mut documents = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| fail(&error));
+        let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap_or_else(|error| fail(&error));
+        documents.extend(read);
+    }
+    documents
+}
+
+/// Picks identities and rules, and moves them to `namespace`.
+fn in_namespace(documents: &[Value], namespace: &str) -> Vec<Value> {
+    let kept = documents.iter().filter(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
+    let mut kept: Vec<Value> = kept.cloned().collect();
+    let of_cluster = |kind: &Value| kind.as_str().is_some_and(|kind| kind.starts_with("Cluster"));
+    let ours: BTreeSet<String> = kept
+        .iter()
+        .filter(|document| document["kind"] == "ClusterRole")
+        .map(|document| name_of(document).to_owned())
+        .collect();
+    for document in &mut kept {
+        if of_cluster(&document["kind"]) {
+            document["metadata"]["name"] = format!("{}-{namespace}", name_of(document)).into();
+        } else {
+            document["metadata"]["namespace"] = namespace.into();
+        }
+        for subject in document.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+            if subject["kind"] == "ServiceAccount" {
+                subject["namespace"] = namespace.into();
+            }
+        }
+        if let Some(role) = document.get_mut("roleRef")
+            && role["kind"] == "ClusterRole"
+            && let Some(name) = role["name"].as_str().filter(|name| ours.contains(*name))
+        {
+            role["name"] = format!("{name}-{namespace}").into();
+        }
+    }
+    kept
+}
+
+/// Returns one rule per binding, with the namespace it holds in: when that is in force, so is the binding.
+fn rules(documents: &[Value]) -> Vec<(Option<String>, PolicyRule)> {
+    let bindings = documents.iter().filter(|document| document.get("roleRef").is_some());
+    let rule = |binding: &Value| {
+        let role = documents.iter().find(|role| {
+            role["kind"] == binding["roleRef"]["kind"]
+                && role["metadata"]["name"] == binding["roleRef"]["name"]
+        })?;
+        let first = serde_json::from_value(role["rules"][0].clone()).ok()?;
+        Some((binding["metadata"]["namespace"].as_str().map(ToOwned::to_owned), first))
+    };
+    bindings.filter_map(rule).collect()
+}
+
+fn name_of(document: &Value) -> &str {
+    document["metadata"]["name"].as_str().unwrap_or_else(|| panic!("a document has no name: {document}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: mainstay, namespace: mainstay-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: mainstay}
+rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: mainstay}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mainstay}
+subjects: [{kind: ServiceAccount, name: mainstay, namespace: mainstay-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: viewer, namespace: mainstay-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: User, name: someone}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: mainstay, namespace: mainstay-system}
+";
+
+    #[test]
+    fn rules_move_to_the_namespace_and_nothing_else_comes_along() {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(BASE).unwrap();
+        let moved = in_namespace(&documents, "ns");
+        let summary: Vec<String> = moved
+            .iter()
+            .map(|document| {
+                let text = |pointer| document.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+                format!(
+                    "{} {} in {} refers to {} for {} in {}",
+                    text("/kind"),
+                    text("/metadata/name"),
+                    text("/metadata/namespace"),
+                    text("/roleRef/name"),
+                    text("/subjects/0/name"),
+                    text("/subjects/0/namespace"),
+                )
+            })
+            .collect();
+        assert_eq!(
+            summary,
+            [
+                "ServiceAccount mainstay in ns refers to - for - in -",
+                "ClusterRole mainstay-ns in - refers to - for - in -",
+                "ClusterRoleBinding mainstay-ns in - refers to mainstay-ns for mainstay in ns",
+                "RoleBinding viewer in ns refers to view for someone in -",
+            ]
+        );
+        assert_eq!(rules(&moved).len(), 1, "a rule of a role that is not ours is not looked at");
+    }
+}

@@ -1,0 +1,158 @@
+//! The two things a probe can meet on loopback: a prerequisite that comes up, and a black hole.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// A full queue leaves a connection unanswered; one with room answers on loopback at once.
+const UNANSWERED: Duration = Duration::from_millis(300);
+
+/// Connections tried before a queue of length zero must be full.
+const FILL_ATTEMPTS: usize = 16;
+
+/// An address on loopback where a service may or may not be. Its port stays reserved while it is not.
+#[derive(Debug)]
+pub struct Prerequisite {
+    address: SocketAddr,
+    /// Bound, never listening: a connection is refused unless `accepting` listens beside it.
+    _reserved: TcpSocket,
+    /// Dropped to stop listening.
+    accepting: JoinSet<()>,
+    connections: watch::Sender<usize>,
+}
+
+/// An address on loopback that takes a connection's first packet and never answers it.
+#[derive(Debug)]
+pub struct BlackHole {
+    address: SocketAddr,
+    _listener: TcpListener,
+    /// What fills the queue; nobody ever accepts them.
+    _fill: Vec<TcpStream>,
+}
+
+// === impl Prerequisite ===
+
+impl Prerequisite {
+    /// Reserves an address where nothing listens yet.
+    pub fn closed() -> Self {
+        let reserved = bound(0);
+        let address =
+            reserved.local_addr().unwrap_or_else(|error| panic!("a bound socket has an address: {error}"));
+        let connections = watch::Sender::new(0);
+        Self { address, _reserved: reserved, accepting: JoinSet::new(), connections }
+    }
+
+    /// Reserves an address and listens on it.
+    pub fn open() -> Self {
+        let mut prerequisite = Self::closed();
+        prerequisite.come_up();
+        prerequisite
+    }
+
+    /// Begins to listen: from now on every connection is accepted, and closed at once.
+    pub fn come_up(&mut self) {
+        let listener = listen(bound(self.address.port()), 1024);
+        let connections = self.connections.clone();
+        self.accepting.spawn(async move {
+            // An error of a single accept (too many files) must not read as a prerequisite that went down.
+            loop {
+                if listener.accept().await.is_ok() {
+                    connections.send_modify(|count| *count += 1);
+                } else {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+    }
+
+    /// Stops listening; connections are refused again when this returns.
+    pub async fn go_down(&mut self) {
+        self.accepting.shutdown().await;
+    }
+
+    /// Returns where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns how many connections were accepted so far.
+    pub fn connections(&self) -> usize {
+        *self.connections.borrow()
+    }
+
+    /// Waits until so many connections were accepted.
+    pub async fn connected(&self, times: usize) {
+        let mut connections = self.connections.subscribe();
+        // The sender lives in `self`, so this ends only with the count.
+        drop(connections.wait_for(|count| *count >= times).await);
+    }
+}
+
+// === impl BlackHole ===
+
+/// Makes a black hole, and proves that it is one.
+pub async fn black_hole() -> BlackHole {
+    let listener = listen(bound(0), 0);
+    let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has an address: {error}"));
+    let mut fill = Vec::new();
+    for _ in 0..FILL_ATTEMPTS {
+        match tokio::time::timeout(UNANSWERED, TcpStream::connect(address)).await {
+            Ok(Ok(connection)) => fill.push(connection),
+            Ok(Err(error)) => panic!("filling the queue of {address}: {error}"),
+            Err(_unanswered) => return BlackHole { address, _listener: listener, _fill: fill },
+        }
+    }
+    panic!("{address} still answers after {FILL_ATTEMPTS} connections that nobody accepted");
+}
+
+impl BlackHole {
+    /// Returns where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+// === private functions ===
+
+/// Binds to loopback; the port may be shared with other sockets made here.
+fn bound(port: u16) -> TcpSocket {
+    let socket = TcpSocket::new_v4().and_then(|socket| {
+        socket.set_reuseport(true)?;
+        socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
+        Ok(socket)
+    });
+    socket.unwrap_or_else(|error| panic!("no socket on loopback port {port}: {error}"))
+}
+
+fn listen(socket: TcpSocket, backlog: u32) -> TcpListener {
+    socket.listen(backlog).unwrap_or_else(|error| panic!("a bound socket cannot listen: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_prerequisite_refuses_until_it_comes_up_and_after_it_went_down() {
+        let mut prerequisite = Prerequisite::closed();
+        let refused = || TcpStream::connect(prerequisite.address());
+        assert!(refused().await.is_err(), "nothing listens yet");
+        prerequisite.come_up();
+        TcpStream::connect(prerequisite.address()).await.expect("it is up");
+        prerequisite.connected(1).await;
+        prerequisite.go_down().await;
+        assert!(TcpStream::connect(prerequisite.address()).await.is_err(), "nothing listens any more");
+        prerequisite.come_up();
+        TcpStream::connect(prerequisite.address()).await.expect("it is up again");
+    }
+
+    #[tokio::test]
+    async fn a_black_hole_neither_accepts_nor_refuses() {
+        let hole = black_hole().await;
+        let answer = tokio::time::timeout(UNANSWERED, TcpStream::connect(hole.address())).await;
+        assert!(answer.is_err(), "expected no answer at all, got {answer:?}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The API server goes and comes back.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use mainstay_tests::{TestCluster, wait};
+
+#[tokio::test]
+async fn a_restarted_server_is_the_same_one_with_the_same_objects() {
+    let Some(cluster) = TestCluster::exclusive().await else { return };
+    let maps = cluster.api::<ConfigMap>();
+    let map = ConfigMap {
+        metadata: ObjectMeta { name: Some("kept".to_owned()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &map).await.expect("created");
+
+    cluster.control_plane().kill_apiserver().await;
+    maps.list(&ListParams::default()).await.expect_err("nobody answers");
+    cluster.control_plane().start_apiserver().await.expect("it starts again on its port");
+    wait::until(&maps, "kept", "the object from before", |_| true).await;
+
+    cluster.control_plane().restart_apiserver().await.expect("it starts once more");
+    wait::until(&maps, "kept", "the object from before", |_| true).await;
+    // Controllers, scheduler and kwok found their way back.
+    cluster.kubectl(&["create", "deployment", "web", "--image=example.invalid/main:1"]).await;
+    cluster.kubectl(&["wait", "--for=condition=Available", "deployment/web", "--timeout=60s"]).await;
+    cluster.stop().await;
+}
