@@ -86,7 +86,8 @@ pub struct Registration {
 }
 
 /// Makes the one future that is the controller's life.
-pub(crate) type Start = Box<dyn FnOnce(Environment) -> BoxFuture<'static, Result<(), ControllerError>> + Send>;
+pub(crate) type Start =
+    Box<dyn FnOnce(Environment) -> BoxFuture<'static, Result<(), ControllerError>> + Send>;
 
 /// What a manager gives a controller to live in.
 pub(crate) struct Environment {
@@ -110,7 +111,9 @@ pub enum WiringError {
         child: KindId,
     },
     /// `reconciles` was called twice.
-    #[error("reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others")]
+    #[error(
+        "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others"
+    )]
     TwoPrimaries {
         /// The kind given first.
         first: KindId,
@@ -168,7 +171,7 @@ impl Controller<Request> {
 
     /// Reconciles the objects of this store: each change of one enqueues it.
     pub fn reconciles<K>(mut self, store: &Store<K>) -> Self {
-        let kind = store.kind().clone();
+        let kind = store.kind_store().kind().clone();
         if let Some(first) = self.primary.replace(kind.clone()) {
             self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
         }
@@ -178,7 +181,7 @@ impl Controller<Request> {
     /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner.
     pub fn owns<K>(mut self, children: &Store<K>) -> Self {
         let Some(owner) = self.primary.clone() else {
-            let child = children.kind().clone();
+            let child = children.kind_store().kind().clone();
             self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
             return self;
         };

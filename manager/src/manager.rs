@@ -5,6 +5,7 @@
 //!
 //! Two managers in one process share nothing.
 
+mod candidate;
 mod control;
 mod error;
 mod lifecycle;
@@ -19,15 +20,16 @@ use std::sync::Arc;
 
 use kube::Resource;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Scope, Store};
 use crate::client::connect::{Connections, Role};
-use crate::client::{Applier, Recorder};
-use crate::config::ManagerConfiguration;
+use crate::client::{Applier, EventWriter, Recorder};
+use crate::config::{BindAddress, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, ControllerSettings, Registration, Start, Term};
-use crate::election::OnLost;
+use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
 use crate::key::{Fence, KindId, KindScope};
 use crate::metrics::Registry;
@@ -35,8 +37,11 @@ use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
 pub use error::{BuildError, ManagerError, RegisterError};
-pub use program::{Program, ProgramError};
+pub use program::Program;
 pub use runnable::{RunContext, Runnable};
+
+/// Where the kubelet writes a Pod's namespace.
+const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while running; all
 /// clones are one manager.
@@ -59,7 +64,8 @@ pub struct ManagerOptions {
 struct Shared {
     options: ManagerOptions,
     configuration: ManagerConfiguration,
-    lease_namespace: String,
+    /// `None` if this manager leads without being elected.
+    election: Option<ElectionSettings>,
     registry: Registry,
     checks: Checks,
     connections: Connections,
@@ -94,15 +100,12 @@ struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
     intake: mpsc::UnboundedReceiver<Member>,
+    event_writer: EventWriter,
 }
 
 /// Something to be started.
 enum Member {
-    Controller {
-        name: &'static str,
-        needs_lease: bool,
-        start: Start,
-    },
+    Controller { name: &'static str, needs_lease: bool, start: Start },
     Runnable(Box<dyn Runnable>),
 }
 
@@ -112,9 +115,7 @@ impl ManagerOptions {
     /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
     /// container is told from its predecessor.
     pub fn replica(name: &'static str) -> Self {
-        let uname = rustix::system::uname();
-        let host = uname.nodename().to_string_lossy();
-        let identity = format!("{host}_{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let identity = unique_identity();
         Self { name, identity, signals: true }
     }
 }
@@ -129,9 +130,9 @@ impl Manager {
         configuration: ManagerConfiguration,
         connection: kube::Config,
     ) -> Result<Self, BuildError> {
-        let probes = bind("health.bindAddress", &configuration.health.bind_address)?;
-        let metrics = bind("metrics.bindAddress", &configuration.metrics.bind_address)?;
-        let lease_namespace = lease_namespace(&configuration)?;
+        let probes = bind("health.bindAddress", configuration.health.bind_address)?;
+        let metrics = bind("metrics.bindAddress", configuration.metrics.bind_address)?;
+        let election = election_settings(&options, &configuration)?;
         let registry = Registry::new();
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
         let connections = Connections::new(connection, &registry)?;
@@ -139,10 +140,12 @@ impl Manager {
         let cache = Cache::new(configuration.cache.clone(), watches.clone(), &registry);
         connections.observe(Arc::new(cache.clone()));
         let (sender, intake) = mpsc::unbounded_channel();
+        // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
+        let (events, event_writer) = Recorder::new(options.name, &options.identity, watches, &registry);
         let shared = Shared {
             leader_client: connections.client(Role::Writes(fence.clone()))?,
             any_client: connections.client(Role::Writes(Fence::open()))?,
-            events: Recorder::new(options.name, &options.identity, watches),
+            events,
             controller_metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             checks: Checks::new(),
@@ -155,10 +158,10 @@ impl Manager {
             }),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
-            unstarted: Mutex::new(Some(Unstarted { probes, metrics, intake })),
+            unstarted: Mutex::new(Some(Unstarted { probes, metrics, intake, event_writer })),
             options,
             configuration,
-            lease_namespace,
+            election,
             registry,
             connections,
             fence,
@@ -180,7 +183,7 @@ impl Manager {
     /// Declares the right to write a kind under a field manager's name.
     pub fn applier<K>(&self, field_manager: &'static str) -> Applier<K>
     where
-        K: Resource<DynamicType = ()>,
+        K: Resource<DynamicType = ()> + DeserializeOwned,
         K::Scope: KindScope,
     {
         Applier::new(KindId::of::<K>(), field_manager)
@@ -225,7 +228,7 @@ impl Manager {
             return Err(RegisterError::DuplicateName { name });
         }
         let settings = self.shared.configuration.controller(name);
-        registered.settings.insert(name, watch::Sender::new(settings));
+        registered.settings.insert(name, watch::Sender::new(settings.clone()));
         registered.submit(Member::Controller { name, needs_lease, start })
     }
 
@@ -265,21 +268,39 @@ impl Member {
     }
 }
 
-/// Binds a port now, so that one that is taken is told before anything runs. An empty address serves nothing.
-fn bind(key: &'static str, address: &str) -> Result<Option<Bound>, BuildError> {
-    if address.is_empty() {
-        return Ok(None);
-    }
-    Bound::bind(address, Limits::default()).map(Some).map_err(|source| BuildError::Bind { key, source })
+/// Binds a port now, so that one that is taken is told before anything runs.
+fn bind(key: &'static str, address: BindAddress) -> Result<Option<Bound>, BuildError> {
+    let Some(address) = address.socket() else { return Ok(None) };
+    let bound = Bound::bind(&address.to_string(), Limits::default());
+    bound.map(Some).map_err(|source| BuildError::Bind { key, source })
 }
 
-/// The Lease lives where the configuration says, else in the namespace of this Pod.
-fn lease_namespace(configuration: &ManagerConfiguration) -> Result<String, BuildError> {
-    const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+fn election_settings(
+    options: &ManagerOptions,
+    configuration: &ManagerConfiguration,
+) -> Result<Option<ElectionSettings>, BuildError> {
     let election = &configuration.leader_election;
-    if !election.enabled || !election.namespace.is_empty() {
-        return Ok(election.namespace.clone());
+    if !election.enabled {
+        return Ok(None);
     }
-    let namespace = std::fs::read_to_string(SERVICE_ACCOUNT).map_err(|_| BuildError::NoLeaseNamespace)?;
-    Ok(namespace.trim().to_owned())
+    let namespace = election.namespace.clone().or_else(own_namespace).ok_or(BuildError::NoLeaseNamespace)?;
+    let settings = ElectionSettings {
+        lease_duration: election.lease_duration,
+        renew_deadline: election.renew_deadline,
+        retry_period: election.retry_period,
+        on_lost: election.on_lost,
+        ..ElectionSettings::new(namespace, &*election.lease_name, &*options.identity)
+    };
+    let problems = settings.validate();
+    if problems.is_empty() {
+        Ok(Some(settings))
+    } else {
+        Err(BuildError::Election(InvalidSettings(problems)))
+    }
+}
+
+/// The namespace of the Pod this process runs in, if it does run in one.
+fn own_namespace() -> Option<String> {
+    let namespace = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok()?;
+    Some(namespace.trim().to_owned()).filter(|namespace| !namespace.is_empty())
 }

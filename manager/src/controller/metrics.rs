@@ -77,10 +77,18 @@ impl ControllerMetrics {
             registry.register(&format!("controller_runtime_{name}"), help, family.clone());
         };
         add("reconcile_errors", "Reconciles that ended with an error", &metrics.errors);
-        add("terminal_reconcile_errors", "Reconciles whose error is not tried again", &metrics.terminal_errors);
+        add(
+            "terminal_reconcile_errors",
+            "Reconciles whose error is not tried again",
+            &metrics.terminal_errors,
+        );
         add("reconcile_panics", "Reconciles that panicked", &metrics.panics);
         add("reconcile_timeouts", "Reconciles dropped at their deadline", &metrics.timeouts);
-        registry.register("controller_runtime_reconcile", "Reconciles by how they ended", metrics.total.clone());
+        registry.register(
+            "controller_runtime_reconcile",
+            "Reconciles by how they ended",
+            metrics.total.clone(),
+        );
         registry.register(
             "controller_runtime_reconcile_time_seconds",
             "How long reconciles took",

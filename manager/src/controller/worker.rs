@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span, debug, error, info_span, warn};
 
+use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
 use super::run::panic_message;
 use super::term::{Term, Work};
-use super::ControllerSettings;
 use crate::key::Key;
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
@@ -255,6 +255,8 @@ impl<Q: Key> Workplace<Q> {
 fn log_failure(message: &str, retried: Retried) {
     match retried {
         Retried::After(delay) => error!(error = message, retry_after = ?delay, "Reconcile failed"),
-        Retried::Parked => error!(error = message, "Reconcile failed too often; parked until something changes"),
+        Retried::Parked => {
+            error!(error = message, "Reconcile failed too often; parked until something changes")
+        }
     }
 }

@@ -65,7 +65,11 @@ impl ControlThread {
     }
 }
 
-async fn run(jobs: Vec<Job>, signals: Option<CancellationToken>, report: &mpsc::Sender<(&'static str, BoxError)>) {
+async fn run(
+    jobs: Vec<Job>,
+    signals: Option<CancellationToken>,
+    report: &mpsc::Sender<(&'static str, BoxError)>,
+) {
     let mut watching = JoinSet::new();
     if let Some(stop) = signals {
         watching.spawn(async move {

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::client::connect::ConnectError;
 use crate::controller::WiringError;
+use crate::election::InvalidSettings;
 use crate::reconcile::BoxError;
 use crate::serve::BindError;
 
@@ -25,6 +26,9 @@ pub enum BuildError {
     /// The connection to the API server cannot be set up.
     #[error("the connection to the API server cannot be set up")]
     Connect(#[from] ConnectError),
+    /// The election's settings cannot work.
+    #[error("the election cannot be held")]
+    Election(#[source] InvalidSettings),
     /// Nothing says which namespace the Lease lives in.
     #[error(
         "leaderElection.namespace is empty and this process runs outside a cluster; set it, or set leaderElection.enabled to false"
@@ -37,7 +41,9 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum RegisterError {
     /// The name is taken.
-    #[error("controller {name:?} is registered already; names must differ, they stand in metrics and the configuration")]
+    #[error(
+        "controller {name:?} is registered already; names must differ, they stand in metrics and the configuration"
+    )]
     DuplicateName {
         /// The name.
         name: &'static str,
@@ -78,7 +84,7 @@ pub enum ManagerError {
     #[error("the control thread could not be started")]
     ControlThread(#[source] std::io::Error),
     /// Something that runs in the manager failed; everything else was stopped.
-    #[error("{name} failed{}", others(.others))]
+    #[error("{name} failed{}", while_stopping(.others))]
     Failed {
         /// What failed first.
         name: &'static str,
@@ -89,7 +95,7 @@ pub enum ManagerError {
         others: Vec<String>,
     },
     /// The Lease was lost and `leaderElection.onLost` is `Exit`.
-    #[error("the Lease was lost; a replica that lost it must not go on{}", others(.others))]
+    #[error("the Lease was lost; a replica that lost it must not go on{}", while_stopping(.others))]
     LeaseLost {
         /// What failed or was late while stopping, in words.
         others: Vec<String>,
@@ -104,6 +110,6 @@ pub enum ManagerError {
     },
 }
 
-fn others(others: &[String]) -> String {
+fn while_stopping(others: &[String]) -> String {
     if others.is_empty() { String::new() } else { format!(" (while stopping: {})", others.join("; ")) }
 }

@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
+use super::candidate::Candidate;
 use super::control::{ControlThread, Job};
 use super::readiness::{self, Heartbeat};
 use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
-use crate::client::connect::Role;
 use crate::controller::{Environment, Start, Term};
-use crate::election::{Elector, ElectionSettings, Leadership};
+use crate::election::{Leadership, OnLost};
 use crate::metrics::Format;
 use crate::reconcile::{BoxError, Surroundings};
 use crate::serve::{Bound, Handler};
@@ -52,17 +52,6 @@ struct Group {
     names: BTreeMap<tokio::task::Id, &'static str>,
 }
 
-/// The manager's half of the election.
-struct Candidate {
-    leadership: watch::Receiver<Leadership>,
-    /// Starts the election.
-    campaign: Option<oneshot::Sender<()>>,
-    stop: CancellationToken,
-    /// Tells the elector whether leader-only work has ended.
-    work_ended: Option<oneshot::Sender<bool>>,
-    ended: oneshot::Receiver<()>,
-}
-
 /// Why the manager stops.
 enum End {
     Asked,
@@ -83,7 +72,7 @@ impl Manager {
     /// Dropping the future aborts the members and leaves the Lease to expire; stop the manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
-        let Unstarted { probes, metrics, mut intake } =
+        let Unstarted { probes, metrics, mut intake, event_writer } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
 
         let heartbeat = Heartbeat::new();
@@ -94,8 +83,9 @@ impl Manager {
         let servers_stop = CancellationToken::new();
         let mut jobs = shared.servers(probes, metrics, &servers_stop);
         let mut candidate = None;
-        if shared.configuration.leader_election.enabled {
-            let (election, job) = Candidate::prepare(shared);
+        let mut running = Running::new(shared);
+        if let Some(settings) = shared.election.clone() {
+            let (election, job) = Candidate::prepare(shared, settings, running.stopping.clone());
             candidate = Some(election);
             jobs.push(job);
         }
@@ -109,7 +99,10 @@ impl Manager {
             async move { cache.run(stop).await }
         });
 
-        let mut running = Running::new(shared);
+        let events_stop = CancellationToken::new();
+        let mut events = JoinSet::new();
+        events.spawn(event_writer.run(events_stop.clone(), LAST_WORDS));
+
         let end = running.live(&mut intake, &mut control, candidate.as_mut()).await;
         drop(intake);
         info!("Stopping");
@@ -124,7 +117,8 @@ impl Manager {
         if timeout_at(deadline.max(Instant::now() + LAST_WORDS), control.ended()).await.is_err() {
             problems.late.push("servers".to_owned());
         }
-        shared.events.flush(LAST_WORDS).await;
+        events_stop.cancel();
+        while events.join_next().await.is_some() {}
         info!("Stopped");
         problems.conclude(end, shared.configuration.shutdown.grace_period)
     }
@@ -155,10 +149,7 @@ impl Shared {
     }
 }
 
-fn scrape(
-    registry: &crate::metrics::Registry,
-    request: &http::Request<()>,
-) -> http::Response<bytes::Bytes> {
+fn scrape(registry: &crate::metrics::Registry, request: &http::Request<()>) -> http::Response<bytes::Bytes> {
     let status = |code: http::StatusCode| {
         let mut response = http::Response::new(bytes::Bytes::from_static(b""));
         *response.status_mut() = code;
@@ -216,7 +207,7 @@ impl<'a> Running<'a> {
                 Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
                 Some((name, failure)) = self.leader_only.failure() => return End::Failed(name, failure),
                 Some((name, failure)) = self.others.failure() => return End::Failed(name, failure),
-                leadership = changed(candidate.as_deref_mut()) => {
+                leadership = news(candidate.as_deref_mut()) => {
                     if let Some(end) = self.follow(&leadership) {
                         return end;
                     }
@@ -224,9 +215,8 @@ impl<'a> Running<'a> {
                 Some(member) = intake.recv() => self.start(member),
                 () = self.shared.cache.settled(), if !settled => {
                     settled = true;
-                    match candidate.as_deref_mut().and_then(|candidate| candidate.campaign.take()) {
-                        // The only failure is that the control thread is gone, which `failures` tells.
-                        Some(campaign) => drop(campaign.send(())),
+                    match candidate.as_deref_mut() {
+                        Some(candidate) => candidate.campaign(),
                         None => self.lead(),
                     }
                 }
@@ -237,7 +227,9 @@ impl<'a> Running<'a> {
     fn start(&mut self, member: Member) {
         debug!(name = member.name(), "Starting");
         match member {
-            Member::Controller { name, needs_lease, start } => self.start_controller(name, needs_lease, start),
+            Member::Controller { name, needs_lease, start } => {
+                self.start_controller(name, needs_lease, start)
+            }
             Member::Runnable(runnable) if !runnable.needs_lease() => {
                 let cx = RunContext::new(self.others.stop.child_token(), self.surroundings(false));
                 self.others.spawn(runnable.name(), runnable.run(cx));
@@ -252,7 +244,8 @@ impl<'a> Running<'a> {
     }
 
     fn start_controller(&mut self, name: &'static str, needs_lease: bool, start: Start) {
-        let Some(settings) = self.shared.registered.lock().settings.get(name).map(watch::Sender::subscribe) else {
+        let Some(settings) = self.shared.registered.lock().settings.get(name).map(watch::Sender::subscribe)
+        else {
             return error!(name, "A controller without settings was submitted");
         };
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
@@ -304,9 +297,9 @@ impl<'a> Running<'a> {
         let leading = *self.shared.term.subscribe().borrow();
         match leadership {
             Leadership::Leading { .. } if !leading => self.lead(),
-            Leadership::Lost { .. } => {
+            Leadership::Lost(_) => {
                 self.shared.term.lose();
-                if self.shared.configuration.leader_election.on_lost == crate::election::OnLost::Exit {
+                if self.shared.configuration.leader_election.on_lost == OnLost::Exit {
                     return Some(End::LeaseLost);
                 }
             }
@@ -325,13 +318,13 @@ impl<'a> Running<'a> {
             self.shared.term.end();
         }
         self.leader_only.stop.cancel();
-        let ended = timeout_at(deadline, self.shared.term.ended()).await.is_ok();
-        if !ended {
-            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
-        }
         // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
-        if let Some(candidate) = candidate {
-            candidate.finish(ended, deadline).await;
+        let in_time = match candidate {
+            Some(candidate) => candidate.finish(&self.shared.term, deadline).await,
+            None => timeout_at(deadline, self.shared.term.ended()).await.is_ok(),
+        };
+        if !in_time {
+            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
         }
         self.leader_only.end(deadline, &mut problems).await;
         self.always.end();
@@ -349,14 +342,11 @@ impl Shared {
 }
 
 /// Waits for news of the election; for ever without one.
-async fn changed(candidate: Option<&mut Candidate>) -> Leadership {
-    if let Some(candidate) = candidate
-        && candidate.leadership.changed().await.is_ok()
-    {
-        return candidate.leadership.borrow_and_update().clone();
+async fn news(candidate: Option<&mut Candidate>) -> Leadership {
+    match candidate {
+        Some(candidate) => candidate.news().await,
+        None => std::future::pending().await,
     }
-    // Without an election there is no news; an elector that has ended tells by its job's failure.
-    std::future::pending().await
 }
 
 // === impl Group ===

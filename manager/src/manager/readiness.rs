@@ -46,7 +46,8 @@ impl Heartbeat {
     }
 
     fn check(&self) -> Result<(), String> {
-        let silent = self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)));
+        let silent =
+            self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)));
         if silent <= HEARTBEAT_LIMIT {
             return Ok(());
         }

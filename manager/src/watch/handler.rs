@@ -96,9 +96,7 @@ impl EventHandler<Request> for EnqueueForOwner {
 // === impl Mapped ===
 
 /// Enqueues what a function answers for the old and for the new state of an object.
-pub fn enqueue_mapped<Q: Key>(
-    map: impl Fn(&View) -> Vec<Q> + Send + Sync + 'static,
-) -> impl EventHandler<Q> {
+pub fn enqueue_mapped<Q: Key>(map: impl Fn(&View) -> Vec<Q> + Send + Sync + 'static) -> impl EventHandler<Q> {
     Mapped(map)
 }
 

@@ -47,7 +47,10 @@ impl<Q: Key> Sink<Q> {
 
     /// Puts a key on the queue because something outside the cache happened.
     pub fn add(&self, key: Q, cause: Cause) {
-        self.offer(key, Add { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false });
+        self.offer(
+            key,
+            Add { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false },
+        );
     }
 
     /// Puts a key on the queue in every detail. Answers whether the queue took it.

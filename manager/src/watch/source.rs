@@ -17,7 +17,11 @@ pub trait Source<Q: Key>: Send + 'static {
     ///
     /// # Errors
     /// An error ends the manager: a controller without one of its sources would be blind without knowing it.
-    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> BoxFuture<'static, Result<(), SourceError>>;
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>>;
 }
 
 /// A source could not go on.
@@ -75,7 +79,11 @@ impl<Q> fmt::Debug for Notifier<Q> {
 // === impl ChannelSource ===
 
 impl<Q: Key> Source<Q> for ChannelSource<Q> {
-    fn run(mut self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(
+        mut self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
             sink.synced();
             loop {

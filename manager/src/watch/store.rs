@@ -44,7 +44,10 @@ impl<Q: Key> StoreSource<Q> {
     /// Watches `store` and asks `handler` which keys each delta concerns.
     pub fn new(store: Arc<KindStore>, handler: impl EventHandler<Q>) -> Self {
         let kind = store.kind().clone();
-        Self { store, feed: Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, kind } }
+        Self {
+            store,
+            feed: Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, kind },
+        }
     }
 
     /// Says that the queue is keyed by the objects of this store: a change of nothing but their status is then weak,
@@ -64,7 +67,11 @@ impl<Q: Key> StoreSource<Q> {
 }
 
 impl<Q: Key> Source<Q> for StoreSource<Q> {
-    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
         let Self { store, feed } = *self;
         let shared = Arc::new(Shared { feed, sink, owed: Notify::new() });
         Box::pin(async move {
@@ -106,7 +113,13 @@ impl<Q: Key> Shared<Q> {
     /// Offers every object of the store again, as if it had just been listed.
     fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
         for view in store.list(&Select::all())? {
-            self.deliver(&Delta { old: None, new: Some(&view), initial: true, resync: false, own_write: false });
+            self.deliver(&Delta {
+                old: None,
+                new: Some(&view),
+                initial: true,
+                resync: false,
+                own_write: false,
+            });
         }
         Ok(())
     }

@@ -1,0 +1,159 @@
+//! The manager's half of the election: when to stand, what to end when a term ends, when to let go.
+//!
+//! The elector lives on the control thread, leader-only work on the caller's runtime. Three channels join them: the
+//! word to begin, the state of leadership, and the question whether the work of an ended term is over.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::control::Job;
+use crate::client::connect::Role;
+use crate::client::{EventType, Recorder};
+use crate::controller::Term;
+use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
+
+/// Asks whether the work of the ended term is over; `true` lets the Lease go.
+type Question = oneshot::Sender<bool>;
+
+/// A replica that stands for election.
+pub(super) struct Candidate {
+    leadership: watch::Receiver<Leadership>,
+    campaign: Option<oneshot::Sender<()>>,
+    stop: CancellationToken,
+    /// Cancelled when work of the term is given up on.
+    gave_up: CancellationToken,
+    ended: oneshot::Receiver<()>,
+    /// Answers the elector's questions.
+    answers: JoinSet<()>,
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    /// Makes the candidate and the job it runs as; it does nothing until [`Candidate::campaign`].
+    pub(super) fn prepare(
+        shared: &Shared,
+        settings: ElectionSettings,
+        stopping: CancellationToken,
+    ) -> (Self, Job) {
+        let (campaign, begin) = oneshot::channel();
+        let (questions, asked) = mpsc::unbounded_channel::<Question>();
+        let (publish, leadership) = watch::channel(Leadership::Standby { holder: None });
+        let (end, ended) = oneshot::channel();
+        let (stop, gave_up) = (CancellationToken::new(), CancellationToken::new());
+        let mut answers = JoinSet::new();
+        answers.spawn(answer(asked, shared.term.clone(), stopping, gave_up.clone()));
+
+        let (connections, fence, registry) =
+            (shared.connections.clone(), shared.fence.clone(), shared.registry.clone());
+        let on_event = record_on_lease(shared.events.clone(), &settings);
+        let stop_election = stop.clone();
+        let job = Job::new("leader election", move || async move {
+            // Dropped at the end, whichever way that comes.
+            let _end = end;
+            tokio::select! {
+                () = stop_election.cancelled() => return Ok(()),
+                begun = begin => if begun.is_err() { return Ok(()) },
+            }
+            let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
+            let elector = Elector::new(settings, client, fence, &registry, on_event)?;
+            let mut state = elector.leadership();
+            let end_work = move || {
+                let (ask, reply) = oneshot::channel();
+                // A manager that is gone has no work left, but cannot say so: the Lease then runs out by itself.
+                drop(questions.send(ask));
+                reply.map(|reply| reply.unwrap_or(false))
+            };
+            let forward = async {
+                while state.changed().await.is_ok() {
+                    publish.send_replace(state.borrow_and_update().clone());
+                }
+            };
+            // Forwarding ends when the elector does; joined, not raced, so that its last word gets through.
+            tokio::join!(elector.run(stop_election, end_work), forward);
+            Ok(())
+        });
+        (Self { leadership, campaign: Some(campaign), stop, gave_up, ended, answers }, job)
+    }
+
+    /// Stands for election from now on.
+    pub(super) fn campaign(&mut self) {
+        if let Some(campaign) = self.campaign.take() {
+            // The only failure is that the control thread is gone, which reports itself.
+            drop(campaign.send(()));
+        }
+    }
+
+    /// Waits for news of the election.
+    ///
+    /// # Cancel safety
+    /// News is taken only when it is returned.
+    pub(super) async fn news(&mut self) -> Leadership {
+        if self.leadership.changed().await.is_err() {
+            // An elector that has ended has no news; if it failed, its job says so.
+            std::future::pending::<()>().await;
+        }
+        self.leadership.borrow_and_update().clone()
+    }
+
+    /// Ends the candidacy: the Lease is renewed while the work of the term goes on, and released once that has ended.
+    /// Work that has not by `deadline` is given up on, and the Lease left to run out.
+    pub(super) async fn finish(mut self, term: &Term, deadline: Instant) -> bool {
+        self.stop.cancel();
+        let in_time = timeout_at(deadline, term.ended()).await.is_ok();
+        if !in_time {
+            self.gave_up.cancel();
+        }
+        // The elector bounds its last requests itself. An error means that its thread is gone.
+        drop(self.ended.await);
+        self.answers.shutdown().await;
+        in_time
+    }
+}
+
+/// Ends the term whenever the elector asks, and answers once its work is over or given up on.
+async fn answer(
+    mut questions: mpsc::UnboundedReceiver<Question>,
+    term: Term,
+    stopping: CancellationToken,
+    gave_up: CancellationToken,
+) {
+    while let Some(question) = questions.recv().await {
+        if stopping.is_cancelled() {
+            term.end();
+        } else {
+            term.lose();
+        }
+        // Biased: work that has ended in time was not given up on.
+        let over = tokio::select! {
+            biased;
+            () = term.ended() => true,
+            () = gave_up.cancelled() => false,
+        };
+        // The only failure is an elector that is gone.
+        drop(question.send(over));
+    }
+}
+
+/// Tells on the Lease who leads, as client-go does.
+fn record_on_lease(events: Recorder, settings: &ElectionSettings) -> OnEvent {
+    let lease = ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        name: Some(settings.lease_name.clone()),
+        namespace: Some(settings.namespace.clone()),
+        ..ObjectReference::default()
+    };
+    Arc::new(move |event: LeaseEvent| {
+        if let Some(note) = event.note() {
+            events.event(&lease, EventType::Normal, EVENT_REASON, EVENT_REASON, &note);
+        }
+    })
+}

@@ -1,0 +1,132 @@
+//! A binary in one call: the commands every manager has, around the controllers of this one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tracing::error;
+
+use super::{Manager, ManagerOptions};
+use crate::cli::{self, Exit, Parsed, RunArgs};
+use crate::client::connect;
+use crate::reconcile::{BoxError, ReconcileError};
+
+type Setup = Box<dyn FnOnce(&Manager) -> Result<(), BoxError>>;
+type Own = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
+
+/// A binary with the commands `run`, `crd`, `config`, `version`, and what it adds.
+///
+/// ```no_run
+/// use mainstay::manager::Program;
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::new("greeter", env!("CARGO_PKG_VERSION"), "Says hello to ConfigMaps")
+///         .controllers(["greeter"])
+///         .setup(|manager| {
+///             // manager.register(...)?;
+/// #           let _ = manager;
+///             Ok(())
+///         })
+///         .main()
+/// }
+/// ```
+#[must_use = "a program does nothing until `main` is called"]
+pub struct Program {
+    name: &'static str,
+    cli: cli::Program,
+    setup: Setup,
+    own: BTreeMap<String, Own>,
+}
+
+// === impl Program ===
+
+impl Program {
+    /// Names the binary as it stands in help texts, Events and user agents.
+    pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
+        let cli = cli::Program::new(name, version, about);
+        Self { name, cli, setup: Box::new(|_| Ok(())), own: BTreeMap::new() }
+    }
+
+    /// Sets the CRDs that the command `crd` prints.
+    pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
+        self.cli = self.cli.crds(crds);
+        self
+    }
+
+    /// Sets the names of the controllers: the only ones a configuration file may name.
+    pub fn controllers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+        self.cli = self.cli.controllers(names);
+        self
+    }
+
+    /// Sets what registers the controllers, when `run` has built the manager.
+    pub fn setup(mut self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
+        self.setup = Box::new(setup);
+        self
+    }
+
+    /// Adds a command of the binary's own.
+    pub fn command(mut self, command: Command, run: impl FnOnce(&ArgMatches) -> ExitCode + 'static) -> Self {
+        self.own.insert(command.get_name().to_owned(), Box::new(run));
+        self.cli = self.cli.extra(command);
+        self
+    }
+
+    /// Does what the command line asks for. Wrong input ends with code 2 and one line per mistake, failure with 1.
+    pub fn main(mut self) -> ExitCode {
+        match cli::parse(self.cli) {
+            Parsed::Done(exit) => exit.into(),
+            Parsed::Run(args) => run(self.name, *args, self.setup).into(),
+            Parsed::Extra(name, matches) => match self.own.remove(&name) {
+                Some(own) => own(&matches),
+                None => fail(&format!("command {name} has nothing to run")).into(),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
+    if let Err(problem) = cli::logging::init(&args.configuration.logging) {
+        return fail(&chain(problem));
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(problem) => return fail(&chain(problem)),
+    };
+    let result = runtime.block_on(async {
+        let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+        let manager = Manager::new(ManagerOptions::replica(name), args.configuration, connection)?;
+        setup(&manager)?;
+        manager.run().await?;
+        Ok::<(), BoxError>(())
+    });
+    // Not dropped: that would wait for a reconcile that blocks its thread, after the manager has named it as late.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => Exit::Success,
+        Err(problem) => {
+            error!(error = chain(problem), "The manager ended");
+            Exit::Failure
+        }
+    }
+}
+
+/// The text of an error with all its causes, each once.
+fn chain(problem: impl Into<BoxError>) -> String {
+    ReconcileError::from(problem.into()).to_string()
+}
+
+fn fail(problem: &str) -> Exit {
+    // Nothing can be told if standard error is closed.
+    drop(writeln!(std::io::stderr(), "error: {problem}"));
+    Exit::Failure
+}
