@@ -174,6 +174,17 @@ impl Cache {
         self.0.statuses()
     }
 
+    /// Waits until every store declared so far has been listed once, or was found not to be served or not readable.
+    /// Never ends before [`Cache::run`] has begun, nor while the API server cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Holds no state; dropping it loses nothing.
+    pub async fn settled(&self) {
+        for store in self.0.stores() {
+            store.counts.settled().await;
+        }
+    }
+
     /// Runs every declared store until told to stop, those declared meanwhile included. Returns when all tasks
     /// have ended. A store runs once: after the stop its contents stay readable and are no longer kept true.
     ///
@@ -208,7 +219,7 @@ fn note_end(names: &HashMap<Id, Arc<KindStore>>, ended: Result<(Id, ()), JoinErr
     let Some(store) = names.get(&error.id()) else { return };
     tracing::error!(kind = %store.kind(), %error, "cache task ended; its store is no longer kept true");
     for part in 0..store.parts().len() {
-        store.counts.down(part, format!("its task ended: {error}; restart the process"));
+        store.counts.down(part, format!("its task ended: {error}; restart the process"), false);
     }
 }
 

@@ -283,7 +283,10 @@ fn election_settings(
     if !election.enabled {
         return Ok(None);
     }
-    let namespace = election.namespace.clone().or_else(own_namespace).ok_or(BuildError::NoLeaseNamespace)?;
+    let namespace = match &*election.namespace {
+        "" => own_namespace().ok_or(BuildError::NoLeaseNamespace)?,
+        namespace => namespace.to_owned(),
+    };
     let settings = ElectionSettings {
         lease_duration: election.lease_duration,
         renew_deadline: election.renew_deadline,

@@ -147,6 +147,7 @@ impl Reflector {
 
     /// Says how long to wait, and from where the next round goes on.
     fn after(&mut self, failure: Failure) -> Duration {
+        let absent = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
         let (wait, text) = match failure {
             Failure::Expired => {
                 self.resume = None;
@@ -180,7 +181,7 @@ impl Reflector {
             }
             Failure::Broken(text) => (self.backoff.next(self.random.f64()), text),
         };
-        if self.store.counts.down(self.part, text.clone()) {
+        if self.store.counts.down(self.part, text.clone(), absent) {
             tracing::warn!(kind = %self.store.kind(), error = text, retry_in = ?wait, "list or watch failed");
         }
         wait

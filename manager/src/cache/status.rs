@@ -15,6 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::store::KindStore;
@@ -38,6 +39,9 @@ pub struct KindStatus {
     pub down_since: Option<Instant>,
     /// Why it is down; `None` while it is not, and before the first answer.
     pub last_error: Option<String>,
+    /// Whether it waits for the kind to be served, or for the right to read it: an outage would pass by itself,
+    /// this needs somebody to act.
+    pub absent: bool,
     /// Objects held.
     pub objects: usize,
     /// Bytes of bodies and of the fixed part of their metadata.
@@ -73,6 +77,8 @@ pub(super) struct Counts {
     events: AtomicU64,
     decode_errors: AtomicU64,
     health: Mutex<Health>,
+    /// True once every part has been listed or found absent; never false again. Written under `health`.
+    settled: watch::Sender<bool>,
     handlers: Mutex<BTreeMap<String, HandlerTrouble>>,
 }
 
@@ -88,6 +94,8 @@ struct Down {
     since: Instant,
     /// `None` before the first answer.
     error: Option<String>,
+    /// See [`KindStatus::absent`].
+    absent: bool,
 }
 
 /// Reads all stores at each scrape.
@@ -101,12 +109,14 @@ impl Counts {
     pub(super) fn new(parts: &[Option<Arc<str>>]) -> Self {
         let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
         let error = parts.is_empty().then(|| nothing.to_owned());
-        let down = vec![Some(Down { since: Instant::now(), error }); parts.len().max(1)];
+        let down =
+            vec![Some(Down { since: Instant::now(), error, absent: parts.is_empty() }); parts.len().max(1)];
         Self {
             watches: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             events: AtomicU64::new(0),
             decode_errors: AtomicU64::new(0),
+            settled: watch::Sender::new(parts.is_empty()),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
         }
@@ -139,18 +149,34 @@ impl Counts {
 
     /// Notes that a part works; returns how long it had not, if an error had been noted.
     pub(super) fn up(&self, part: usize) -> Option<Duration> {
-        let was = self.health.lock().down.get_mut(part)?.take()?;
+        let mut health = self.health.lock();
+        let was = health.down.get_mut(part)?.take()?;
+        self.settle(&health);
+        drop(health);
         was.error.map(|_| was.since.elapsed())
     }
 
     /// Notes why a part does not work; returns whether that is news.
-    pub(super) fn down(&self, part: usize, error: String) -> bool {
+    pub(super) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
         let Some(down) = health.down.get_mut(part) else { return false };
         let since = down.as_ref().map_or_else(Instant::now, |down| down.since);
         let news = down.as_ref().and_then(|down| down.error.as_ref()) != Some(&error);
-        *down = Some(Down { since, error: Some(error) });
+        *down = Some(Down { since, error: Some(error), absent });
+        self.settle(&health);
         news
+    }
+
+    fn settle(&self, health: &Health) {
+        if health.down.iter().all(|down| down.as_ref().is_none_or(|down| down.absent)) {
+            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+        }
+    }
+
+    /// Waits until every part has been listed, or found not to be there to be listed.
+    pub(super) async fn settled(&self) {
+        // The sender lives in `self`, so this cannot end with an error while we wait.
+        drop(self.settled.subscribe().wait_for(|settled| *settled).await);
     }
 
     pub(super) fn status(&self, store: &KindStore, synced: bool, objects: usize, bytes: usize) -> KindStatus {
@@ -164,6 +190,7 @@ impl Counts {
             synced,
             down_since: health.down.iter().flatten().map(|down| down.since).min(),
             last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
+            absent: health.down.iter().flatten().any(|down| down.absent),
             objects,
             bytes,
             restarts: load(&self.watches).saturating_sub(parts),

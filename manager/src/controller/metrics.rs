@@ -73,7 +73,7 @@ impl ControllerMetrics {
             max_concurrent: Family::default(),
             active: Family::default(),
         };
-        let mut add = |name: &str, help: &str, family: &Family<Labels, Counter>| {
+        let add = |name: &str, help: &str, family: &Family<Labels, Counter>| {
             registry.register(&format!("controller_runtime_{name}"), help, family.clone());
         };
         add("reconcile_errors", "Reconciles that ended with an error", &metrics.errors);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, KindStatus};
 use crate::health::{Checks, Group};
 
 /// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
@@ -65,6 +65,24 @@ pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, cache: &Cache) 
     checks.add(Group::Ready, "caches", move || caches(&cache));
 }
 
-fn caches(_cache: &Cache) -> Result<(), String> {
-    Ok(())
+/// Fails with the first kind that cannot be relied on. A kind that was never there is waited for by its own controllers
+/// and by nobody else, so it does not count.
+fn caches(cache: &Cache) -> Result<(), String> {
+    let kinds = cache.kinds();
+    let unready = kinds.iter().filter(|kind| kind.synced || !kind.absent);
+    unready.map(kind_is_ready).find(Result::is_err).unwrap_or(Ok(()))
+}
+
+fn kind_is_ready(status: &KindStatus) -> Result<(), String> {
+    let reason = || status.last_error.as_deref().unwrap_or("no answer yet");
+    let kind = &status.kind;
+    if !status.synced {
+        return Err(format!("{kind} has not been listed: {}", reason()));
+    }
+    match status.down_since.map(|since| since.elapsed()) {
+        Some(down) if down > WATCH_DOWN_LIMIT => {
+            Err(format!("the watch of {kind} has been down for {} s: {}", down.as_secs(), reason()))
+        }
+        _ => Ok(()),
+    }
 }
