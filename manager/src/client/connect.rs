@@ -95,15 +95,15 @@ pub enum ConnectError {
     )]
     Proxy {
         /// The API server.
-        server: Uri,
+        server: Box<Uri>,
         /// The proxy.
-        proxy: Uri,
+        proxy: Box<Uri>,
     },
     /// The credentials or certificates for the API server cannot be used.
     #[error("credentials or certificates for {server} cannot be used")]
     Credentials {
         /// The API server.
-        server: Uri,
+        server: Box<Uri>,
         /// Which of them, and why.
         #[source]
         source: Box<kube::Error>,
@@ -132,7 +132,7 @@ impl Connections {
     /// Fails if the configuration asks for a proxy.
     pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
         if let Some(proxy) = config.proxy_url {
-            return Err(ConnectError::Proxy { server: config.cluster_url, proxy });
+            return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
         }
         install_crypto_provider();
         Ok(Self { config, counts: RequestCounts::register(registry), observer: Slot::default() })
@@ -157,7 +157,7 @@ impl Connections {
     /// Fails if certificates cannot be read or a credential plug-in fails.
     pub fn client(&self, role: Role) -> Result<kube::Client, ConnectError> {
         self.build(role).map_err(|source| ConnectError::Credentials {
-            server: self.config.cluster_url.clone(),
+            server: Box::new(self.config.cluster_url.clone()),
             source: Box::new(source),
         })
     }

@@ -3,6 +3,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use kube::client::Body;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -12,7 +14,7 @@ use crate::client::testserver::{Answer, Ending, TestServer};
 use crate::key::BootInstant;
 use crate::metrics::Format;
 
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 fn put(path: &str, body: &str) -> Request<Body> {
     Request::put(path).body(Body::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
@@ -87,8 +89,9 @@ async fn a_request_held_while_the_fence_closes_never_arrives() {
     let mut server = TestServer::start([]).await;
     let fence = Fence::open();
     let client = server.client(Role::Writes(fence.clone()));
-    // Called, and so held in the stack, but not polled before the fence closes.
-    let held = client.send(put("/held", "{}"));
+    let mut held = Box::pin(client.send(put("/held", "{}")));
+    // Polled once and no task has run since: the request now waits in the buffer of kube's client.
+    assert!(futures_util::poll!(held.as_mut()).is_pending());
     fence.close();
     let error = held.await.unwrap_err();
     assert!(is_fenced(&error), "{error:?}");
@@ -98,6 +101,32 @@ async fn a_request_held_while_the_fence_closes_never_arrives() {
     client.send(put("/next-term", "{}")).await.unwrap();
     assert_eq!(server.arrival().await.uri, "/next-term");
     assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn what_waits_in_the_kernel_when_the_fence_closes_is_thrown_away() {
+    // More than the buffers of both ends can hold, to a server that does not read yet.
+    const LENGTH: usize = 32 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let fence = Fence::open();
+    let connections = Connections::new(kube::Config::new(server), &Registry::new()).unwrap();
+    let client = connections.client(Role::Writes(fence.clone())).unwrap();
+    let mut sending = JoinSet::new();
+    sending.spawn(async move {
+        let request = Request::put("/long").body(Body::from(vec![b'x'; LENGTH])).unwrap();
+        client.send(request).await
+    });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    assert_eq!(stream.peek(&mut [0]).await.unwrap(), 1, "the request is on its way");
+
+    fence.close();
+    let error = sending.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+    let mut received = Vec::new();
+    let end = stream.read_to_end(&mut received).await.unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(received.len() < LENGTH, "the request never was whole");
 }
 
 #[tokio::test]
@@ -196,7 +225,7 @@ async fn the_body_of_a_watch_outlives_the_deadline() {
     use futures_util::{StreamExt as _, stream};
     use http_body_util::StreamBody;
     let late = || async {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         Ok::<_, BoxError>(http_body::Frame::data(Bytes::from_static(b"event")))
     };
     let service = tower::service_fn(move |_: Request<Body>| async move {

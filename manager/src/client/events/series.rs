@@ -21,12 +21,12 @@ use super::{EventType, Occurrence};
 /// Series that are remembered; client-go's number.
 const MAX_SERIES: usize = 4096;
 /// A series without news for this long ends, and the next occurrence is a new event; client-go's number.
-const SERIES_IDLE: Duration = Duration::from_secs(6 * 60);
+const SERIES_IDLE: Duration = Duration::from_mins(6);
 /// How soon a growing count is written the first time. Each later write waits twice as long, up to the maximum, so a
 /// series costs the server a dozen writes in its first ten minutes and one a minute then.
 const FIRST_UPDATE: Duration = Duration::from_secs(2);
 /// See [`FIRST_UPDATE`].
-const MAX_UPDATE: Duration = Duration::from_secs(60);
+const MAX_UPDATE: Duration = Duration::from_mins(1);
 /// Wait after the first failure; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// Longest wait between attempts, a longer `Retry-After` included.
@@ -132,8 +132,8 @@ pub(super) enum Answer {
 
 impl Ledger {
     /// Takes an occurrence in. `instance` goes into the event if it is new.
-    pub(super) fn observe(&mut self, occurrence: Occurrence, instance: &str, now: Instant) -> Observed {
-        let key = SeriesKey::of(&occurrence);
+    pub(super) fn observe(&mut self, occurrence: &Occurrence, instance: &str, now: Instant) -> Observed {
+        let key = SeriesKey::of(occurrence);
         if let Some(id) = self.by_key.get(&key).copied()
             && let Some(entry) = self.entries.get_mut(&id)
         {
@@ -153,7 +153,7 @@ impl Ledger {
         let id = self.next_id;
         self.next_id += 1;
         let entry = Entry {
-            event: new_event(&occurrence, instance),
+            event: new_event(occurrence, instance),
             key: key.clone(),
             count: 1,
             sent: 0,

@@ -5,7 +5,7 @@ use crate::client::Role;
 use crate::client::testserver::{Answer, TestServer};
 use crate::metrics::Format;
 
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 fn recorder(server: &TestServer) -> Recorder {
     let clock = Arc::new(|| Timestamp::from_microsecond(1_700_000_000_123_456).unwrap());

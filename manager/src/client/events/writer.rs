@@ -20,7 +20,7 @@ use super::{EventCounts, Occurrence};
 /// Writes that may be under way at once: a namespace that answers slowly must not hold up the others.
 const MAX_IN_FLIGHT: usize = 8;
 /// Between looks for series that ended.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
 /// For the flush when the last recorder was dropped and nobody waits.
 const UNASKED_FLUSH: Duration = Duration::from_secs(5);
 /// For one write; the server is asked again after it.
@@ -67,7 +67,7 @@ impl EventWriter {
                 told = last_words.wait_for(Option::is_some) => break told.ok().and_then(|limit| *limit),
                 Some((operation, answer)) = self.in_flight.next() => self.settle(&operation, answer),
                 received = self.inbox.recv() => match received {
-                    Some(occurrence) => self.observe(occurrence),
+                    Some(occurrence) => self.observe(&occurrence),
                     // Every recorder is gone.
                     None => break None,
                 },
@@ -84,7 +84,7 @@ impl EventWriter {
     async fn flush(mut self, limit: Duration) {
         self.inbox.close();
         while let Ok(occurrence) = self.inbox.try_recv() {
-            self.observe(occurrence);
+            self.observe(&occurrence);
         }
         self.ledger.hurry(Instant::now());
         let late = timeout(limit, self.drain()).await.is_err();
@@ -108,7 +108,7 @@ impl EventWriter {
         }
     }
 
-    fn observe(&mut self, occurrence: Occurrence) {
+    fn observe(&mut self, occurrence: &Occurrence) {
         let outcome = match self.ledger.observe(occurrence, &self.instance, Instant::now()) {
             Observed::New => "new",
             Observed::Repeated => "repeated",
