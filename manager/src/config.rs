@@ -82,8 +82,8 @@ pub struct LeaderElection {
     pub enabled: bool,
     /// Name of the Lease.
     pub lease_name: String,
-    /// Namespace of the Lease; `None` is the namespace the process runs in.
-    pub namespace: Option<String>,
+    /// Namespace of the Lease; empty is the namespace the process runs in.
+    pub namespace: String,
     /// How long others wait for a silent holder; whole seconds, above `renew_deadline`.
     pub lease_duration: Duration,
     /// How long the holder tries to renew before it gives up; above 1.2 times `retry_period`.
@@ -160,9 +160,33 @@ pub enum LogFormat {
     Text,
 }
 
-/// Which log lines are written: a level, and levels for single modules, such as `info,mainstay::queue=debug`.
+/// Which log lines are written: a level, and levels of single modules.
+///
+/// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFilter(String);
+pub struct LogFilter {
+    /// Of every module that is not listed.
+    pub level: LogLevel,
+    /// Of single modules and all below them; the longest name that fits holds.
+    pub modules: Vec<(String, LogLevel)>,
+}
+
+/// The least important log line that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// None at all.
+    Off,
+    /// What somebody has to look at.
+    Error,
+    /// What may become an error.
+    Warn,
+    /// Changes of state.
+    Info,
+    /// Single decisions.
+    Debug,
+    /// Single steps.
+    Trace,
+}
 
 /// What probes may connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -345,9 +369,9 @@ impl ManagerConfiguration {
         DEFAULTS_TEXT
     }
 
-    /// Returns the settings of one controller.
-    pub fn controller(&self, name: &str) -> &ControllerSettings {
-        self.controllers.named.get(name).unwrap_or(&self.controllers.every)
+    /// Returns the settings of one controller, which the file need not name.
+    pub fn controller(&self, name: &str) -> ControllerSettings {
+        self.controllers.named.get(name).unwrap_or(&self.controllers.every).clone()
     }
 }
 
@@ -356,6 +380,11 @@ impl Default for ManagerConfiguration {
     fn default() -> Self {
         resolve::resolve(&raw::RawManager::default(), &Problems::default())
     }
+}
+
+/// Returns whether a text is the name of a namespace.
+pub(crate) fn is_namespace(text: &str) -> bool {
+    allow::is_dns_label(text)
 }
 
 fn finish(
@@ -432,42 +461,55 @@ impl fmt::Display for BindAddress {
 
 // === impl LogFilter ===
 
-/// The words for a level, from silent to everything.
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-
-impl LogFilter {
-    /// Returns the text, such as `info,mainstay::queue=debug`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for LogFilter {
     type Err = String;
 
     /// Stricter than tracing's own filters, which take a misspelt level for the name of a module.
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_module = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
-        let valid = text.split(',').all(|part| match part.split_once('=') {
-            None => LEVELS.contains(&part),
-            Some((module, level)) => {
-                !module.is_empty() && module.chars().all(is_module) && LEVELS.contains(&level)
-            }
-        });
-        if valid {
-            return Ok(Self(text.to_owned()));
+        let mut parts = text.split(',');
+        let level = parts.next().and_then(LogLevel::from_word);
+        let modules: Option<Vec<_>> = parts.map(module_level).collect();
+        if let (Some(level), Some(modules)) = (level, modules) {
+            return Ok(Self { level, modules });
         }
+        let words = LogLevel::ALL.map(LogLevel::as_str);
         let hint =
-            cursor::closest(text, &LEVELS).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        Err(format!(
-            "{}, with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug{hint}",
-            cursor::one_of(&LEVELS)
-        ))
+            cursor::closest(text, &words).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let form = "with MODULE=LEVEL after commas for single modules";
+        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", cursor::one_of(&words)))
     }
+}
+
+fn module_level(part: &str) -> Option<(String, LogLevel)> {
+    let (module, level) = part.split_once('=')?;
+    let valid =
+        !module.is_empty() && module.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    Some((module.to_owned(), LogLevel::from_word(level)?)).filter(|_| valid)
 }
 
 impl fmt::Display for LogFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.level.as_str())?;
+        self.modules.iter().try_for_each(|(module, level)| write!(f, ",{module}={}", level.as_str()))
+    }
+}
+
+impl LogLevel {
+    const ALL: [Self; 6] = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// Returns the word used in files and flags.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
     }
 }

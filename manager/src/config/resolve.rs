@@ -14,8 +14,8 @@ use super::raw::{
 use super::units::format_duration;
 use super::{
     BindAddress, CacheSettings, ControllerSettings, Controllers, EVERY_CONTROLLER, Health, Inspect,
-    LeaderElection, LogFilter, LogFormat, Logging, ManagerConfiguration, Metrics, OnLost, ProbeMode,
-    ProbePolicy, QueueSettings, Rate, RetryPolicy, Shutdown, cursor,
+    LeaderElection, LogFilter, LogFormat, LogLevel, Logging, ManagerConfiguration, Metrics, OnLost,
+    ProbeMode, ProbePolicy, QueueSettings, Rate, RetryPolicy, Shutdown, cursor,
 };
 
 /// Name of the Lease.
@@ -29,7 +29,7 @@ const DEFAULT_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIF
 const DEFAULT_INSPECT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
 /// Below the 45 s after which Kubernetes kills a Pod of `deploy/`, with time to report who was late.
 const DEFAULT_GRACE_PERIOD: Duration = Duration::from_secs(30);
-const DEFAULT_LOG_LEVEL: &str = "info";
+const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 /// Two hundred connections a second are noticed by no network and serve thousands of objects.
 const DEFAULT_PROBES_PER_SECOND: u32 = 200;
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 3600);
@@ -68,7 +68,7 @@ fn leader_election(raw: &RawLeaderElection) -> LeaderElection {
     LeaderElection {
         enabled: raw.enabled.unwrap_or(true),
         lease_name: raw.lease_name.clone().unwrap_or_else(|| DEFAULT_LEASE_NAME.to_owned()),
-        namespace: raw.namespace.clone().filter(|namespace| !namespace.is_empty()),
+        namespace: raw.namespace.clone().unwrap_or_default(),
         lease_duration: raw.lease_duration.unwrap_or(DEFAULT_LEASE_DURATION),
         renew_deadline: raw.renew_deadline.unwrap_or(DEFAULT_RENEW_DEADLINE),
         retry_period: raw.retry_period.unwrap_or(DEFAULT_RETRY_PERIOD),
@@ -87,7 +87,7 @@ fn cache(raw: &RawCache) -> CacheSettings {
 fn logging(raw: &RawLogging) -> Logging {
     Logging {
         format: raw.format.unwrap_or(LogFormat::Json),
-        level: raw.level.clone().unwrap_or_else(|| LogFilter(DEFAULT_LOG_LEVEL.to_owned())),
+        level: raw.level.clone().unwrap_or(LogFilter { level: DEFAULT_LOG_LEVEL, modules: Vec::new() }),
     }
 }
 

@@ -101,6 +101,361 @@ fn star_reaches_into_each_controller_field_by_field() {
     assert_eq!(web.queue.retry_rate, Some(Rate { per_second: 5.0, burst: 20 }));
     let idle = configuration.controller("idle");
     assert_eq!((idle.workers, &idle.queue.retry_rate), (1, &None));
-    assert_eq!(configuration.controller("other"), &configuration.controllers.every);
+    assert_eq!(configuration.controller("other"), configuration.controllers.every);
     assert_eq!(configuration.controllers.every.workers, 3);
+}
+
+#[test]
+fn everything_wrong_is_reported_at_once_in_the_order_of_the_file() {
+    refused(
+        r#"leaderElection: {leaseDuraton: 15s, renewDeadline: 10}
+health: {bindAddress: ":8081"}
+logging: {format: json, level: inof}
+cache: {maxObjectBytes: 8M, namespaces: [shop, Shop, shop], resync: -1s}
+controllers:
+  "*":
+    workers: two
+    queue:
+      retry: {baseDelay: 5, jitter: 101, factor: 0.5}
+      retryShare: 0
+surprise: {a: 1}
+"#,
+        &[
+            r#"m.yaml:3:32: leaderElection.leaseDuraton: unknown key, set to "15s"; did you mean leaseDuration?"#,
+            "m.yaml:3:52: leaderElection.renewDeadline: 10 has no unit; expected a duration such as 30s, 5ms, 2m or 1h30m, perhaps 10s or 10ms",
+            r#"m.yaml:4:23: health.bindAddress: ":8081"; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or "" for off; for all addresses write 0.0.0.0:8081"#,
+            r#"m.yaml:5:19: logging.format: "json"; expected Json or Text; did you mean Json?"#,
+            r#"m.yaml:5:32: logging.level: "inof"; expected off, error, warn, info, debug or trace, with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug; did you mean info?"#,
+            r#"m.yaml:6:25: cache.maxObjectBytes: "8M"; expected a size such as 512Ki, 8Mi or 1Gi (units Ki, Mi, Gi)"#,
+            r#"m.yaml:6:48: cache.namespaces[1]: "Shop"; expected the name of a namespace"#,
+            r#"m.yaml:6:54: cache.namespaces[2]: "shop"; already listed"#,
+            r#"m.yaml:6:69: cache.resync: "-1s"; expected a duration such as 30s, 5ms, 2m or 1h30m (units h, m, s, ms)"#,
+            r#"m.yaml:9:14: controllers["*"].workers: "two"; expected a whole number from 1 to 1000"#,
+            r#"m.yaml:11:26: controllers["*"].queue.retry.baseDelay: 5 has no unit; expected a duration such as 30s, 5ms, 2m or 1h30m, perhaps 5s or 5ms"#,
+            r#"m.yaml:11:37: controllers["*"].queue.retry.jitter: 101; expected a percentage as a whole number from 0 to 100"#,
+            r#"m.yaml:11:50: controllers["*"].queue.retry.factor: 0.5; expected a number from 1 to 100"#,
+            r#"m.yaml:12:19: controllers["*"].queue.retryShare: 0; expected a percentage as a whole number from 1 to 100"#,
+            "m.yaml:13:11: surprise: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy or controllers",
+        ],
+    );
+}
+
+#[test]
+fn a_duplicate_is_named_once_for_each_time_too_many() {
+    refused(
+        "shutdown: {gracePeriod: 5s, gracePeriod: 6s, gracePeriod: 7s}\ncontrollers: {web: {workers: 1}, web: {}}\n",
+        &[
+            "m.yaml:3:29: shutdown.gracePeriod: written twice; expected one value",
+            "m.yaml:3:46: shutdown.gracePeriod: written twice; expected one value",
+            "m.yaml:4:34: controllers.web: written twice; expected one value",
+        ],
+    );
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_with_both_values() {
+    refused(
+        r#"leaderElection: {leaseDuration: 10500ms, renewDeadline: 20s, retryPeriod: 17s}
+metrics: {bindAddress: "127.0.0.1:8081"}
+inspect: {bindAddress: "10.0.0.1:8082"}
+probePolicy: {allow: [10.0.0.0/8]}
+controllers:
+  web: {queue: {retry: {baseDelay: 9s, maxDelay: 3s}, retryRate: {burst: 5}}}
+"#,
+        &[
+            "m.yaml:3:33: leaderElection.leaseDuration: 10s500ms; expected whole seconds, because the Lease records nothing finer",
+            "m.yaml:3:57: leaderElection.renewDeadline: 20s is not shorter than leaderElection.leaseDuration 10s500ms; expected the holder to give up before others take over",
+            "m.yaml:3:75: leaderElection.retryPeriod: 17s is too long for leaderElection.renewDeadline 20s; expected 1.2 times the period to be shorter than the deadline",
+            "m.yaml:4:24: metrics.bindAddress: 127.0.0.1:8081 collides with health.bindAddress 0.0.0.0:8081; expected another port or host",
+            "m.yaml:5:24: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082, because readers are not authenticated (use kubectl port-forward)",
+            "m.yaml:6:22: probePolicy.allow: a list of 1 with probePolicy.mode ServicesOnly, which does not read it; expected [] or mode AllowList",
+            "m.yaml:8:36: controllers.web.queue.retry.baseDelay: 9s is longer than maxDelay 3s; expected maxDelay to be raised or baseDelay lowered",
+            "m.yaml:8:66: controllers.web.queue.retryRate: has no perSecond; expected {perSecond: 50, burst: 200} or null",
+        ],
+    );
+    refused(
+        "probePolicy: {mode: AllowList}\n",
+        &[
+            "m.yaml:3:14: probePolicy.allow: [] with probePolicy.mode AllowList; expected at least one entry, or mode ServicesOnly",
+        ],
+    );
+}
+
+#[test]
+fn a_value_of_star_that_does_not_fit_is_blamed_where_it_bites() {
+    // Only web is wrong: its own baseDelay meets the maxDelay of "*".
+    refused(
+        "controllers:\n  \"*\": {queue: {retry: {maxDelay: 3s}}}\n  web: {queue: {retry: {baseDelay: 9s}}}\n  api: {}\n",
+        &[
+            "m.yaml:5:36: controllers.web.queue.retry.baseDelay: 9s is longer than maxDelay 3s; expected maxDelay to be raised or baseDelay lowered",
+        ],
+    );
+    // "*" itself is wrong: said once, not by every controller that takes it over.
+    refused(
+        "controllers:\n  \"*\": {queue: {retry: {maxDelay: 1ms}}}\n  web: {workers: 1}\n",
+        &[
+            r#"m.yaml:4:24: controllers["*"].queue.retry.baseDelay: 5ms is longer than maxDelay 1ms; expected maxDelay to be raised or baseDelay lowered"#,
+        ],
+    );
+}
+
+#[test]
+fn a_misspelt_timing_is_not_judged_by_the_default_in_its_place() {
+    refused(
+        "leaderElection: {leaseDuration: 60, renewDeadline: 40s}\n",
+        &[
+            "m.yaml:3:33: leaderElection.leaseDuration: 60 has no unit; expected a duration such as 30s, 5ms, 2m or 1h30m, perhaps 60s or 60ms",
+        ],
+    );
+}
+
+#[test]
+fn features_that_do_not_exist_yet_cannot_be_switched_on() {
+    refused(
+        r"metrics: {auth: true, tlsDir: /tls}
+inspect: {tokenFile: /token}
+cache: {pack: Always, kinds: {Pod: {pack: Always}, pods: {pack: Auto}}}
+",
+        &[
+            "m.yaml:3:17: metrics.auth: true; expected false, the only choice in this release",
+            r#"m.yaml:3:31: metrics.tlsDir: "/tls"; expected "", the only choice in this release"#,
+            r#"m.yaml:4:22: inspect.tokenFile: "/token"; expected "", the only choice in this release"#,
+            r#"m.yaml:5:15: cache.pack: "Always"; expected Auto or Never, the only choice in this release"#,
+            r#"m.yaml:5:43: cache.kinds.Pod.pack: "Always"; expected Auto or Never, the only choice in this release"#,
+            "m.yaml:5:58: cache.kinds.pods: unknown kind; expected a kind such as Pod or Deployment.apps",
+        ],
+    );
+    assert!(
+        parse("metrics: {auth: false, tlsDir: ''}\ncache: {pack: Never, kinds: {Pod: {pack: Auto}}}\n")
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_controller_this_binary_does_not_have_is_refused() {
+    let known: &[&str] = &["wait-deployment", "status-mirror"];
+    let body =
+        "controllers: {\"*\": {workers: 1}, wait-deploiment: {workers: 4}, status-mirror: {workers: 1}}\n";
+    assert_eq!(
+        parse_for(body, Some(known)).unwrap_err(),
+        "m.yaml:3:51: controllers[\"wait-deploiment\"]: unknown controller; expected wait-deployment, status-mirror or \"*\"; did you mean wait-deployment?"
+    );
+    assert!(parse_for(body, None).is_ok());
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused() {
+    let read = |text: &str| {
+        ManagerConfiguration::parse(text, "m.yaml", &Overrides::default(), None)
+            .map_err(|error| error.lines())
+    };
+    let missing = [
+        "m.yaml:1:1: apiVersion is missing; expected apiVersion: config.mainstay.dev/v1alpha1",
+        "m.yaml:1:1: kind is missing; expected kind: ManagerConfiguration",
+    ];
+    assert_eq!(read("").unwrap_err(), missing);
+    assert_eq!(read("# only a comment\n").unwrap_err(), missing);
+    assert_eq!(
+        read("apiVersion: v1\nkind: ConfigMap\n").unwrap_err(),
+        [
+            "m.yaml:1:13: apiVersion: \"v1\"; expected config.mainstay.dev/v1alpha1",
+            "m.yaml:2:7: kind: \"ConfigMap\"; expected ManagerConfiguration",
+        ]
+    );
+    assert_eq!(read("- a\n- b\n").unwrap_err()[0], "m.yaml:1:1: a list of 2; expected a mapping");
+}
+
+#[test]
+fn what_is_not_yaml_is_refused_with_its_place_on_one_line() {
+    let lines = parse("health: {bindAddress: \"0.0.0.0:8081\"\nmetrics: [\n").unwrap_err();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    assert!(lines.starts_with("m.yaml:4:1: not YAML: "), "{lines}");
+    let two = parse("---\nkind: Other\n").unwrap_err();
+    assert_eq!(two, "m.yaml:4:1: not YAML: holds 2 documents; expected one");
+}
+
+#[test]
+fn empty_sections_set_nothing_and_empty_values_are_refused() {
+    assert_eq!(parse("cache:\ncontrollers:\nhealth: {}\n").unwrap(), ManagerConfiguration::default());
+    refused(
+        "shutdown:\n  gracePeriod:\n",
+        &[
+            "m.yaml:4:14: shutdown.gracePeriod: null; expected a duration such as 30s, 5ms, 2m or 1h30m (units h, m, s, ms)",
+        ],
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_are_never_converted() {
+    refused(
+        "leaderElection: {enabled: yes, leaseName: 5, onLost: [Exit]}\nhealth: {bindAddress: 0}\n<<: {kind: x}\n5: {}\n",
+        &[
+            r#"m.yaml:3:27: leaderElection.enabled: "yes"; expected true or false"#,
+            "m.yaml:3:43: leaderElection.leaseName: 5; expected the name of a Lease: lower-case letters, digits, - and .",
+            "m.yaml:3:54: leaderElection.onLost: a list of 1; expected Exit or Campaign",
+            r#"m.yaml:4:23: health.bindAddress: 0; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or "" for off"#,
+            r#"m.yaml:5:5: ["<<"]: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy or controllers"#,
+            "m.yaml:6:1: 5 as a key; expected a name",
+        ],
+    );
+}
+
+#[test]
+fn servers_can_be_off_share_a_port_number_on_two_hosts_or_take_any_port() {
+    let address = |text: &str| text.parse::<BindAddress>().unwrap();
+    let off = parse("health: {bindAddress: \"\"}\nmetrics: {bindAddress: \"0\"}\n").unwrap();
+    assert_eq!((off.health.bind_address.socket(), off.metrics.bind_address), (None, BindAddress::Off));
+    assert!(
+        parse("health: {bindAddress: \"127.0.0.1:0\"}\nmetrics: {bindAddress: \"127.0.0.1:0\"}\n").is_ok()
+    );
+    assert!(!address("127.0.0.1:80").collides(address("127.0.0.2:80")));
+    assert!(address("0.0.0.0:80").collides(address("127.0.0.2:80")));
+    assert!(address("[::]:80").collides(address("127.0.0.2:80")));
+}
+
+#[test]
+fn flags_stand_over_the_file_and_are_checked_with_it() {
+    let body =
+        format!("{HEAD}leaderElection: {{enabled: true}}\nmetrics: {{bindAddress: \"0.0.0.0:9000\"}}\n");
+    let overrides = Overrides {
+        leader_elect: Some(false),
+        log_format: Some(LogFormat::Text),
+        log_level: Some("warn,mainstay::queue=trace".parse().unwrap()),
+        ..Overrides::default()
+    };
+    let configuration = ManagerConfiguration::parse(&body, "m.yaml", &overrides, None).unwrap();
+    assert!(!configuration.leader_election.enabled);
+    assert_eq!(configuration.logging.format, LogFormat::Text);
+    assert_eq!(configuration.logging.level.to_string(), "warn,mainstay::queue=trace");
+    assert_eq!(configuration.metrics.bind_address.to_string(), "0.0.0.0:9000");
+
+    let clash =
+        Overrides { health_bind_address: Some("0.0.0.0:9000".parse().unwrap()), ..Overrides::default() };
+    let error = ManagerConfiguration::parse(&body, "m.yaml", &clash, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "m.yaml:4:24: metrics.bindAddress: 0.0.0.0:9000 collides with health.bindAddress 0.0.0.0:9000; expected another port or host"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_which() {
+    let error = ManagerConfiguration::load(Path::new("/nonexistent/m.yaml")).unwrap_err();
+    assert!(error.to_string().starts_with("/nonexistent/m.yaml: cannot be read: No such file"), "{error}");
+}
+
+/// Whatever is done to a valid file, it is either accepted or refused with places and words.
+#[test]
+fn random_edits_never_panic_and_never_refuse_without_a_reason() {
+    let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_250_801);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let body: String = DEFAULTS_TEXT
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let (mut accepted, mut rejected) = (0, 0);
+    for round in 0..4000 {
+        let mut text = body.clone();
+        for _ in 0..random.usize(1..=3) {
+            text = edit(&text, &mut random);
+        }
+        match ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), Some(&[])) {
+            Ok(_) => accepted += 1,
+            Err(ConfigError::Invalid { problems, .. }) => {
+                rejected += 1;
+                let about = format!("MAINSTAY_SEED={seed}, round {round}:\n{text}");
+                assert!(!problems.is_empty(), "{about}");
+                for problem in problems {
+                    assert!(
+                        !problem.message.is_empty() && problem.to_string().lines().count() == 1,
+                        "{problem}: {about}"
+                    );
+                }
+            }
+            Err(error) => panic!("MAINSTAY_SEED={seed}, round {round}: {error}"),
+        }
+    }
+    assert!(
+        accepted > 100 && rejected > 1000,
+        "edits are one-sided: {accepted} accepted, {rejected} refused"
+    );
+}
+
+fn edit(text: &str, random: &mut fastrand::Rng) -> String {
+    const TOKENS: [&str; 24] = [
+        "null",
+        "~",
+        "-1",
+        "0",
+        "99999999999999999999999",
+        "1e400",
+        ".nan",
+        "true",
+        "yes",
+        "5s",
+        "1h1h1h1h1h",
+        "''",
+        "[]",
+        "{}",
+        "[[[[[[",
+        "{a: {a: {a: {a: 1}}}}",
+        "&a [*a]",
+        "*b",
+        "<<: {}",
+        "!!binary x",
+        "\u{feff}",
+        "\"\\u0000\"",
+        "|\n  text",
+        "? complex",
+    ];
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if lines.is_empty() {
+        return "{}\n".to_owned();
+    }
+    let at = random.usize(..lines.len());
+    match random.u8(..7) {
+        0 => drop(lines.remove(at)),
+        1 => lines.insert(at, lines[at].clone()),
+        2 => {
+            let other = random.usize(..lines.len());
+            lines.swap(at, other);
+        }
+        3 => lines[at] = format!("{}{}", " ".repeat(random.usize(..5)), lines[at]),
+        4 => {
+            if let Some((key, _)) = lines[at].clone().split_once(':') {
+                lines[at] = format!("{key}: {}", TOKENS[random.usize(..TOKENS.len())]);
+            }
+        }
+        5 => {
+            let mut chars: Vec<char> = lines[at].chars().collect();
+            if !chars.is_empty() {
+                let place = random.usize(..chars.len());
+                chars[place] = *random
+                    .choice(&[':', '"', '\'', '{', '}', '[', ']', '#', 'x', ' ', '\t', '5', '\u{0}'])
+                    .unwrap();
+            }
+            lines[at] = chars.into_iter().collect();
+        }
+        _ => lines.truncate(at + 1),
+    }
+    lines.iter().fold(String::new(), |text, line| text + line + "\n")
+}
+
+#[test]
+fn hostile_documents_fail_to_parse_instead_of_using_up_the_process() {
+    for text in [
+        "[".repeat(100_000),
+        format!("a: {}", "{b: ".repeat(5000)),
+        format!(
+            "a: &a [{}]\nb: &b [{}]\nc: &c [{}]\nd: [{}]\n",
+            "x,".repeat(100),
+            "*a,".repeat(100),
+            "*b,".repeat(100),
+            "*c,".repeat(100)
+        ),
+        "- ".repeat(50_000),
+    ] {
+        let error = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap_err();
+        assert_eq!(error.lines().len(), 1, "{error}");
+    }
 }
