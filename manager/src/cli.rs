@@ -6,7 +6,7 @@
 //!
 //! fn main() -> ExitCode {
 //!     let program = Program::new("shop-operator", env!("CARGO_PKG_VERSION"), "Runs the shop's controllers");
-//!     match cli::parse(program.controllers(["orders", "invoices"])) {
+//!     match cli::parse(&program.controllers(["orders", "invoices"])) {
 //!         Parsed::Done(exit) => exit.into(),
 //!         Parsed::Run(run) => {
 //!             // Build a manager from `run.configuration`, register controllers, run it.
@@ -93,13 +93,13 @@ pub struct RunArgs {
 }
 
 /// Parses the process's command line. What needs no manager is done at once.
-pub fn parse(program: Program) -> Parsed {
+pub fn parse(program: &Program) -> Parsed {
     parse_from(program, std::env::args_os(), &mut io::stdout().lock(), &mut io::stderr().lock())
 }
 
 /// Parses a command line, its first element being the program, and writes to `out` and `err`.
 pub fn parse_from(
-    program: Program,
+    program: &Program,
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -125,8 +125,7 @@ pub fn parse_from(
 
 /// Prints what is wrong with a configuration, one line per problem.
 pub fn refuse(error: &ConfigError, err: &mut dyn Write) -> Exit {
-    let lines: String = error.lines().iter().map(|line| format!("{line}\n")).collect();
-    wrong_input(err, &lines)
+    wrong_input(err, &format!("{error}\n"))
 }
 
 // === impl Program ===
@@ -156,8 +155,7 @@ impl Program {
     }
 
     fn command(&self) -> Command {
-        let run =
-            RunFlags::augment_args(Command::new("run")).about("Run the manager").long_about(None);
+        let run = RunFlags::augment_args(Command::new("run")).about("Run the manager").long_about(None);
         let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
         let defaults = Command::new("print-defaults").about("Print every setting with its default");
         let file = clap::Arg::new("file").value_name("FILE").required(true);
@@ -199,7 +197,7 @@ impl Program {
         let mut text = String::new();
         for crd in &self.crds {
             match serde_saphyr::to_string(crd) {
-                Ok(document) => text.push_str(&format!("---\n{document}")),
+                Ok(document) => text.extend(["---\n", &document]),
                 Err(error) => {
                     return fail(err, &format!("error: a CRD cannot be written as YAML: {error}\n"));
                 }

@@ -10,7 +10,9 @@
 //! 3. A key that this release cannot honour is refused unless it holds the one value that is true anyway.
 
 mod allow;
+mod bind;
 mod cursor;
+mod log_filter;
 mod problem;
 mod raw;
 mod reserved;
@@ -22,17 +24,21 @@ mod units;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use allow::AllowRule;
+pub use bind::BindAddress;
+pub use log_filter::{LogFilter, LogLevel};
 pub use problem::{ConfigError, Problem};
 pub use tree::Position;
+
+use crate::cache::CacheSettings;
+use crate::controller::ControllerSettings;
+use crate::election::{ElectionSettings, OnLost};
 
 use problem::Problems;
 
@@ -40,12 +46,12 @@ use problem::Problems;
 pub const API_VERSION: &str = "config.mainstay.dev/v1alpha1";
 /// The `kind` of the file.
 pub const KIND: &str = "ManagerConfiguration";
-/// The file looked for in a directory, such as a mounted ConfigMap.
+/// The file looked for in a directory, such as a mounted `ConfigMap`.
 pub const FILE_NAME: &str = "manager.yaml";
 /// The name under `controllers` that sets the defaults of all.
 pub const EVERY_CONTROLLER: &str = "*";
 
-/// The largest file read: what the API server lets a ConfigMap hold.
+/// The largest file read: what the API server lets a `ConfigMap` hold.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The shipped file, which spells out the defaults.
 const DEFAULTS_TEXT: &str = include_str!("../../config/manager.yaml");
@@ -94,15 +100,6 @@ pub struct LeaderElection {
     pub on_lost: OnLost,
 }
 
-/// What a replica does that loses the Lease, once its leader-only work has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLost {
-    /// Ends the process; whatever started it starts it anew.
-    Exit,
-    /// Stays and becomes a candidate again.
-    Campaign,
-}
-
 /// The server of probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
@@ -122,17 +119,6 @@ pub struct Metrics {
 pub struct Inspect {
     /// Where it listens; always a loopback address, because nothing asks who is reading.
     pub bind_address: BindAddress,
-}
-
-/// What is watched and kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheSettings {
-    /// The only namespaces watched; empty for all.
-    pub namespaces: Vec<String>,
-    /// Time between two looks at everything; zero for never.
-    pub resync: Duration,
-    /// An object above this size is not kept.
-    pub max_object_bytes: usize,
 }
 
 /// How the process stops.
@@ -158,34 +144,6 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
-}
-
-/// Which log lines are written: a level, and levels of single modules.
-///
-/// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFilter {
-    /// Of every module that is not listed.
-    pub level: LogLevel,
-    /// Of single modules and all below them; the longest name that fits holds.
-    pub modules: Vec<(String, LogLevel)>,
-}
-
-/// The least important log line that is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// None at all.
-    Off,
-    /// What somebody has to look at.
-    Error,
-    /// What may become an error.
-    Warn,
-    /// Changes of state.
-    Info,
-    /// Single decisions.
-    Debug,
-    /// Single steps.
-    Trace,
 }
 
 /// What probes may connect to.
@@ -221,65 +179,6 @@ pub struct Controllers {
     pub every: ControllerSettings,
     /// Controllers that the file names, complete.
     pub named: BTreeMap<String, ControllerSettings>,
-}
-
-/// Settings of one controller.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerSettings {
-    /// How many keys are reconciled at once.
-    pub workers: usize,
-    /// After how long a run is dropped at its next await and counted as failed; zero for never.
-    pub reconcile_timeout: Duration,
-    /// Order, limits and retries of its queue.
-    pub queue: QueueSettings,
-}
-
-/// Order, limits and retries of one queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueSettings {
-    /// How long a failing key waits.
-    pub retry: RetryPolicy,
-    /// Percent of the workers that retries may hold while fresh work waits; `1..=100`.
-    pub retry_share: u8,
-    /// A rate over all retries; `None` for no limit.
-    pub retry_rate: Option<Rate>,
-    /// A ready key that waited longer goes first, whatever its lane.
-    pub max_wait: Duration,
-    /// Above this many keys no new ones are taken from initial lists; zero for no limit.
-    pub max_depth: usize,
-}
-
-/// How long a failing key waits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RetryPolicy {
-    /// Wait after the first failure.
-    pub base_delay: Duration,
-    /// By how much each further wait grows.
-    pub factor: f64,
-    /// The longest wait.
-    pub max_delay: Duration,
-    /// By up to this many percent a wait is shortened at random; `0..=100`.
-    pub jitter_percent: u8,
-    /// After so many failures the key is parked; zero for never.
-    pub max_attempts: u32,
-}
-
-/// A token bucket.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rate {
-    /// Tokens added per second.
-    pub per_second: f64,
-    /// The most tokens kept.
-    pub burst: u32,
-}
-
-/// Where a server listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindAddress {
-    /// Nowhere: written as `""` or `"0"`.
-    Off,
-    /// On an address; port 0 lets the system choose.
-    Tcp(SocketAddr),
 }
 
 /// What flags on the command line put over the file; `None` leaves the file's value.
@@ -387,6 +286,22 @@ pub(crate) fn is_namespace(text: &str) -> bool {
     allow::is_dns_label(text)
 }
 
+// === impl LeaderElection ===
+
+impl LeaderElection {
+    /// Returns what an elector is told. `own_namespace` is where the process runs, `identity` who it is.
+    pub fn settings(&self, own_namespace: &str, identity: impl Into<Arc<str>>) -> ElectionSettings {
+        let namespace = if self.namespace.is_empty() { own_namespace } else { &self.namespace };
+        ElectionSettings {
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+            on_lost: self.on_lost,
+            ..ElectionSettings::new(namespace, self.lease_name.as_str(), identity)
+        }
+    }
+}
+
 fn finish(
     resolved: Option<ManagerConfiguration>,
     origin: &str,
@@ -411,105 +326,4 @@ fn read(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other("longer than 1 MiB"));
     }
     Ok(text)
-}
-
-// === impl BindAddress ===
-
-impl BindAddress {
-    /// Returns the address to bind, or `None` if the server is off.
-    pub fn socket(self) -> Option<SocketAddr> {
-        match self {
-            Self::Off => None,
-            Self::Tcp(address) => Some(address),
-        }
-    }
-
-    /// Returns whether both cannot be bound at once.
-    fn collides(self, other: Self) -> bool {
-        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return false };
-        let overlap = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
-        one.port() == two.port() && one.port() != 0 && overlap
-    }
-}
-
-impl FromStr for BindAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if matches!(text, "" | "0") {
-            return Ok(Self::Off);
-        }
-        text.parse().map(Self::Tcp).map_err(|_| {
-            let hint = match text.rsplit_once(':') {
-                Some(("", port)) => format!("; for all addresses write 0.0.0.0:{port}"),
-                Some(("localhost", port)) => format!("; write 127.0.0.1:{port}"),
-                _ => String::new(),
-            };
-            format!("an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or \"\" for off{hint}")
-        })
-    }
-}
-
-impl fmt::Display for BindAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::Tcp(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-// === impl LogFilter ===
-
-impl FromStr for LogFilter {
-    type Err = String;
-
-    /// Stricter than tracing's own filters, which take a misspelt level for the name of a module.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(',');
-        let level = parts.next().and_then(LogLevel::from_word);
-        let modules: Option<Vec<_>> = parts.map(module_level).collect();
-        if let (Some(level), Some(modules)) = (level, modules) {
-            return Ok(Self { level, modules });
-        }
-        let words = LogLevel::ALL.map(LogLevel::as_str);
-        let hint =
-            cursor::closest(text, &words).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        let form = "with MODULE=LEVEL after commas for single modules";
-        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", cursor::one_of(&words)))
-    }
-}
-
-fn module_level(part: &str) -> Option<(String, LogLevel)> {
-    let (module, level) = part.split_once('=')?;
-    let valid =
-        !module.is_empty() && module.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
-    Some((module.to_owned(), LogLevel::from_word(level)?)).filter(|_| valid)
-}
-
-impl fmt::Display for LogFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.level.as_str())?;
-        self.modules.iter().try_for_each(|(module, level)| write!(f, ",{module}={}", level.as_str()))
-    }
-}
-
-impl LogLevel {
-    const ALL: [Self; 6] = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
-
-    /// Returns the word used in files and flags.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-
-    fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.as_str() == word)
-    }
 }

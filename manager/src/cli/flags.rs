@@ -30,7 +30,7 @@ pub struct ConfigFlags {
     /// Where debug pages are served, "" for nowhere [over inspect.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub inspect_bind_address: Option<BindAddress>,
-    /// What is logged, such as debug or info,mainstay::queue=debug [over logging.level]
+    /// What is logged, such as `debug` or `info,mainstay::queue=debug` [over logging.level]
     #[arg(long, value_name = "LEVEL", value_parser = expected::<LogFilter>)]
     pub log_level: Option<LogFilter>,
     /// How log lines look: json or text [over logging.format]

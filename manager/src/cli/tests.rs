@@ -13,7 +13,7 @@ fn run(args: &[&str]) -> (Parsed, String, String) {
         .extra(ConfigFlags::add_to(Command::new("dev").about("Try it")));
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let args = ["shop"].iter().chain(args).map(OsString::from);
-    let parsed = parse_from(program, args, &mut out, &mut err);
+    let parsed = parse_from(&program, args, &mut out, &mut err);
     (parsed, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
@@ -216,7 +216,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
     {
         let program = Program::new("shop", "1.2.3", "Runs the shop");
         let args = ["shop", "config", "print-defaults"].map(OsString::from);
-        let parsed = parse_from(program, args, &mut Broken(kind), &mut Vec::new());
+        let parsed = parse_from(&program, args, &mut Broken(kind), &mut Vec::new());
         assert!(matches!(parsed, Parsed::Done(done) if done == exit), "{kind}: {parsed:?}");
     }
 }

@@ -187,7 +187,7 @@ impl<'a> Cursor<'a> {
             let cursor = Cursor { node, path: format!("{}[{index}]", self.path), problems: self.problems };
             match read(&cursor) {
                 Some(item) if kept.contains(&item) => {
-                    cursor.report(format!("{}; already listed", node.value))
+                    cursor.report(format!("{}; already listed", node.value));
                 }
                 Some(item) => kept.push(item),
                 None => {}

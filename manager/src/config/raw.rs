@@ -9,18 +9,18 @@ use std::time::Duration;
 use super::allow::{self, AllowRule};
 use super::cursor::{Cursor, closest, one_of};
 use super::{
-    API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, OnLost, Overrides, ProbeMode,
-    reserved,
+    API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode, reserved,
 };
+use crate::election::OnLost;
 
 /// Upper end of every time that has no better one.
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 /// Election works in seconds; an hour without a leader is longer than anybody wants.
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// A resync rarer than once a year is none.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+const YEAR: Duration = Duration::from_hours(365 * 24);
 /// More workers than this wait for the API server, whatever the machine.
 const MAX_WORKERS: u32 = 1000;
 /// Above what one process can open, or a queue can hand out, per second.
@@ -153,18 +153,18 @@ impl RawManager {
 
     /// Puts flags over the file.
     pub(super) fn put_over(&mut self, flags: &Overrides) {
-        fn put<T: Clone>(flag: &Option<T>, file: &mut Option<T>) {
-            if flag.is_some() {
-                file.clone_from(flag);
+        fn put<T: Clone>(flag: Option<&T>, file: &mut Option<T>) {
+            if let Some(flag) = flag {
+                *file = Some(flag.clone());
             }
         }
-        put(&flags.leader_elect, &mut self.leader_election.enabled);
-        put(&flags.leader_election_namespace, &mut self.leader_election.namespace);
-        put(&flags.health_bind_address, &mut self.health.bind_address);
-        put(&flags.metrics_bind_address, &mut self.metrics.bind_address);
-        put(&flags.inspect_bind_address, &mut self.inspect.bind_address);
-        put(&flags.log_level, &mut self.logging.level);
-        put(&flags.log_format, &mut self.logging.format);
+        put(flags.leader_elect.as_ref(), &mut self.leader_election.enabled);
+        put(flags.leader_election_namespace.as_ref(), &mut self.leader_election.namespace);
+        put(flags.health_bind_address.as_ref(), &mut self.health.bind_address);
+        put(flags.metrics_bind_address.as_ref(), &mut self.metrics.bind_address);
+        put(flags.inspect_bind_address.as_ref(), &mut self.inspect.bind_address);
+        put(flags.log_level.as_ref(), &mut self.logging.level);
+        put(flags.log_format.as_ref(), &mut self.logging.format);
     }
 }
 

@@ -13,16 +13,16 @@ use super::raw::{
 };
 use super::units::format_duration;
 use super::{
-    BindAddress, CacheSettings, ControllerSettings, Controllers, EVERY_CONTROLLER, Health, Inspect,
-    LeaderElection, LogFilter, LogFormat, LogLevel, Logging, ManagerConfiguration, Metrics, OnLost,
-    ProbeMode, ProbePolicy, QueueSettings, Rate, RetryPolicy, Shutdown, cursor,
+    BindAddress, Controllers, EVERY_CONTROLLER, Health, Inspect, LeaderElection, LogFilter, LogFormat,
+    LogLevel, Logging, ManagerConfiguration, Metrics, ProbeMode, ProbePolicy, Shutdown, cursor,
 };
+use crate::cache::CacheSettings;
+use crate::controller::ControllerSettings;
+use crate::election::{DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD};
+use crate::queue::{QueueSettings, Rate, RetryPolicy};
 
 /// Name of the Lease.
 const DEFAULT_LEASE_NAME: &str = "mainstay";
-const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
-const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
-const DEFAULT_RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Ports of controller-runtime's own defaults; inspect takes the next one.
 const DEFAULT_METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
 const DEFAULT_HEALTH: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
@@ -32,16 +32,6 @@ const DEFAULT_GRACE_PERIOD: Duration = Duration::from_secs(30);
 const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 /// Two hundred connections a second are noticed by no network and serve thousands of objects.
 const DEFAULT_PROBES_PER_SECOND: u32 = 200;
-const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 3600);
-const DEFAULT_MAX_OBJECT_BYTES: u64 = 8 << 20;
-const DEFAULT_WORKERS: u32 = 2;
-const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_secs(120);
-const DEFAULT_BASE_DELAY: Duration = Duration::from_millis(5);
-const DEFAULT_FACTOR: f64 = 2.0;
-const DEFAULT_MAX_DELAY: Duration = Duration::from_secs(1000);
-const DEFAULT_JITTER: u8 = 10;
-const DEFAULT_RETRY_SHARE: u8 = 50;
-const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Returns a complete configuration, which is valid if no problem was reported.
 pub(super) fn resolve(raw: &RawManager, problems: &Problems) -> ManagerConfiguration {
@@ -72,15 +62,16 @@ fn leader_election(raw: &RawLeaderElection) -> LeaderElection {
         lease_duration: raw.lease_duration.unwrap_or(DEFAULT_LEASE_DURATION),
         renew_deadline: raw.renew_deadline.unwrap_or(DEFAULT_RENEW_DEADLINE),
         retry_period: raw.retry_period.unwrap_or(DEFAULT_RETRY_PERIOD),
-        on_lost: raw.on_lost.unwrap_or(OnLost::Exit),
+        on_lost: raw.on_lost.unwrap_or_default(),
     }
 }
 
 fn cache(raw: &RawCache) -> CacheSettings {
+    let default = CacheSettings::default();
     CacheSettings {
-        namespaces: raw.namespaces.clone().unwrap_or_default(),
-        resync: raw.resync.unwrap_or(DEFAULT_RESYNC),
-        max_object_bytes: size(raw.max_object_bytes.unwrap_or(DEFAULT_MAX_OBJECT_BYTES)),
+        namespaces: raw.namespaces.clone().unwrap_or(default.namespaces),
+        resync: raw.resync.unwrap_or(default.resync),
+        max_object_bytes: raw.max_object_bytes.map_or(default.max_object_bytes, size),
     }
 }
 
@@ -113,30 +104,34 @@ fn controllers(raw: &BTreeMap<String, RawController>, problems: &Problems) -> Co
 }
 
 fn controller(raw: &RawController, path: &str, problems: &Problems) -> ControllerSettings {
+    let default = ControllerSettings::default();
     ControllerSettings {
-        workers: size(raw.workers.unwrap_or(DEFAULT_WORKERS).into()),
-        reconcile_timeout: raw.reconcile_timeout.unwrap_or(DEFAULT_RECONCILE_TIMEOUT),
-        queue: queue(&raw.queue, path, problems),
+        workers: raw.workers.map_or(default.workers, |workers| size(workers.into())),
+        reconcile_timeout: raw.reconcile_timeout.unwrap_or(default.reconcile_timeout),
+        queue: queue(&raw.queue, default.queue, path, problems),
     }
 }
 
-fn queue(raw: &RawQueue, controller: &str, problems: &Problems) -> QueueSettings {
+fn queue(raw: &RawQueue, default: QueueSettings, controller: &str, problems: &Problems) -> QueueSettings {
     QueueSettings {
-        retry: retry(&raw.retry),
-        retry_share: raw.retry_share.unwrap_or(DEFAULT_RETRY_SHARE),
-        retry_rate: raw.retry_rate.as_ref().and_then(|raw| rate(raw, controller, problems)),
-        max_wait: raw.max_wait.unwrap_or(DEFAULT_MAX_WAIT),
-        max_depth: size(raw.max_depth.unwrap_or(0).into()),
+        retry: retry(&raw.retry, &default.retry),
+        retry_share: raw.retry_share.unwrap_or(default.retry_share),
+        retry_rate: match &raw.retry_rate {
+            Some(raw) => rate(raw, controller, problems),
+            None => default.retry_rate,
+        },
+        max_wait: raw.max_wait.unwrap_or(default.max_wait),
+        max_depth: raw.max_depth.map_or(default.max_depth, |depth| size(depth.into())),
     }
 }
 
-fn retry(raw: &RawRetry) -> RetryPolicy {
+fn retry(raw: &RawRetry, default: &RetryPolicy) -> RetryPolicy {
     RetryPolicy {
-        base_delay: raw.base_delay.unwrap_or(DEFAULT_BASE_DELAY),
-        factor: raw.factor.unwrap_or(DEFAULT_FACTOR),
-        max_delay: raw.max_delay.unwrap_or(DEFAULT_MAX_DELAY),
-        jitter_percent: raw.jitter.unwrap_or(DEFAULT_JITTER),
-        max_attempts: raw.max_attempts.unwrap_or(0),
+        base_delay: raw.base_delay.unwrap_or(default.base_delay),
+        factor: raw.factor.unwrap_or(default.factor),
+        max_delay: raw.max_delay.unwrap_or(default.max_delay),
+        jitter_percent: raw.jitter.unwrap_or(default.jitter_percent),
+        max_attempts: raw.max_attempts.unwrap_or(default.max_attempts),
     }
 }
 
@@ -162,27 +157,9 @@ fn check_election(election: &LeaderElection, problems: &Problems) {
     if problems.touches("leaderElection") {
         return;
     }
-    let LeaderElection { lease_duration, renew_deadline, retry_period, .. } = election;
-    let [lease, renew, retry] =
-        [lease_duration, renew_deadline, retry_period].map(|period| format_duration(*period));
-    if lease_duration.subsec_nanos() != 0 {
-        let message = format!("{lease}; expected whole seconds, because the Lease records nothing finer");
-        problems.about("leaderElection.leaseDuration", message);
-    }
-    if renew_deadline >= lease_duration {
-        let message = format!(
-            "{renew} is not shorter than leaderElection.leaseDuration {lease}; \
-             expected the holder to give up before others take over"
-        );
-        problems.about("leaderElection.renewDeadline", message);
-    }
-    // client-go's bound: a try is put off by up to a fifth, and one try at least must fit.
-    if renew_deadline.as_nanos() * 10 <= retry_period.as_nanos() * 12 {
-        let message = format!(
-            "{retry} is too long for leaderElection.renewDeadline {renew}; \
-             expected 1.2 times the period to be shorter than the deadline"
-        );
-        problems.about("leaderElection.retryPeriod", message);
+    // Namespace and identity are known only to the process that runs; any valid ones do for the rest.
+    for invalid in election.settings("default", "replica").validate() {
+        problems.about(invalid.path, format!("{}; {}", invalid.value, invalid.expected));
     }
 }
 

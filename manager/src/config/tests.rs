@@ -1,4 +1,5 @@
 use super::*;
+use crate::queue::Rate;
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
@@ -163,9 +164,9 @@ controllers:
   web: {queue: {retry: {baseDelay: 9s, maxDelay: 3s}, retryRate: {burst: 5}}}
 "#,
         &[
-            "m.yaml:3:33: leaderElection.leaseDuration: 10s500ms; expected whole seconds, because the Lease records nothing finer",
-            "m.yaml:3:57: leaderElection.renewDeadline: 20s is not shorter than leaderElection.leaseDuration 10s500ms; expected the holder to give up before others take over",
-            "m.yaml:3:75: leaderElection.retryPeriod: 17s is too long for leaderElection.renewDeadline 20s; expected 1.2 times the period to be shorter than the deadline",
+            "m.yaml:3:33: leaderElection.leaseDuration: 10.5s; expected whole seconds from 1s to 3600s: the Lease stores no fractions",
+            "m.yaml:3:57: leaderElection.renewDeadline: 20s; expected more than 1.2 x retryPeriod = 20.4s, or there is no second try",
+            "m.yaml:3:57: leaderElection.renewDeadline: 20s; expected less than leaseDuration 10.5s",
             "m.yaml:4:24: metrics.bindAddress: 127.0.0.1:8081 collides with health.bindAddress 0.0.0.0:8081; expected another port or host",
             "m.yaml:5:24: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082, because readers are not authenticated (use kubectl port-forward)",
             "m.yaml:6:22: probePolicy.allow: a list of 1 with probePolicy.mode ServicesOnly, which does not read it; expected [] or mode AllowList",

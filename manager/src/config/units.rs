@@ -43,7 +43,7 @@ pub(super) fn format_duration(duration: Duration) -> String {
     let mut text = String::new();
     for (unit, factor) in DURATION_UNITS {
         if rest >= factor {
-            text.push_str(&format!("{}{unit}", rest / factor));
+            text.extend([&(rest / factor).to_string(), unit]);
             rest %= factor;
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
 pub(super) fn format_size(bytes: u64) -> String {
     SIZE_UNITS
         .iter()
-        .find(|(_, factor)| bytes >= *factor && bytes % factor == 0)
+        .find(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor))
         .map_or_else(|| bytes.to_string(), |(unit, factor)| format!("{}{unit}", bytes / factor))
 }
 

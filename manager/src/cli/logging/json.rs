@@ -14,7 +14,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// The field of an event that holds its text; tracing's name, ours is `msg`.
 const MESSAGE: &str = "message";
@@ -61,7 +61,8 @@ impl<W> JsonLines<W> {
         );
         for (name, value) in fields {
             let own = if OWN_KEYS.contains(&name) { "_" } else { "" };
-            line.push_str(&format!(",{}:{value}", Value::from(format!("{name}{own}"))));
+            let key = Value::from(format!("{name}{own}")).to_string();
+            line.extend([",", &key, ":", &value.to_string()]);
         }
         line.push_str("}\n");
         line
@@ -91,7 +92,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 for (name, value) in &of_span.0 {
                     fields.set(name, value.clone());
@@ -143,7 +144,7 @@ impl Visit for Fields {
         let mut text = value.to_string();
         let mut cause = value.source();
         while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
+            text.extend([": ", &error.to_string()]);
             cause = error.source();
         }
         self.set(field.name(), text.into());

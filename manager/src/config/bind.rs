@@ -1,0 +1,60 @@
+//! Where a server listens: an IP address with a port, or nowhere.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindAddress {
+    /// Nowhere: written as `""` or `"0"`.
+    Off,
+    /// On an address; port 0 lets the system choose.
+    Tcp(SocketAddr),
+}
+
+// === impl BindAddress ===
+
+impl BindAddress {
+    /// Returns the address to bind, or `None` if the server is off.
+    pub fn socket(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::Tcp(address) => Some(address),
+        }
+    }
+
+    /// Returns whether both cannot be bound at once.
+    pub(super) fn collides(self, other: Self) -> bool {
+        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return false };
+        let overlap = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();
+        one.port() == two.port() && one.port() != 0 && overlap
+    }
+}
+
+impl FromStr for BindAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if matches!(text, "" | "0") {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            let hint = match text.rsplit_once(':') {
+                Some(("", port)) => format!("; for all addresses write 0.0.0.0:{port}"),
+                Some(("localhost", port)) => format!("; write 127.0.0.1:{port}"),
+                _ => String::new(),
+            };
+            format!("an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or \"\" for off{hint}")
+        })
+    }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
