@@ -77,7 +77,7 @@ impl Program {
 
     /// Does what the command line asks for. Wrong input ends with code 2 and one line per mistake, failure with 1.
     pub fn main(mut self) -> ExitCode {
-        match cli::parse(self.cli) {
+        match cli::parse(&self.cli) {
             Parsed::Done(exit) => exit.into(),
             Parsed::Run(args) => run(self.name, *args, self.setup).into(),
             Parsed::Extra(name, matches) => match self.own.remove(&name) {
