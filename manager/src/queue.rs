@@ -45,7 +45,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::key::{Cause, Key, Trigger};
 
 use clock::Moment;
-use machine::{Inner, Phase, Signals, Take};
+use machine::{Callers, Inner, Phase, Signals, Take};
 use metrics::{Observed, Reading};
 
 pub use metrics::QueueMetrics;
@@ -265,7 +265,7 @@ impl<Q: Key> WorkQueue<Q> {
 
     /// Takes a key if one may be handed out now.
     pub fn try_get(&self) -> Option<Running<Q>> {
-        let job = self.shared.with(|inner| inner.try_take())?;
+        let job = self.shared.with(Inner::try_take)?;
         Some(Running::new(Arc::clone(&self.shared), job))
     }
 
@@ -447,10 +447,10 @@ impl<Q: Key> Shared<Q> {
     }
 
     fn send(&self, signals: Signals) {
-        if signals.workers {
-            self.work.notify_waiters();
-        } else if signals.worker {
-            self.work.notify_one();
+        match signals.callers {
+            Callers::Nobody => {}
+            Callers::One => self.work.notify_one(),
+            Callers::All => self.work.notify_waiters(),
         }
         if signals.timer {
             self.timer.notify_one();
@@ -469,7 +469,7 @@ impl<Q: Key> Shared<Q> {
 
     /// Returns the instant of a moment. One beyond what an instant can hold is as good as a century away.
     fn instant(&self, moment: Moment) -> Instant {
-        const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+        const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
         self.start.checked_add(moment.since_start()).unwrap_or_else(|| self.start + CENTURY)
     }
 }
@@ -511,3 +511,6 @@ impl<Q: Key> Drop for Caller<'_, Q> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

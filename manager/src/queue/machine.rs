@@ -122,16 +122,24 @@ pub(super) enum Next {
 /// Whom to wake, once the lock is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signals {
-    /// One caller of `get`.
-    pub(super) worker: bool,
-    /// All callers of `get`.
-    pub(super) workers: bool,
+    /// Callers of `get`.
+    pub(super) callers: Callers,
     /// The one who has set the timer: an earlier moment has come up.
     pub(super) timer: bool,
     /// Those who wait for room.
     pub(super) room: bool,
     /// Those who wait for the end of a drain.
     pub(super) ended: bool,
+}
+
+/// How many callers of `get` to wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Callers {
+    #[default]
+    Nobody,
+    /// Whoever has slept longest.
+    One,
+    All,
 }
 
 // === impl Inner ===
@@ -251,7 +259,8 @@ impl<Q: Key> Inner<Q> {
             Outcome::PutBack => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
         }
         if let Some(dirt) = run.again {
-            self.tell(slot, dirt, Some(run.again_at), news.clone());
+            // Its moment may have passed during the run: then it comes right after, and is ready since now.
+            self.tell(slot, dirt, Some(run.again_at.max(self.now)), news.clone());
         }
         if let Some(dirt) = run.dirt {
             self.tell(slot, dirt, None, news);
@@ -345,9 +354,12 @@ impl<Q: Key> Inner<Q> {
             return signals;
         }
         let next = self.next_wake();
-        signals.workers = self.is_exhausted();
-        // One is enough: whoever takes a key wakes the next one if there is more.
-        signals.worker = self.choose().is_some() || (self.timer.is_none() && next.is_some());
+        if self.is_exhausted() {
+            signals.callers = Callers::All;
+        } else if self.choose().is_some() || (self.timer.is_none() && next.is_some()) {
+            // One is enough: whoever takes a key wakes the next one if there is more.
+            signals.callers = Callers::One;
+        }
         signals.timer = self.timer.zip(next).is_some_and(|(timer, next)| next < timer);
         signals
     }
@@ -381,6 +393,34 @@ impl<Q: Key> Inner<Q> {
         }
         let due = self.delays.first().map(|(until, _)| until).filter(|_| self.phase == Phase::Open);
         due.into_iter().chain(self.lanes.next_chance(&self.slots)).min()
+    }
+
+    /// Fails if the parts do not fit together.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.lanes.check(&self.slots);
+        self.delays.check(&self.slots);
+        let (mut running, mut dirty, mut retries, mut parked) = (0, 0, 0, 0);
+        for slot in (0..self.slots.end()).filter_map(|number| self.slots.peek(number)) {
+            match &slot.place {
+                Place::Running(run) => {
+                    let listed = self.slots.get(self.running[run.index as usize]);
+                    assert!(listed.key == slot.key, "a running key is listed elsewhere than it says");
+                    running += 1;
+                    dirty += usize::from(run.dirt.is_some());
+                    retries += usize::from(run.as_retry);
+                }
+                Place::Parked { .. } => parked += 1,
+                Place::Ready { .. } | Place::Delayed { .. } => {}
+            }
+        }
+        assert_eq!(
+            (running, dirty, retries, parked),
+            (self.running.len(), self.dirty, self.lanes.running_retries, self.parked),
+            "running, dirty, retries or parked keys were miscounted"
+        );
+        let listed = self.lanes.len() + self.delays.len() + running + parked;
+        assert_eq!(listed, self.slots.len(), "a key is in no place, or in two");
     }
 
     // --- the moves of a key ---

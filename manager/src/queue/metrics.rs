@@ -85,7 +85,7 @@ impl Collector for Queues {
         let queues: Vec<Arc<dyn Observed>> = self.list.lock().iter().filter_map(Weak::upgrade).collect();
         let mut readings: Vec<(&str, Reading)> =
             queues.iter().map(|queue| (queue.name(), queue.read())).collect();
-        readings.sort_by(|(one, _), (other, _)| one.cmp(other));
+        readings.sort_by_key(|(name, _)| *name);
         FAMILIES.iter().try_for_each(|family| family.encode(&mut encoder, &readings))
     }
 }

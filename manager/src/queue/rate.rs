@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use super::clock::Moment;
 
+/// A rate that is no number, or not above zero, gives a token this often: as good as never, and far from overflow.
+const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
+
 /// So many per second, and so many at once after a pause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
@@ -32,10 +35,9 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     pub(super) fn new(rate: &Rate) -> Self {
-        // A rate that is no number, or not above zero, lets nothing through; `NEVER` would overflow into "at once".
         let interval = Duration::try_from_secs_f64(1.0 / rate.per_second)
             .unwrap_or(Duration::MAX)
-            .clamp(Duration::from_nanos(1), Duration::from_secs(365 * 86_400));
+            .clamp(Duration::from_nanos(1), LONGEST_INTERVAL);
         let slack = interval.saturating_mul(rate.burst.saturating_sub(1));
         Self { interval, slack, full_at: Moment::START }
     }

@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX;
 /// All keys of a queue.
 #[derive(Debug)]
 pub(super) struct Slots<Q> {
-    slots: Vec<Option<Slot<Q>>>,
+    list: Vec<Option<Slot<Q>>>,
     /// Numbers of the slots that hold `None`.
     free: Vec<u32>,
     /// Numbers of the others, by the hash of their key.
@@ -126,7 +126,7 @@ pub(super) enum Thread {
 impl<Q: Key> Slots<Q> {
     pub(super) fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            list: Vec::new(),
             free: Vec::new(),
             table: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -140,12 +140,12 @@ impl<Q: Key> Slots<Q> {
 
     /// Returns one more than the highest slot number ever used.
     pub(super) fn end(&self) -> u32 {
-        u32::try_from(self.slots.len()).unwrap_or(NONE)
+        u32::try_from(self.list.len()).unwrap_or(NONE)
     }
 
     /// Returns the slot of a number below [`Self::end`], if it is in use.
     pub(super) fn peek(&self, number: u32) -> Option<&Slot<Q>> {
-        self.slots.get(number as usize)?.as_ref()
+        self.list.get(number as usize)?.as_ref()
     }
 
     pub(super) fn find(&self, key: &Q) -> Option<u32> {
@@ -158,23 +158,23 @@ impl<Q: Key> Slots<Q> {
         let hash = self.hasher.hash_one(&key);
         let slot = Some(Slot { key, place, cause, failures: 0, last_run: None, last_error: None });
         let number = if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = slot;
+            self.list[number as usize] = slot;
             number
         } else {
             let number = self.end();
-            self.slots.push(slot);
+            self.list.push(slot);
             number
         };
-        let Self { slots, table, hasher, .. } = self;
+        let Self { list, table, hasher, .. } = self;
         table.insert_unique(hash, number, |number| {
-            slots[*number as usize].as_ref().map_or(0, |slot| hasher.hash_one(&slot.key))
+            list[*number as usize].as_ref().map_or(0, |slot| hasher.hash_one(&slot.key))
         });
         number
     }
 
     /// Takes a key out, and returns what was known about it.
     pub(super) fn remove(&mut self, number: u32) -> Option<Slot<Q>> {
-        let slot = self.slots.get_mut(number as usize)?.take()?;
+        let slot = self.list.get_mut(number as usize)?.take()?;
         let hash = self.hasher.hash_one(&slot.key);
         if let Ok(entry) = self.table.find_entry(hash, |other| *other == number) {
             entry.remove();
@@ -188,7 +188,7 @@ impl<Q: Key> Slots<Q> {
         reason = "numbers come from the queue's own lists, which hold no free slot"
     )]
     pub(super) fn get(&self, number: u32) -> &Slot<Q> {
-        self.slots[number as usize].as_ref().expect("a listed slot is in use")
+        self.list[number as usize].as_ref().expect("a listed slot is in use")
     }
 
     #[expect(
@@ -196,12 +196,12 @@ impl<Q: Key> Slots<Q> {
         reason = "numbers come from the queue's own lists, which hold no free slot"
     )]
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Slot<Q> {
-        self.slots[number as usize].as_mut().expect("a listed slot is in use")
+        self.list[number as usize].as_mut().expect("a listed slot is in use")
     }
 
     /// Returns the links of a ready key; nothing for any other, which is in no list.
     fn links(&mut self, number: u32, thread: Thread) -> Option<&mut Links> {
-        match (&mut self.slots.get_mut(number as usize)?.as_mut()?.place, thread) {
+        match (&mut self.list.get_mut(number as usize)?.as_mut()?.place, thread) {
             (Place::Ready { in_lane, .. }, Thread::Lane) => Some(in_lane),
             (Place::Ready { by_age, .. }, Thread::Age) => Some(by_age),
             _ => None,
@@ -315,6 +315,6 @@ mod tests {
     #[test]
     fn a_slot_costs_at_most_ninety_six_bytes_beyond_its_key() {
         let size = size_of::<Option<Slot<Request>>>() - size_of::<Request>();
-        assert!(size <= 104, "{size}");
+        assert!(size <= 96, "{size}");
     }
 }

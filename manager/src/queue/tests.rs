@@ -1,0 +1,91 @@
+mod behaviours;
+mod lanes;
+mod model;
+mod settings;
+mod shutdown;
+mod table;
+mod threads;
+
+use std::fmt;
+use std::time::Duration;
+
+use super::*;
+use crate::metrics::{Format, Registry};
+
+/// A key that is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Id(u32);
+
+impl Key for Id {
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "id"
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "id-{}", self.0)
+    }
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Delays are exact: 5, 10, 20 ms and so on.
+fn exact() -> QueueSettings {
+    QueueSettings {
+        retry: RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() },
+        ..QueueSettings::default()
+    }
+}
+
+fn queue_with(settings: QueueSettings, workers: usize) -> WorkQueue<Id> {
+    let metrics = QueueMetrics::register(&Registry::new());
+    WorkQueue::with_random("test", settings, workers, &metrics, fastrand::Rng::with_seed(1))
+}
+
+fn queue() -> WorkQueue<Id> {
+    queue_with(exact(), 1)
+}
+
+fn strong() -> Add {
+    Add::strong(Cause::bare(Trigger::Updated))
+}
+
+fn weak() -> Add {
+    Add::weak(Cause::bare(Trigger::Resync))
+}
+
+fn background() -> Add {
+    Add::strong(Cause::bare(Trigger::Initial)).in_background()
+}
+
+/// Takes a key that must be there now.
+fn take(queue: &WorkQueue<Id>) -> Running<Id> {
+    queue.try_get().expect("a key is ready")
+}
+
+/// Takes and ends everything that is ready, and returns it in order.
+fn drain(queue: &WorkQueue<Id>) -> Vec<u32> {
+    let next = || queue.try_get().map(|running| (running.key().0, running.done()).0);
+    std::iter::from_fn(next).collect()
+}
+
+/// Puts a key into the retry lane: it fails, and its backoff runs out.
+async fn make_retry(queue: &WorkQueue<Id>, id: u32) {
+    assert_eq!(queue.add(Id(id), strong()), Added::Queued);
+    let running = take(queue);
+    assert_eq!(running.key(), &Id(id), "another key was ready already");
+    let _: Retried = running.retry("no");
+    tokio::time::advance(ms(5)).await;
+    assert_eq!(queue.find(&Id(id)).and_then(|key| key.lane), Some(Lane::Retry));
+}
+
+fn state(queue: &WorkQueue<Id>, id: u32) -> Option<State> {
+    queue.find(&Id(id)).map(|key| key.state)
+}

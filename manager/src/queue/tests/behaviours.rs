@@ -1,0 +1,433 @@
+use super::*;
+use tokio_util::task::TaskTracker;
+
+#[tokio::test(start_paused = true)]
+async fn adds_before_a_run_give_one_run() {
+    let queue = queue();
+    assert_eq!(queue.add(Id(1), strong()), Added::Queued);
+    assert_eq!(queue.add(Id(1), strong()), Added::Merged);
+    assert_eq!(queue.counts().ready(), 1);
+    assert_eq!(drain(&queue), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adds_during_a_run_give_exactly_one_more_after_it() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let running = take(&queue);
+    assert_eq!(queue.add(Id(1), strong()), Added::Dirtied);
+    assert_eq!(queue.add(Id(1), strong()), Added::Merged);
+    assert!(queue.try_get().is_none(), "the key was handed out twice at once");
+    running.done();
+    assert_eq!(drain(&queue), [1]);
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_again_during_its_run_goes_behind_the_others() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let running = take(&queue);
+    queue.add(Id(1), strong());
+    queue.add(Id(2), strong());
+    running.done();
+    assert_eq!(drain(&queue), [2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_runs_at_its_moment_and_not_before() {
+    let queue = queue();
+    assert_eq!(queue.add(Id(1), strong().after(ms(50))), Added::Delayed);
+    assert_eq!(queue.counts().ready(), 0);
+    tokio::time::advance(ms(49)).await;
+    assert!(queue.try_get().is_none(), "a millisecond early");
+    tokio::time::advance(ms(1)).await;
+    assert_eq!(drain(&queue), [1]);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert_eq!(drain(&queue), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_of_several_delays_holds() {
+    for (first, second) in [(50, 70), (70, 50)] {
+        let queue = queue();
+        queue.add(Id(1), strong().after(ms(first)));
+        queue.add(Id(1), strong().after(ms(second)));
+        tokio::time::advance(ms(49)).await;
+        assert_eq!(drain(&queue), [0; 0]);
+        tokio::time::advance(ms(1)).await;
+        assert_eq!(drain(&queue), [1]);
+        tokio::time::advance(ms(100)).await;
+        assert_eq!(drain(&queue), [0; 0], "a delayed key ran twice");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_at_once_replaces_a_delayed_one() {
+    let queue = queue();
+    queue.add(Id(1), strong().after(ms(200)));
+    queue.add(Id(1), strong());
+    assert_eq!(drain(&queue), [1]);
+    tokio::time::advance(ms(300)).await;
+    assert_eq!(drain(&queue), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_add_does_not_hold_back_a_ready_key() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    assert_eq!(queue.add(Id(1), strong().after(ms(200))), Added::Merged);
+    assert_eq!(drain(&queue), [1]);
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_add_during_a_run_delays_the_next_one() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let running = take(&queue);
+    assert_eq!(queue.add(Id(1), strong().after(ms(20))), Added::Delayed);
+    running.done();
+    tokio::time::advance(ms(19)).await;
+    assert_eq!(drain(&queue), [0; 0]);
+    tokio::time::advance(ms(1)).await;
+    assert_eq!(drain(&queue), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delayed_keys_come_out_by_deadline_and_equal_ones_in_the_order_of_their_adds() {
+    let queue = queue();
+    for (id, wait) in [(1, 1000), (2, 500), (3, 250), (4, 500), (5, 500)] {
+        queue.add(Id(id), strong().after(ms(wait)));
+    }
+    tokio::time::advance(ms(2000)).await;
+    assert_eq!(drain(&queue), [3, 2, 4, 5, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_caller_gets_a_key_the_moment_it_is_added() {
+    let queue = queue();
+    let waiting = queue.clone();
+    let (running, added) = tokio::join!(waiting.get(), async { queue.add(Id(1), strong()) });
+    assert_eq!(added, Added::Queued);
+    assert_eq!(running.map(|running| running.key().0), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_caller_wakes_for_an_earlier_moment_than_the_one_it_slept_for() {
+    let queue = queue();
+    let start = Instant::now();
+    queue.add(Id(1), strong().after(ms(1000)));
+    let waiting = queue.clone();
+    let (running, ()) = tokio::join!(waiting.get(), async {
+        tokio::time::sleep(ms(10)).await;
+        queue.add(Id(2), strong().after(ms(50)));
+    });
+    assert_eq!((running.map(|running| running.key().0), start.elapsed()), (Some(2), ms(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_one_sleeper_holds_the_timer_and_hands_it_on_when_it_is_cancelled() {
+    let queue = queue_with(exact(), 2);
+    let start = Instant::now();
+    queue.add(Id(1), strong().after(ms(1000)));
+    let first = tokio::time::timeout(ms(10), queue.get());
+    let (first, second) = tokio::join!(first, queue.get());
+    assert!(first.is_err(), "the first caller was to give up");
+    assert_eq!((second.map(|running| running.key().0), start.elapsed()), (Some(1), ms(1000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_a_key_leaves_the_timer_to_the_next_sleeper() {
+    let queue = queue_with(exact(), 2);
+    let start = Instant::now();
+    queue.add(Id(1), strong().after(ms(10)));
+    queue.add(Id(2), strong().after(ms(1000)));
+    let (first, second) = tokio::join!(queue.get(), queue.get());
+    let mut ids = [first, second].map(|running| running.map_or(0, |running| running.key().0));
+    ids.sort_unstable();
+    assert_eq!((ids, start.elapsed()), ([1, 2], ms(1000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_sleeper_gets_one_of_many_keys_that_become_ready_at_once() {
+    let queue = queue_with(exact(), 100);
+    let callers = TaskTracker::new();
+    for id in 0..100 {
+        queue.add(Id(id), strong().after(ms(10)));
+        let queue = queue.clone();
+        callers.spawn(async move { queue.get().await.map(Running::done) });
+    }
+    callers.close();
+    callers.wait().await;
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_of_a_failing_key_double_to_the_maximum_for_forty_attempts() {
+    let queue = queue_with(QueueSettings::default(), 1);
+    queue.add(Id(1), strong());
+    for attempt in 1..=40_u32 {
+        let before = Instant::now();
+        let running = queue.get().await.unwrap();
+        assert_eq!(running.attempt(), attempt);
+        let planned =
+            if attempt == 1 { 0.0 } else { (0.005 * 2_f64.powi(attempt.cast_signed() - 2)).min(1000.0) };
+        let waited = before.elapsed().as_secs_f64();
+        // The timer counts in whole milliseconds.
+        assert!(
+            (planned * 0.9..=planned + 0.001).contains(&waited),
+            "attempt {attempt}: {waited} of {planned}"
+        );
+        let _: Retried = running.retry("always");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_resets_the_attempts_and_keys_fail_independently() {
+    let queue = queue();
+    for _ in 0..3 {
+        queue.add(Id(1), strong());
+        let _: Retried = take(&queue).retry("no");
+    }
+    queue.add(Id(2), strong());
+    assert_eq!(take(&queue).retry("no"), Retried::After(ms(5)));
+    queue.add(Id(1), strong());
+    let running = take(&queue);
+    assert_eq!(running.attempt(), 4);
+    running.done();
+    queue.add(Id(1), strong());
+    assert_eq!(take(&queue).retry("no"), Retried::After(ms(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strong_add_ends_a_backoff_at_once_and_a_weak_one_does_not() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let _: Retried = take(&queue).retry("no");
+    assert_eq!(queue.add(Id(1), weak()), Added::Kept);
+    assert_eq!(drain(&queue), [0; 0]);
+    assert_eq!(queue.add(Id(1), strong()), Added::Queued);
+    let running = take(&queue);
+    assert_eq!((running.attempt(), running.cause().trigger), (2, Trigger::Updated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_weak_add_ends_the_wait_of_a_requeue() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    take(&queue).requeue_after(Duration::from_mins(1));
+    assert_eq!(queue.add(Id(1), weak()), Added::Queued);
+    assert_eq!(drain(&queue), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_resets_the_attempts_also_of_a_running_key() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let _: Retried = take(&queue).retry("no");
+    queue.add(Id(1), strong().with_new_generation());
+    let running = take(&queue);
+    assert_eq!(running.attempt(), 1);
+    queue.add(Id(1), strong().with_new_generation());
+    assert_eq!(running.retry("no"), Retried::After(Duration::ZERO));
+    assert_eq!(take(&queue).attempt(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeues_do_not_count_as_attempts() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    for _ in 0..3 {
+        let running = queue.get().await.unwrap();
+        assert_eq!(running.attempt(), 1);
+        running.requeue_after(ms(100));
+    }
+    let key = queue.find(&Id(1)).unwrap();
+    assert_eq!((key.state, key.attempts, key.next_run), (State::Delayed, 0, Some(ms(100))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_out_of_attempts_is_parked_until_something_changes() {
+    let mut settings = exact();
+    settings.retry.max_attempts = 2;
+    let queue = queue_with(settings, 1);
+    queue.add(Id(1), strong());
+    assert_eq!(take(&queue).retry("one"), Retried::After(ms(5)));
+    tokio::time::advance(ms(5)).await;
+    assert_eq!(take(&queue).retry("two"), Retried::Parked);
+    tokio::time::advance(Duration::from_hours(24)).await;
+    assert_eq!(queue.add(Id(1), weak()), Added::Kept);
+    assert_eq!(drain(&queue), [0; 0]);
+    let key = queue.find(&Id(1)).unwrap();
+    assert_eq!(
+        (key.state, key.attempts, key.last_error.as_deref().map(String::as_str)),
+        (State::Parked, 2, Some("two"))
+    );
+    assert_eq!(queue.add(Id(1), Add::by_hand()), Added::Queued);
+    assert_eq!(take(&queue).attempt(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_parks_the_key_at_its_first_attempt() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    assert_eq!(take(&queue).terminal("cannot decode"), Retried::Parked);
+    assert_eq!(queue.counts().parked, 1);
+    queue.add(Id(1), strong());
+    assert_eq!(drain(&queue), [1]);
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_run_without_an_outcome_counts_as_a_failure() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    drop(take(&queue));
+    let key = queue.find(&Id(1)).unwrap();
+    assert_eq!((key.state, key.attempts, key.next_run), (State::Backoff, 1, Some(ms(5))));
+    assert_eq!(
+        key.last_error.as_deref().map(String::as_str),
+        Some("the run ended without an outcome: it panicked or was cancelled")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_dropped_after_leadership_was_lost_leaves_the_key_unchanged() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let running = take(&queue);
+    queue.set_leading(false);
+    drop(running);
+    let key = queue.find(&Id(1)).unwrap();
+    assert_eq!((key.state, key.attempts, key.lane), (State::Ready, 0, Some(Lane::Live)));
+    assert!(queue.try_get().is_none(), "a standby works");
+    queue.set_leading(true);
+    assert_eq!(drain(&queue), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    assert_eq!(take(&queue).retry_after("busy", ms(700)), Retried::After(ms(700)));
+    tokio::time::advance(ms(700)).await;
+    assert_eq!(take(&queue).attempt(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_resets_the_attempts_and_removes_a_parked_key() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let _: Retried = take(&queue).retry("no");
+    queue.forget(&Id(1));
+    let key = queue.find(&Id(1)).unwrap();
+    assert_eq!((key.state, key.attempts, key.next_run), (State::Backoff, 0, Some(ms(5))));
+    queue.add(Id(2), strong());
+    let _: Retried = take(&queue).terminal("no");
+    queue.forget(&Id(2));
+    assert_eq!((queue.find(&Id(2)).is_none(), queue.counts().parked), (true, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_keys_that_fail_together_are_retried_within_a_second() {
+    let queue = queue_with(QueueSettings::default(), 4);
+    for id in 0..10_000 {
+        queue.add(Id(id), strong());
+    }
+    while let Some(running) = queue.try_get() {
+        let _: Retried = running.retry("no");
+    }
+    let start = Instant::now();
+    for _ in 0..10_000 {
+        queue.get().await.unwrap().done();
+    }
+    assert!(start.elapsed() <= Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_snapshot_tells_everything_about_every_key() {
+    let queue = queue();
+    for id in 0..1000 {
+        queue.add(Id(id), strong());
+    }
+    let running = take(&queue);
+    tokio::time::advance(ms(30)).await;
+    let _: Retried = running.retry("connection refused");
+    tokio::time::advance(ms(2)).await;
+    let snapshot = queue.snapshot();
+    assert_eq!((&*snapshot.name, snapshot.keys.len(), snapshot.counts.ready_live), ("test", 1000, 999));
+    assert_eq!(snapshot.counts.oldest_ready, Some(ms(32)));
+    let key = snapshot.keys.iter().find(|key| key.key == Id(0)).unwrap();
+    assert_eq!((key.state, key.lane, key.attempts, key.since), (State::Backoff, None, 1, ms(2)));
+    assert_eq!((key.next_run, key.last_duration), (Some(ms(3)), Some(ms(30))));
+    assert_eq!(key.last_error.as_deref().map(String::as_str), Some("connection refused"));
+    assert_eq!(key.cause, Cause::bare(Trigger::Updated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_error_is_kept_to_a_kilobyte_without_cutting_a_character() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let _: Retried = take(&queue).retry(&"ü".repeat(5000));
+    let error = queue.find(&Id(1)).unwrap().last_error.unwrap();
+    assert_eq!((error.len(), error.chars().all(|char| char == 'ü')), (1024, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_of_all_queues_are_printed_family_by_family_and_end_with_their_queue() {
+    let registry = Registry::new();
+    let metrics = QueueMetrics::register(&registry);
+    let one = WorkQueue::new("one", exact(), 1, &metrics);
+    let two = WorkQueue::<Id>::new("two", exact(), 1, &metrics);
+    two.set_leading(false);
+    two.add(Id(1), strong());
+    for id in 1..=3 {
+        one.add(Id(id), strong());
+    }
+    take(&one).done();
+    let _: Retried = take(&one).retry("no");
+    let running = take(&one);
+    tokio::time::advance(ms(2)).await;
+    one.add(Id(3), strong());
+    one.add(Id(4), strong());
+    let text = registry.encode(Format::Text).unwrap();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket")).collect();
+    let expected = r#"workqueue_depth{name="one",controller="one",priority=""} 1
+workqueue_depth{name="two",controller="two",priority=""} 0
+workqueue_adds_total{name="one",controller="one"} 5
+workqueue_adds_total{name="two",controller="two"} 1
+workqueue_queue_duration_seconds_sum{name="one",controller="one"} 0.0
+workqueue_queue_duration_seconds_count{name="one",controller="one"} 3
+workqueue_queue_duration_seconds_sum{name="two",controller="two"} 0.0
+workqueue_queue_duration_seconds_count{name="two",controller="two"} 0
+workqueue_work_duration_seconds_sum{name="one",controller="one"} 0.0
+workqueue_work_duration_seconds_count{name="one",controller="one"} 2
+workqueue_work_duration_seconds_sum{name="two",controller="two"} 0.0
+workqueue_work_duration_seconds_count{name="two",controller="two"} 0
+workqueue_unfinished_work_seconds{name="one",controller="one"} 0.002
+workqueue_unfinished_work_seconds{name="two",controller="two"} 0.0
+workqueue_longest_running_processor_seconds{name="one",controller="one"} 0.002
+workqueue_longest_running_processor_seconds{name="two",controller="two"} 0.0
+workqueue_retries_total{name="one",controller="one"} 1
+workqueue_retries_total{name="two",controller="two"} 0
+mainstay_queue_delayed_keys{name="one",controller="one"} 1
+mainstay_queue_delayed_keys{name="two",controller="two"} 0
+mainstay_queue_parked_keys{name="one",controller="one"} 0
+mainstay_queue_parked_keys{name="two",controller="two"} 0
+mainstay_queue_oldest_ready_seconds{name="one",controller="one"} 0.0
+mainstay_queue_oldest_ready_seconds{name="two",controller="two"} 0.0
+mainstay_queue_warm_keys{name="one",controller="one"} 0
+mainstay_queue_warm_keys{name="two",controller="two"} 1"#;
+    assert_eq!(lines.join("\n"), expected);
+    let bucket = r#"workqueue_queue_duration_seconds_bucket{le="1e-8",name="one",controller="one"} 3"#;
+    assert!(text.contains(bucket), "{text}");
+    running.done();
+    drop(two);
+    assert!(
+        !registry.encode(Format::Text).unwrap().contains("two"),
+        "a queue that has gone is still printed"
+    );
+}

@@ -1,0 +1,121 @@
+use super::*;
+use tokio_util::task::TaskTracker;
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_new_keys_in_the_background_only() {
+    let queue = queue_with(QueueSettings { max_depth: 2, ..exact() }, 1);
+    assert_eq!(queue.add(Id(1), background()), Added::Queued);
+    assert_eq!(queue.add(Id(2), background()), Added::Queued);
+    assert_eq!(queue.add(Id(3), background()), Added::Refused);
+    assert_eq!(queue.add(Id(3), background().after(ms(1))), Added::Refused);
+    assert_eq!(queue.add(Id(1), background()), Added::Merged);
+    assert_eq!(queue.add(Id(4), strong()), Added::Queued);
+    assert_eq!(drain(&queue), [4, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_that_were_refused_are_told_when_half_of_the_queue_is_free() {
+    let queue = queue_with(QueueSettings { max_depth: 4, ..exact() }, 1);
+    for id in 1..=5 {
+        queue.add(Id(id), background());
+    }
+    let sources = TaskTracker::new();
+    for _ in 0..3 {
+        let queue = queue.clone();
+        sources.spawn(async move { queue.drained().await });
+    }
+    sources.close();
+    tokio::task::yield_now().await;
+    take(&queue).done();
+    tokio::task::yield_now().await;
+    assert_eq!(sources.len(), 3, "one of four free is too early");
+    take(&queue).done();
+    sources.wait().await;
+    assert_eq!(queue.add(Id(5), background()), Added::Queued);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_room_in_a_queue_without_limit_or_one_that_shuts_down() {
+    queue().drained().await;
+    let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
+    queue.add(Id(1), strong());
+    let source = queue.clone();
+    tokio::join!(source.drained(), async { queue.shut_down() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn lifting_the_limit_tells_the_sources() {
+    let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
+    queue.add(Id(1), strong());
+    let source = queue.clone();
+    tokio::join!(source.drained(), async { queue.reconfigure(exact(), 1) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    take(&queue).requeue_after(Duration::from_mins(1));
+    queue.add(Id(2), strong());
+    let _: Retried = take(&queue).retry_after("no", Duration::from_mins(15));
+    let retry = RetryPolicy { base_delay: ms(3), max_delay: ms(10), ..exact().retry };
+    queue.reconfigure(QueueSettings { retry, ..exact() }, 1);
+    assert_eq!(queue.find(&Id(2)).unwrap().next_run, Some(ms(3)));
+    assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
+    tokio::time::advance(ms(3)).await;
+    assert_eq!(drain(&queue), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_that_is_lifted_lets_a_sleeping_caller_go_on() {
+    let rate = Some(Rate { per_second: 0.1, burst: 1 });
+    let queue = queue_with(QueueSettings { retry_rate: rate, ..exact() }, 1);
+    make_retry(&queue, 1).await;
+    take(&queue).done();
+    make_retry(&queue, 2).await;
+    let start = Instant::now();
+    let waiting = queue.clone();
+    let (running, ()) = tokio::join!(waiting.get(), async {
+        tokio::time::sleep(ms(10)).await;
+        queue.reconfigure(exact(), 1);
+    });
+    assert_eq!((running.map(|running| running.key().0), start.elapsed()), (Some(2), ms(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_keeps_its_keys_warm_and_their_age_starts_at_the_election() {
+    let queue = queue();
+    queue.set_leading(false);
+    queue.add(Id(1), background());
+    queue.add(Id(2), strong().after(ms(500)));
+    tokio::time::advance(Duration::from_hours(1)).await;
+    let waiting = queue.clone();
+    let (running, ()) = tokio::join!(waiting.get(), async {
+        tokio::time::sleep(ms(10)).await;
+        queue.set_leading(true);
+    });
+    let running = running.unwrap();
+    // Had its hour on the standby counted, the background key would have gone first.
+    assert_eq!((running.key().0, running.queued_for()), (2, Duration::ZERO));
+    tokio::time::advance(ms(7)).await;
+    assert_eq!(queue.counts().oldest_ready, Some(ms(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_without_sense_are_bent_to_the_nearest_that_has_some() {
+    let settings = QueueSettings { retry_share: 0, max_wait: Duration::ZERO, ..exact() };
+    let queue = queue_with(settings, 0);
+    make_retry(&queue, 1).await;
+    queue.add(Id(2), strong());
+    // A wait of nothing is over at once: everything goes by age.
+    assert_eq!(drain(&queue), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_without_end_neither_overflows_nor_wakes_anybody() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    take(&queue).requeue_after(Duration::MAX);
+    assert!(tokio::time::timeout(Duration::from_hours(24), queue.get()).await.is_err());
+    assert_eq!(state(&queue, 1), Some(State::Delayed));
+}

@@ -1,0 +1,166 @@
+//! The table of states and events, as the queue really behaves.
+//!
+//! Each state is built anew, one event happens to it, and what became of the key is written down. Whoever changes a
+//! rule sees the cells that move.
+
+use super::*;
+use crate::queue::machine::{Job, Next, Outcome};
+
+/// Two failures lie behind every key that can have some.
+const STATES: [&str; 10] = [
+    "absent",
+    "delayed",
+    "backoff",
+    "ready live",
+    "ready background",
+    "ready retry",
+    "running",
+    "running, weak dirt",
+    "running, strong dirt",
+    "parked",
+];
+
+const EVENTS: [&str; 15] = [
+    "weak add",
+    "weak background add",
+    "strong add",
+    "strong background add",
+    "new generation",
+    "weak add in 1 s",
+    "strong add in 1 s",
+    "wait over",
+    "taken",
+    "done",
+    "requeue after 60 s",
+    "failed",
+    "failed for good",
+    "put back",
+    "forgotten",
+];
+
+struct Bench {
+    inner: Inner<Id>,
+    job: Option<Job<Id>>,
+}
+
+impl Bench {
+    fn in_state(state: &str) -> Self {
+        let settings =
+            QueueSettings { retry: RetryPolicy { base_delay: ms(10_000), ..exact().retry }, ..exact() };
+        let mut bench = Self { inner: Inner::new(settings, 1, fastrand::Rng::with_seed(1)), job: None };
+        match state {
+            "absent" => {}
+            "delayed" => {
+                bench.happen("strong add");
+                bench.happen("taken");
+                bench.happen("requeue after 60 s");
+            }
+            "ready live" => bench.happen("strong add"),
+            "ready background" => bench.happen("strong background add"),
+            _ => bench.fail_twice(state),
+        }
+        bench
+    }
+
+    fn fail_twice(&mut self, state: &str) {
+        for event in ["strong add", "taken", "failed", "strong add", "taken", "failed"] {
+            self.happen(event);
+        }
+        if state == "backoff" {
+            return;
+        }
+        self.happen("wait over");
+        if state == "ready retry" {
+            return;
+        }
+        self.happen("taken");
+        match state {
+            "running, weak dirt" => self.happen("weak add"),
+            "running, strong dirt" => self.happen("strong add"),
+            "parked" => self.happen("failed for good"),
+            _ => {}
+        }
+    }
+
+    fn happen(&mut self, event: &str) {
+        match event {
+            "weak add" => self.add(weak()),
+            "weak background add" => self.add(weak().in_background()),
+            "strong add" => self.add(strong()),
+            "strong background add" => self.add(background()),
+            "new generation" => self.add(strong().with_new_generation()),
+            "weak add in 1 s" => self.add(weak().after(ms(1000))),
+            "strong add in 1 s" => self.add(strong().after(ms(1000))),
+            "wait over" => {
+                let due = self.inner.delays.first().map(|(until, _)| until);
+                if let Some(due) = due {
+                    self.inner.advance(due);
+                }
+            }
+            "taken" => self.job = self.inner.try_take().or(self.job.take()),
+            "done" => self.finish(Outcome::Done),
+            "requeue after 60 s" => self.finish(Outcome::RequeueAfter(Duration::from_mins(1))),
+            "failed" => self.finish(Outcome::Failed("no", Next::Backoff)),
+            "failed for good" => self.finish(Outcome::Failed("no", Next::Never)),
+            "put back" => self.finish(Outcome::PutBack),
+            "forgotten" => self.inner.forget(&Id(1)),
+            _ => panic!("no such event: {event}"),
+        }
+    }
+
+    fn add(&mut self, add: Add) {
+        let _: Added = self.inner.add(Id(1), add);
+    }
+
+    fn finish(&mut self, outcome: Outcome<'_>) {
+        let job = self.job.take().expect("the key runs");
+        let _: Retried = self.inner.finish(job.slot, &job.cause, outcome);
+    }
+
+    /// Returns whether an event can happen in the present state at all.
+    fn admits(&self, event: &str) -> bool {
+        match event {
+            "wait over" => self.inner.delays.first().is_some(),
+            "taken" => self.inner.lanes.len() > 0,
+            "done" | "requeue after 60 s" | "failed" | "failed for good" | "put back" => self.job.is_some(),
+            "forgotten" => self.inner.slots.len() > 0,
+            _ => true,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Some(slot) = self.inner.slots.find(&Id(1)) else { return "absent".to_owned() };
+        let key = self.inner.describe(self.inner.slots.get(slot));
+        let mut text = key.state.as_str().to_owned();
+        if let Some(lane) = key.lane.filter(|_| key.state == State::Ready) {
+            text = format!("{text} {}", lane.as_str());
+        }
+        if let Some(wait) = key.next_run {
+            text = format!("{text} {} s", wait.as_secs());
+        }
+        if key.attempts > 0 {
+            text = format!("{text}, {} failed", key.attempts);
+        }
+        text
+    }
+}
+
+#[test]
+fn the_table_of_states_and_events() {
+    let mut table = String::new();
+    for state in STATES {
+        table.extend([format!("{state} ({})\n", Bench::in_state(state).describe())]);
+        for event in EVENTS {
+            let mut bench = Bench::in_state(state);
+            if bench.admits(event) {
+                let before = bench.describe();
+                bench.happen(event);
+                bench.inner.check();
+                let after = bench.describe();
+                let after = if after == before { "-".to_owned() } else { after };
+                table.extend([format!("  {event:<22} {after}\n")]);
+            }
+        }
+    }
+    assert_eq!(table, include_str!("table.txt"), "what really happens:\n{table}");
+}
