@@ -23,7 +23,7 @@ mod call;
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
 pub use error::{WriteError, is_conflict, is_fenced, refusal};
-pub use events::{EventType, Recorder};
+pub use events::{EventType, EventWriter, Recorder};
 pub use infer::infer;
 pub use observe::{ResourcePath, Uncovered, WriteObserver};
 pub use owner::{OwnerError, set_controller};

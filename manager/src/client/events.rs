@@ -1,7 +1,7 @@
 //! Tells people what happened to an object, as Events of `events.k8s.io/v1`.
 //!
-//! A [`Recorder`] puts an occurrence into a bounded channel and never waits; its one task folds repetitions into
-//! series and writes them. Events are a courtesy: when the channel is full or the server says no for too long they
+//! A [`Recorder`] puts an occurrence into a bounded channel and never waits; one [`EventWriter`] per manager folds
+//! repetitions into series and writes them. Events are a courtesy: when the channel is full or the server says no for too long they
 //! are dropped, counted, and nothing else suffers.
 //!
 //! Differs from client-go's recorder: `regarding.resourceVersion` is not part of what makes two occurrences the same,
@@ -12,20 +12,17 @@ mod writer;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use tokio::sync::{mpsc, watch};
-use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tokio::sync::mpsc;
 
 use crate::metrics::Registry;
 
-use writer::EventWriter;
+pub use writer::EventWriter;
 
 /// Occurrences that wait for the writer; client-go's number. A full channel drops the newest.
 const CHANNEL: usize = 1000;
@@ -55,10 +52,6 @@ struct Shared {
     sender: mpsc::Sender<Occurrence>,
     counts: EventCounts,
     clock: Clock,
-    /// Set once, by `flush`: the writer then has this long to write what is left.
-    last_words: watch::Sender<Option<Duration>>,
-    /// Holds the writer's task.
-    tasks: TaskTracker,
 }
 
 /// The wall clock, as a value that tests replace.
@@ -77,7 +70,7 @@ struct Occurrence {
 }
 
 /// `mainstay_events_total`: what became of recorded events.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct EventCounts {
     family: Family<Labels, Counter>,
 }
@@ -102,29 +95,32 @@ impl EventType {
 // === impl Recorder ===
 
 impl Recorder {
-    /// Makes a recorder and starts its task on the runtime this is called in.
+    /// Makes a recorder and the writer it feeds; nothing is written until the writer runs. Registers
+    /// `mainstay_events_total`.
     ///
     /// `controller` is the reporting controller, such as `mainstay.dev/wait-deployment`; `instance` tells replicas
     /// apart. The client must not be fenced: events are flushed after the Lease is given back.
-    pub fn new(controller: &str, instance: &str, client: kube::Client) -> Self {
-        Self::with_clock(controller, instance, client, Arc::new(Timestamp::now))
+    pub fn new(
+        controller: &str,
+        instance: &str,
+        client: kube::Client,
+        registry: &Registry,
+    ) -> (Self, EventWriter) {
+        Self::with_clock(controller, instance, client, registry, Arc::new(Timestamp::now))
     }
 
-    fn with_clock(controller: &str, instance: &str, client: kube::Client, clock: Clock) -> Self {
+    fn with_clock(
+        controller: &str,
+        instance: &str,
+        client: kube::Client,
+        registry: &Registry,
+        clock: Clock,
+    ) -> (Self, EventWriter) {
         let (sender, inbox) = mpsc::channel(CHANNEL);
-        let (last_words, told) = watch::channel(None);
-        let counts = EventCounts::default();
+        let counts = EventCounts::register(registry);
         let writer = EventWriter::new(inbox, client, cut(instance, MAX_WORD), counts.clone());
-        let tasks = TaskTracker::new();
-        tasks.spawn(writer.run(told).instrument(tracing::info_span!("events")));
-        let shared = Shared { sender, counts, clock, last_words, tasks };
-        Self { shared: Arc::new(shared), controller: controller.into() }
-    }
-
-    /// Shows what becomes of events as `mainstay_events_total`.
-    pub fn register(&self, registry: &Registry) {
-        let help = "Occurrences recorded as Events, by outcome: new, repeated, limited, dropped, failed";
-        registry.register("mainstay_events", help, self.shared.counts.family.clone());
+        let shared = Arc::new(Shared { sender, counts, clock });
+        (Self { shared, controller: controller.into() }, writer)
     }
 
     /// Returns a recorder of the same writer that reports as another controller.
@@ -160,17 +156,6 @@ impl Recorder {
             tracing::debug!(reason, note, why, "event dropped");
         }
     }
-
-    /// Takes no more events, from this recorder and all its clones, and returns once what was recorded is written or
-    /// `limit` has passed.
-    ///
-    /// # Cancel safety
-    /// Dropping it leaves the flush going on by itself.
-    pub async fn flush(&self, limit: Duration) {
-        self.shared.last_words.send_replace(Some(limit));
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
-    }
 }
 
 impl fmt::Debug for Recorder {
@@ -182,6 +167,13 @@ impl fmt::Debug for Recorder {
 // === impl EventCounts ===
 
 impl EventCounts {
+    fn register(registry: &Registry) -> Self {
+        let family = Family::default();
+        let help = "Occurrences recorded as Events, by outcome: new, repeated, limited, dropped, failed";
+        registry.register("mainstay_events", help, family.clone());
+        Self { family }
+    }
+
     fn count(&self, outcome: &'static str) {
         self.family.get_or_create(&Labels { outcome }).inc();
     }

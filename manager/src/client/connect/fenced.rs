@@ -75,6 +75,10 @@ pub(super) struct GuardLayer {
 }
 
 /// A service that gives up a request when the term it was made in ends.
+///
+/// A request is made in the term in which it leaves the buffer inside kube's client, a task switch after its caller
+/// sent it. That one of an old term is not sent in the next is therefore also the campaign's part: it begins only once
+/// the work of the old term has ended.
 #[derive(Clone)]
 pub(super) struct Guarded<S> {
     inner: S,

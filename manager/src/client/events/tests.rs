@@ -1,4 +1,8 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::client::Role;
@@ -7,9 +11,28 @@ use crate::metrics::Format;
 
 const LONG: Duration = Duration::from_hours(1);
 
-fn recorder(server: &TestServer) -> Recorder {
-    let clock = Arc::new(|| Timestamp::from_microsecond(1_700_000_000_123_456).unwrap());
-    Recorder::with_clock("mainstay.dev/test", "replica-1", server.client(Role::Watches), clock)
+/// A recorder whose writer runs on this runtime.
+struct Running {
+    recorder: Recorder,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Running {
+    fn start(server: &TestServer, flush: Duration) -> Self {
+        let clock = Arc::new(|| Timestamp::from_microsecond(1_700_000_000_123_456).unwrap());
+        let client = server.client(Role::Watches);
+        let (recorder, writer) =
+            Recorder::with_clock("mainstay.dev/test", "replica-1", client, &server.registry, clock);
+        let stop = CancellationToken::new();
+        let tasks = JoinSet::from_iter([writer.run(stop.clone(), flush)]);
+        Self { recorder, stop, tasks }
+    }
+
+    async fn flushed(&mut self) {
+        self.stop.cancel();
+        self.tasks.join_next().await.unwrap().unwrap();
+    }
 }
 
 fn web() -> ObjectReference {
@@ -39,8 +62,8 @@ fn outcomes(registry: &Registry) -> String {
 #[tokio::test]
 async fn an_event_arrives_in_the_form_of_the_api() {
     let mut server = TestServer::start([Answer::Say(201, "{}".to_owned())]).await;
-    let recorder = recorder(&server);
-    record(&recorder, "Waiting");
+    let running = Running::start(&server, LONG);
+    record(&running.recorder, "Waiting");
     let arrived = server.arrival().await;
     assert_eq!(
         (arrived.method.as_str(), arrived.uri.path()),
@@ -72,14 +95,14 @@ async fn an_event_arrives_in_the_form_of_the_api() {
 #[tokio::test]
 async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
     let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
-    let recorder = recorder(&server);
-    recorder.register(&server.registry);
+    let mut running = Running::start(&server, LONG);
+    let recorder = running.recorder.clone();
     record(&recorder, "Waiting");
     let name =
         serde_json::from_slice::<Value>(&server.arrival().await.body).unwrap()["metadata"]["name"].take();
     record(&recorder, "Waiting");
     record(&recorder, "Waiting");
-    recorder.flush(LONG).await;
+    running.flushed().await;
 
     let update = server.arrival().await;
     let path = format!("/apis/events.k8s.io/v1/namespaces/shop/events/{}", name.as_str().unwrap());
@@ -94,7 +117,6 @@ async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
         outcomes(&server.registry),
         "{outcome=\"dropped\"} 1 {outcome=\"new\"} 1 {outcome=\"repeated\"} 2"
     );
-    recorder.flush(LONG).await;
 }
 
 #[tokio::test]
@@ -106,15 +128,15 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_final() {
         Answer::failure(403, "Forbidden", "namespace is being terminated"),
     ])
     .await;
-    let recorder = recorder(&server);
-    recorder.register(&server.registry);
+    let mut running = Running::start(&server, LONG);
+    let recorder = running.recorder.clone();
     record(&recorder, "Waiting");
     for _ in 0..3 {
         server.arrival().await;
     }
     record(&recorder, "Other");
     server.arrival().await;
-    recorder.flush(LONG).await;
+    running.flushed().await;
     assert!(server.nothing_arrived());
     assert_eq!(outcomes(&server.registry), "{outcome=\"failed\"} 1 {outcome=\"new\"} 2");
 }
@@ -123,17 +145,17 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_final() {
 async fn a_flush_ends_at_its_limit() {
     let never = Arc::new(tokio::sync::Notify::new());
     let mut server = TestServer::start([Answer::Hold(never, 200, String::new())]).await;
-    let recorder = recorder(&server);
-    record(&recorder, "Waiting");
+    let mut running = Running::start(&server, Duration::from_millis(20));
+    record(&running.recorder, "Waiting");
     server.arrival().await;
-    recorder.flush(Duration::from_millis(20)).await;
+    running.flushed().await;
 }
 
 #[tokio::test]
 async fn a_full_channel_drops_and_never_waits() {
     let server = TestServer::start([]).await;
-    let recorder = recorder(&server);
-    recorder.register(&server.registry);
+    let running = Running::start(&server, LONG);
+    let recorder = running.recorder.clone();
     // Nothing is awaited, so the writer does not run on this runtime of one thread.
     for _ in 0..CHANNEL + 5 {
         record(&recorder, "Waiting");
@@ -144,7 +166,8 @@ async fn a_full_channel_drops_and_never_waits() {
 #[tokio::test]
 async fn long_texts_are_cut_at_a_character() {
     let mut server = TestServer::start([Answer::ok("{}")]).await;
-    let recorder = recorder(&server).for_controller("mainstay.dev/other");
+    let running = Running::start(&server, LONG);
+    let recorder = running.recorder.for_controller("mainstay.dev/other");
     recorder.event(&web(), EventType::Normal, &"r".repeat(200), "Act", &"é".repeat(600));
     let body: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
     assert_eq!(body["reason"].as_str().unwrap().len(), 128);

@@ -1,5 +1,6 @@
 //! Writes what the recorders of one manager recorded.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,8 +9,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, Request, header};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::call::call;
 use crate::client::error::WriteError;
@@ -21,13 +23,11 @@ use super::{EventCounts, Occurrence};
 const MAX_IN_FLIGHT: usize = 8;
 /// Between looks for series that ended.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// For the flush when the last recorder was dropped and nobody waits.
-const UNASKED_FLUSH: Duration = Duration::from_secs(5);
 /// For one write; the server is asked again after it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The one that writes for a recorder and all its clones.
-pub(super) struct EventWriter {
+/// The one that writes for a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
+pub struct EventWriter {
     inbox: mpsc::Receiver<Occurrence>,
     client: kube::Client,
     instance: String,
@@ -55,21 +55,21 @@ impl EventWriter {
         }
     }
 
-    /// Writes until told how long the flush may take, or until every recorder is gone; then takes no more occurrences
-    /// and writes what is left.
-    pub(super) async fn run(mut self, mut last_words: watch::Receiver<Option<Duration>>) {
+    /// Writes until `stop`, or until every recorder is gone; then takes no more occurrences and writes what is left for
+    /// at most `flush`.
+    pub async fn run(mut self, stop: CancellationToken, flush: Duration) {
         let mut sweep = Instant::now() + SWEEP_EVERY;
-        let limit = loop {
+        loop {
             self.start_due();
             let wake = self.next_start().map_or(sweep, |due| due.min(sweep));
             // Any order serves: each branch only changes the ledger.
             tokio::select! {
-                told = last_words.wait_for(Option::is_some) => break told.ok().and_then(|limit| *limit),
+                () = stop.cancelled() => break,
                 Some((operation, answer)) = self.in_flight.next() => self.settle(&operation, answer),
                 received = self.inbox.recv() => match received {
                     Some(occurrence) => self.observe(&occurrence),
                     // Every recorder is gone.
-                    None => break None,
+                    None => break,
                 },
                 () = sleep_until(wake) => {}
             }
@@ -77,8 +77,8 @@ impl EventWriter {
                 self.ledger.sweep(Instant::now());
                 sweep = Instant::now() + SWEEP_EVERY;
             }
-        };
-        self.flush(limit.unwrap_or(UNASKED_FLUSH)).await;
+        }
+        self.flush(flush).await;
     }
 
     async fn flush(mut self, limit: Duration) {
@@ -138,6 +138,12 @@ impl EventWriter {
         if self.ledger.answered(operation, answer, Instant::now()) {
             self.counts.count("failed");
         }
+    }
+}
+
+impl fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWriter").field("instance", &self.instance).finish_non_exhaustive()
     }
 }
 

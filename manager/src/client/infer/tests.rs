@@ -39,8 +39,9 @@ fn outside() -> Result<kube::Config, InClusterError> {
     Err(InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent))
 }
 
-fn inside() -> Result<kube::Config, InClusterError> {
-    Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()))
+fn in_pod(home: Option<PathBuf>) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError>> {
+    let in_cluster = || Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()));
+    Surroundings { kubeconfig: Some(OsString::new()), home, in_cluster }
 }
 
 fn server(found: Result<kube::Config, ConnectError>) -> String {
@@ -58,8 +59,7 @@ async fn flag_then_variable_then_pod_then_home() {
     let given = infer_in(folder.surroundings(list.clone()), Some(&flag), None).await;
     assert_eq!(server(given), "flag.example");
     assert_eq!(server(infer_in(folder.surroundings(list), None, None).await), "variable.example");
-    let in_pod = Surroundings { kubeconfig: Some(OsString::new()), home: None, in_cluster: inside };
-    assert_eq!(server(infer_in(in_pod, None, None).await), "in-cluster.example");
+    assert_eq!(server(infer_in(in_pod(None), None, None).await), "in-cluster.example");
     assert_eq!(server(infer_in(folder.surroundings(None), None, None).await), "home.example");
 }
 
@@ -67,9 +67,8 @@ async fn flag_then_variable_then_pod_then_home() {
 async fn a_context_is_looked_for_in_kubeconfigs_only() {
     let folder = Folder::new();
     folder.write(".kube/config", &["first", "second"]);
-    let in_pod =
-        Surroundings { kubeconfig: None, home: Some(folder.0.path().to_owned()), in_cluster: inside };
-    assert_eq!(server(infer_in(in_pod, None, Some("second")).await), "second.example");
+    let surroundings = in_pod(Some(folder.0.path().to_owned()));
+    assert_eq!(server(infer_in(surroundings, None, Some("second")).await), "second.example");
 }
 
 #[tokio::test]
