@@ -283,17 +283,11 @@ fn election_settings(
     if !election.enabled {
         return Ok(None);
     }
-    let namespace = match &*election.namespace {
-        "" => own_namespace().ok_or(BuildError::NoLeaseNamespace)?,
-        namespace => namespace.to_owned(),
-    };
-    let settings = ElectionSettings {
-        lease_duration: election.lease_duration,
-        renew_deadline: election.renew_deadline,
-        retry_period: election.retry_period,
-        on_lost: election.on_lost,
-        ..ElectionSettings::new(namespace, &*election.lease_name, &*options.identity)
-    };
+    let own_namespace = own_namespace().unwrap_or_default();
+    if election.namespace.is_empty() && own_namespace.is_empty() {
+        return Err(BuildError::NoLeaseNamespace);
+    }
+    let settings = election.settings(&own_namespace, &*options.identity);
     let problems = settings.validate();
     if problems.is_empty() {
         Ok(Some(settings))

@@ -1,0 +1,177 @@
+//! `mainstay dev`: the whole story on one terminal.
+//!
+//! Starts a control plane of one's own (or uses a cluster the user has), installs the CRD, applies a sample
+//! WaitDeployment whose prerequisite comes up some seconds later, runs the manager in this process, and prints what
+//! happens. Ctrl-C stops everything that was started here.
+
+mod sample;
+mod story;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use kube::api::{Api, Patch, PatchParams};
+use mainstay::cli::{self, ConfigFlags};
+use mainstay::client::connect;
+use mainstay::config::{ConfigError, LogFilter, ManagerConfiguration, Overrides};
+use mainstay::key::Request;
+use mainstay::manager::{Manager, ManagerOptions};
+use mainstay_api::WaitDeployment;
+use mainstay_devcluster::{DevCluster, Options, Progress};
+
+use sample::Sample;
+use story::Story;
+
+/// Settings of `dev` unless a file is given: no election, ports on loopback, prerequisites on this machine.
+const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
+
+/// Describes the command.
+pub(crate) fn command() -> Command {
+    let kubeconfig = Arg::new("kubeconfig")
+        .long("kubeconfig")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Use the cluster this file names instead of starting one");
+    ConfigFlags::add_to(
+        Command::new("dev")
+            .about("Start a control plane, apply a sample WaitDeployment, run the manager and tell what happens")
+            .arg(kubeconfig),
+    )
+}
+
+/// Runs the command until Ctrl-C.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let configuration = match configuration(matches) {
+        Ok(configuration) => configuration,
+        Err(problem) => return cli::refuse(&problem, &mut std::io::stderr()).into(),
+    };
+    match start(configuration, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            story::complain(&format!("{problem:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn configuration(matches: &ArgMatches) -> Result<ManagerConfiguration, ConfigError> {
+    let Ok(flags) = ConfigFlags::of(matches) else {
+        return ManagerConfiguration::from_overrides(&Overrides::default());
+    };
+    if flags.config.is_some() {
+        return flags.load(&crate::CONTROLLERS);
+    }
+    let mut overrides = flags.overrides();
+    // The story is told on standard output; of the log only what it does not tell is of interest beside it.
+    overrides.log_level.get_or_insert(LogFilter::warn());
+    ManagerConfiguration::parse(CONFIGURATION, "config/dev.yaml", &overrides, Some(&crate::CONTROLLERS))
+}
+
+fn start(configuration: ManagerConfiguration, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let _log = cli::logging::init(&configuration.logging)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(tell(configuration, kubeconfig));
+    runtime.shutdown_background();
+    result
+}
+
+async fn tell(configuration: ManagerConfiguration, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let story = Story::begin();
+    let cluster = match kubeconfig {
+        Some(_) => None,
+        None => Some(interruptible(own_cluster(&story)).await?),
+    };
+    let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
+    let result = tell_on(&story, configuration, path, cluster.as_ref()).await;
+    if let Some(cluster) = cluster {
+        story.say("stopping the control plane");
+        cluster.stop().await;
+    }
+    result
+}
+
+/// A step before the manager runs and listens to signals itself: Ctrl-C drops it, and with it what it has started.
+async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::select! {
+        result = step => result,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            anyhow::bail!("interrupted")
+        }
+    }
+}
+
+async fn own_cluster(story: &Story) -> anyhow::Result<DevCluster> {
+    story.say("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+    let hear = story.clone();
+    let options = Options {
+        crds: vec![serde_json::to_value(mainstay_api::crd::crd())?],
+        progress: Progress::new(move |line| hear.say(line)),
+        ..Options::default()
+    };
+    Ok(DevCluster::start(options).await?)
+}
+
+async fn tell_on(
+    story: &Story,
+    configuration: ManagerConfiguration,
+    kubeconfig: &Path,
+    cluster: Option<&DevCluster>,
+) -> anyhow::Result<()> {
+    let connection = connect::infer(Some(kubeconfig), None).await?;
+    let client = kube::Client::try_from(connection.clone())?;
+    story.say(&format!("the cluster is ready; to look with kubectl: export KUBECONFIG={}", kubeconfig.display()));
+    interruptible(install_crd(&client)).await?;
+    story.say("the CRD waitdeployments.apps.mainstay.dev is installed");
+
+    let mut sample = Sample::reserve()?;
+    let manager = Manager::new(ManagerOptions::replica("mainstay"), configuration, connection)?;
+    crate::register(&manager, crate::Sockets::default())?;
+    let key = Request::namespaced(sample::NAMESPACE, sample::NAME);
+    manager.register(story::controller(&manager, story, key))?;
+
+    let objects = Api::<WaitDeployment>::namespaced(client, sample::NAMESPACE);
+    let apply = PatchParams::apply("mainstay-dev").force();
+    interruptible(async { Ok(objects.patch(sample::NAME, &apply, &Patch::Apply(sample.manifest())).await?) }).await?;
+    story.say(&format!(
+        "applied WaitDeployment {}/{}: two replicas, once {} answers",
+        sample::NAMESPACE,
+        sample::NAME,
+        sample.address()
+    ));
+    // Biased: the manager's end is the end; the prerequisite only comes up beside it.
+    let result = tokio::select! {
+        biased;
+        result = manager.run() => result,
+        result = sample.come_up(story) => match result {
+            Err(problem) => return Err(problem.into()),
+            Ok(never) => match never {},
+        },
+    };
+    if cluster.is_none() {
+        objects.delete(sample::NAME, &kube::api::DeleteParams::default()).await?;
+        story.say("deleted the sample; the CRD stays in your cluster");
+    }
+    Ok(result?)
+}
+
+async fn install_crd(client: &kube::Client) -> anyhow::Result<()> {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    let crd = mainstay_api::crd::crd();
+    let name = crd.metadata.name.clone().context("the CRD has no name")?;
+    let apply = PatchParams::apply("mainstay-dev").force();
+    crds.patch(&name, &apply, &Patch::Apply(&crd)).await.context("installing the CRD")?;
+    // Asked a few times a second: this happens once per start and takes well under a second.
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(100));
+    for _ in 0..300 {
+        ticks.tick().await;
+        let conditions = crds.get(&name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
+        if conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("CRD {name} was not established within 30 s")
+}
