@@ -1,0 +1,316 @@
+//! The Deployment of a WaitDeployment: what it should be, and what of the live one matters.
+//!
+//! Written by server-side apply as JSON. Defaults filled in by the API server need no diffing then, fields dropped
+//! from the spec disappear, and what others wrote survives, such as the annotation of `kubectl rollout restart`.
+//!
+//! # Invariants
+//! 1. `spec` is passed on verbatim; `replicas` is written only where the WaitDeployment sets it.
+//! 2. No label or annotation by which a tool tracks what it applied is passed on: tools prune what carries their
+//!    mark and is not in their source.
+//! 3. Equal [`Fingerprint`]s mean that one more apply would change nothing that is ours.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::Resource;
+use mainstay_api::WaitDeployment;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Who owns the Deployment's fields, and those of the status that the gate writes.
+pub const FIELD_MANAGER: &str = "waitdeployment-gate";
+/// On the Deployment: the generation of the WaitDeployment that it was last written for. Writing it does not raise
+/// the Deployment's own generation.
+pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
+
+/// Keys that are never passed on, exactly.
+const TRACKING_KEYS: [&str; 5] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    // The tracking label of Argo CD before 2.2, and where it was configured so since.
+    "app.kubernetes.io/instance",
+    // Helm refuses to touch what does not carry its value, and takes over what does.
+    "app.kubernetes.io/managed-by",
+    "meta.helm.sh/release-name",
+    "meta.helm.sh/release-namespace",
+];
+
+/// Domains whose keys are never passed on: tracking marks, hooks, and what controllers write for themselves.
+const TRACKING_DOMAINS: [&str; 8] = [
+    "argocd.argoproj.io",
+    "kustomize.toolkit.fluxcd.io",
+    "helm.toolkit.fluxcd.io",
+    "reconcile.fluxcd.io",
+    "helm.sh",
+    "deployment.kubernetes.io",
+    "mainstay.dev",
+    "apps.mainstay.dev",
+];
+
+/// What the controllers read of a live Deployment; everything else in it stays undecoded.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct LiveDeployment {
+    /// Identity, generation, marks.
+    pub metadata: LiveMeta,
+    /// The few fields of the spec that the gate judges by.
+    #[serde(default)]
+    pub spec: LiveSpec,
+    /// The whole status as JSON, so that a field newer than this version is at hand.
+    #[serde(default)]
+    pub status: Map<String, Value>,
+}
+
+/// The part of the metadata that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LiveMeta {
+    /// Name of the Deployment.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its generation, counted by its own spec.
+    pub generation: i64,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// All annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// All owners.
+    pub owner_references: Vec<OwnerReference>,
+    /// Set once it is being deleted.
+    pub deletion_timestamp: Option<Time>,
+}
+
+/// The part of the spec that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LiveSpec {
+    /// Desired Pods; the API server always fills it in.
+    pub replicas: Option<i64>,
+    /// Whether the rollout is paused.
+    pub paused: bool,
+}
+
+/// Stands for a desired Deployment and the live state it was last seen written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    desired: u64,
+    live: u64,
+}
+
+/// Returns the Deployment to apply.
+pub fn desired(object: &WaitDeployment) -> Value {
+    let meta = &object.metadata;
+    let mut annotations = passed_on(meta.annotations.as_ref());
+    annotations.insert(GENERATION_ANNOTATION.to_owned(), object.generation().to_string().into());
+    let mut metadata = json!({
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "annotations": annotations,
+        "ownerReferences": [{
+            "apiVersion": WaitDeployment::api_version(&()),
+            "kind": WaitDeployment::kind(&()),
+            "name": meta.name,
+            "uid": meta.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }],
+    });
+    let labels = passed_on(meta.labels.as_ref());
+    if !labels.is_empty() {
+        metadata["labels"] = labels.into();
+    }
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": object.spec,
+    })
+}
+
+// === impl LiveDeployment ===
+
+impl LiveDeployment {
+    /// Returns whether `object` is the controller of this Deployment: by uid, since a name may have been used before.
+    pub fn is_controlled_by(&self, object: &WaitDeployment) -> bool {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        !uid.is_empty() && self.controller().is_some_and(|owner| owner.uid == uid)
+    }
+
+    /// Returns the owner that controls this Deployment.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// Returns whether it is on its way out.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Returns the generation of the WaitDeployment it was last written for.
+    pub fn written_for(&self) -> Option<i64> {
+        self.metadata.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
+    }
+
+    /// Returns whether the Deployment controller has seen the current spec.
+    pub fn is_observed(&self) -> bool {
+        self.count("observedGeneration") >= self.metadata.generation
+    }
+
+    /// Returns an integer of the status; 0 where it is absent, as Deployments leave zeros out.
+    pub fn count(&self, field: &str) -> i64 {
+        self.status.get(field).and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// Returns the condition of the given type.
+    pub fn condition(&self, type_: &str) -> Option<&Map<String, Value>> {
+        let conditions = self.status.get("conditions")?.as_array()?;
+        conditions.iter().filter_map(Value::as_object).find(|condition| text(condition, "type") == type_)
+    }
+}
+
+/// Returns a string of a JSON object; empty where it is absent or something else.
+pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    /// Takes the fingerprint of `desired` (from [`desired`]) and the live Deployment it meets or has become.
+    pub fn of(desired: &Value, live: &LiveDeployment) -> Self {
+        Self { desired: hash_of(desired), live: hash_of(&ours(desired, live)) }
+    }
+}
+
+// === private ===
+
+/// Returns the labels or annotations that may be passed on.
+fn passed_on(marks: Option<&BTreeMap<String, String>>) -> Map<String, Value> {
+    let all = marks.into_iter().flatten();
+    all.filter(|(key, _)| !is_tracking(key)).map(|(key, value)| (key.clone(), value.clone().into())).collect()
+}
+
+fn is_tracking(key: &str) -> bool {
+    let domain = key.split_once('/').map(|(domain, _)| domain);
+    TRACKING_KEYS.contains(&key) || domain.is_some_and(|domain| TRACKING_DOMAINS.contains(&domain))
+}
+
+/// What could tell that a field of ours was changed by others: any change of the spec raises the generation, and
+/// of the metadata the keys we write are compared. What others added is none of our business.
+fn ours(desired: &Value, live: &LiveDeployment) -> Value {
+    let written = |field: &str, live: &BTreeMap<String, String>| -> Value {
+        let keys = desired["metadata"][field].as_object();
+        keys.into_iter().flatten().map(|(key, _)| (key.clone(), json!(live.get(key)))).collect()
+    };
+    let meta = &live.metadata;
+    json!({
+        "uid": meta.uid,
+        "generation": meta.generation,
+        "labels": written("labels", &meta.labels),
+        "annotations": written("annotations", &meta.annotations),
+        "controller": live.controller(),
+        "deleting": live.is_deleting(),
+    })
+}
+
+/// Stable within one process, which is as long as a fingerprint lives.
+fn hash_of(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn object(value: &Value) -> WaitDeployment {
+        let mut object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 4},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"x": [1, null]}}},
+        });
+        for (key, value) in value.as_object().unwrap() {
+            object[key.as_str()] = value.clone();
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn live(desired: &Value) -> LiveDeployment {
+        let mut live = desired.clone();
+        live["metadata"]["uid"] = json!("d1");
+        live["metadata"]["generation"] = json!(1);
+        live["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = json!("now");
+        serde_json::from_value(live).unwrap()
+    }
+
+    #[test]
+    fn the_spec_is_passed_on_verbatim_and_owned() {
+        let desired = desired(&object(&json!({})));
+        assert_eq!(
+            desired,
+            json!({
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {
+                    "name": "web",
+                    "namespace": "shop",
+                    "annotations": {"apps.mainstay.dev/generation": "4"},
+                    "ownerReferences": [{
+                        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "u1",
+                        "controller": true, "blockOwnerDeletion": true,
+                    }],
+                },
+                "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"x": [1, null]}}},
+            }),
+            "replicas is absent because the WaitDeployment does not set it"
+        );
+    }
+
+    #[test]
+    fn tracking_marks_stay_behind() {
+        let marks = json!({
+            "team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web",
+            "app.kubernetes.io/instance": "x", "argocd.argoproj.io/tracking-id": "x", "helm.sh/chart": "x",
+            "kustomize.toolkit.fluxcd.io/name": "x", "meta.helm.sh/release-name": "x", "mainstay.dev/paused": "false",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}", "deployment.kubernetes.io/revision": "3",
+        });
+        let meta = json!({"name": "web", "uid": "u1", "labels": marks, "annotations": marks});
+        let desired = desired(&object(&json!({"metadata": meta})));
+        let kept = json!({"team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web"});
+        assert_eq!(desired["metadata"]["labels"], kept);
+        let mut with_generation = kept;
+        with_generation[GENERATION_ANNOTATION] = json!("0");
+        assert_eq!(desired["metadata"]["annotations"], with_generation);
+    }
+
+    #[test]
+    fn only_changes_of_ours_change_the_fingerprint() {
+        let desired = desired(&object(&json!({})));
+        let before = Fingerprint::of(&desired, &live(&desired));
+        let check = |change: fn(&mut LiveDeployment), same: bool, what: &str| {
+            let mut live = live(&desired);
+            change(&mut live);
+            assert_eq!(Fingerprint::of(&desired, &live) == before, same, "{what}");
+        };
+        check(|live| drop(live.status.insert("replicas".into(), json!(3))), true, "status");
+        check(|live| drop(live.metadata.labels.insert("theirs".into(), "x".into())), true, "a foreign label");
+        check(|live| live.metadata.generation += 1, false, "an edited spec");
+        check(|live| live.metadata.uid = "d2".into(), false, "a new Deployment");
+        check(|live| live.metadata.annotations.clear(), false, "our annotation removed");
+        check(|live| live.metadata.owner_references.clear(), false, "our owner reference removed");
+        let edited =
+            super::desired(&object(&json!({"spec": {"replicas": 2, "selector": {}, "template": {}}})));
+        assert_ne!(Fingerprint::of(&edited, &live(&desired)), before, "an edited WaitDeployment");
+    }
+
+    #[test]
+    fn control_is_by_uid() {
+        let live = live(&desired(&object(&json!({}))));
+        assert!(live.is_controlled_by(&object(&json!({}))));
+        assert!(!live.is_controlled_by(&object(&json!({"metadata": {"name": "web", "uid": "u2"}}))));
+        assert!(
+            !live.is_controlled_by(&object(&json!({"metadata": {"name": "web"}}))),
+            "no uid owns nothing"
+        );
+    }
+}

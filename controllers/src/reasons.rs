@@ -1,0 +1,90 @@
+//! Every condition type and reason the built-in controllers write, in one place.
+//!
+//! They are an interface: people match on them in alerts, scripts and `kubectl wait`. A reason is added here and
+//! nowhere else, and never changes its meaning.
+
+/// Condition types.
+pub mod condition {
+    /// True: gate open, current generation applied, Deployment available. Written by the gate.
+    pub const READY: &str = "Ready";
+    /// True: all prerequisites hold, or held when the gate opened. Written by the gate.
+    pub const DEPENDENCIES_READY: &str = "DependenciesReady";
+    /// True: on the way, nobody needs to act. Written by the gate.
+    pub const RECONCILING: &str = "Reconciling";
+    /// True: will not go on before somebody acts. Written by the gate.
+    pub const STALLED: &str = "Stalled";
+    /// Copied from the Deployment by the mirror.
+    pub const AVAILABLE: &str = "Available";
+    /// Copied from the Deployment by the mirror.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Copied from the Deployment by the mirror.
+    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+    /// What the gate writes, always all four, in this order.
+    pub const OF_GATE: [&str; 4] = [READY, DEPENDENCIES_READY, RECONCILING, STALLED];
+    /// What the mirror copies, each only while the Deployment has it.
+    pub const OF_MIRROR: [&str; 3] = [AVAILABLE, PROGRESSING, REPLICA_FAILURE];
+}
+
+/// The Deployment is available and its rollout complete.
+pub const AVAILABLE: &str = "Available";
+/// A prerequisite does not answer yet.
+pub const WAITING_FOR_DEPENDENCIES: &str = "WaitingForDependencies";
+/// The Deployment is on its way to the current spec, or not available yet.
+pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
+/// The Deployment's rollout was complete, and too few of its Pods are available now.
+pub const UNAVAILABLE: &str = "Unavailable";
+/// The Deployment's rollout is paused before it is complete.
+pub const PAUSED: &str = "Paused";
+/// The Deployment made no progress within its own deadline.
+pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+/// A Deployment of this name exists and belongs to somebody else; it is left alone.
+pub const DEPLOYMENT_CONFLICT: &str = "DeploymentConflict";
+/// The Deployment of this name is being deleted; the gate decides anew once it is gone.
+pub const DEPLOYMENT_TERMINATING: &str = "DeploymentTerminating";
+/// The API server refused the Deployment as invalid; only an edit of the spec helps.
+pub const TEMPLATE_REJECTED: &str = "TemplateRejected";
+/// The API server refused the Deployment by RBAC, quota or admission; tried again slowly.
+pub const APPLY_FORBIDDEN: &str = "ApplyForbidden";
+/// `waitProbe` cannot be acted on; only an edit helps, and nothing is dialled.
+pub const INVALID_PROBE: &str = "InvalidProbe";
+/// The probe policy forbids the address; nothing is dialled.
+pub const POLICY_DENIED: &str = "PolicyDenied";
+
+/// All prerequisites hold, or held when the gate opened.
+pub const ALL_READY: &str = "AllReady";
+/// There is nothing to wait for.
+pub const NO_DEPENDENCIES: &str = "NoDependencies";
+/// A prerequisite does not hold.
+pub const WAITING: &str = "Waiting";
+/// No result yet.
+pub const UNKNOWN: &str = "Unknown";
+
+/// Reasons of one prerequisite.
+pub mod probe {
+    /// A connection was made.
+    pub const CONNECTED: &str = "Connected";
+    /// Nobody listens there.
+    pub const REFUSED: &str = "Refused";
+    /// No answer within the timeout.
+    pub const TIMEOUT: &str = "Timeout";
+    /// No route to the address.
+    pub const UNREACHABLE: &str = "Unreachable";
+    /// The connection failed in another way.
+    pub const FAILED: &str = "Failed";
+    /// No Service of that name.
+    pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
+    /// The Service has no such TCP port.
+    pub const PORT_NOT_FOUND: &str = "PortNotFound";
+    /// The Service has no ready endpoint.
+    pub const NO_ENDPOINTS: &str = "NoEndpoints";
+    /// The Services cannot be read at present.
+    pub const SERVICES_UNKNOWN: &str = "ServicesUnknown";
+    /// All that is ever said about a raw address that does not answer.
+    pub const NOT_READY: &str = "NotReady";
+}
+
+/// No Deployment of this WaitDeployment exists.
+pub const DEPLOYMENT_NOT_FOUND: &str = "DeploymentNotFound";
+/// The Deployment has not reported this condition yet.
+pub const NOT_REPORTED: &str = "NotReported";
