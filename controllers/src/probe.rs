@@ -1,36 +1,297 @@
-//! .
-/// x
+//! Whether prerequisites answer, found out beside the reconciles.
+//!
+//! A reconcile only says what it waits for ([`Engine::watch`]) and reads the latest result ([`Engine::result`]); the
+//! [`Driver`] opens the sockets. When a result changes, everybody who waits for it is named to a callback, which
+//! feeds the queue. A black hole so costs a socket and never a worker.
+//!
+//! The one mutable thing is a `schedule::Schedule` under a lock; everything that needs it is a method on it, and
+//! nothing is called, sent or awaited while it is held. Time and randomness come from outside.
+//!
+//! # Invariants
+//! 1. At most one probe per target is in flight, however many wait for it.
+//! 2. The period never grows: it is the shortest that one of the waiting asked for, less up to a tenth of jitter.
+//! 3. A result is told on its first appearance and on change only.
+//! 4. Nothing is dialled that the policy in force when the probe began had not checked, and exactly the checked
+//!    addresses are dialled: there is no second look-up.
+//! 5. After [`Engine::forget`] of the last who waits, no probe starts, and one in flight is dropped.
+
+mod attempt;
+mod bucket;
+mod dial;
+mod metrics;
+mod policy;
+mod ranges;
+mod schedule;
+mod services;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use mainstay::config::ProbePolicy;
+use mainstay::key::Request;
+use mainstay::metrics::Registry;
+use mainstay_api::{Address, Host, ProbeTiming};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::reasons;
+use metrics::ProbeMetrics;
+use schedule::{Next, Schedule};
+
+pub use dial::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial, TokioResolve};
+pub use services::{NoServices, ServiceAnswer, Services};
+
+/// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
+pub const MAX_IN_FLIGHT: usize = 128;
+
+/// What is probed. Two requests that wait for equal targets share one probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// Whose Services a name means; `None` for literal addresses, which mean the same everywhere.
+    namespace: Option<Arc<str>>,
+    /// Where to connect.
+    address: Address,
+}
+
+/// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// x
+    /// It accepted a connection.
     Ready,
-    /// x
+    /// It did not.
     NotReady {
-        /// x
+        /// One of [`reasons::probe`].
         reason: &'static str,
-        /// x
+        /// For people.
         message: String,
     },
-    /// x
+    /// The policy forbids to try. Looked at again every period, since the policy can change.
     Denied {
-        /// x
+        /// Names the configuration key that would allow it, if there is one.
         message: String,
     },
 }
+
+/// The outside world, as the engine sees it.
+#[derive(Clone)]
+pub struct Seams {
+    /// Opens connections.
+    pub dial: Arc<dyn Dial>,
+    /// Looks names up that are no Services.
+    pub resolve: Arc<dyn Resolve>,
+    /// Finds Services.
+    pub services: Arc<dyn Services>,
+    /// Gives numbers in [0, 1) for the jitter.
+    pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
+}
+
+/// The handle reconciles use. Cheap to clone; never blocks.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// The half that opens sockets; nothing is probed unless it [runs](Driver::run).
+pub struct Driver {
+    shared: Arc<Shared>,
+    seams: Seams,
+    /// Told who waits for a result that changed.
+    changed: Box<dyn Fn(Request) + Send + Sync>,
+    metrics: ProbeMetrics,
+}
+
+struct Shared {
+    schedule: Mutex<Schedule>,
+    policy: Mutex<Arc<ProbePolicy>>,
+    /// Wakes the driver after the schedule has changed from outside.
+    wake: Notify,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Names an address as an object in `namespace` means it.
+    pub fn new(namespace: &str, address: Address) -> Self {
+        let namespace = matches!(address.host, Host::Name(_)).then(|| namespace.into());
+        Self { namespace, address }
+    }
+
+    /// Returns where to connect.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Returns the namespace a name is understood in; empty for literal addresses.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+}
+
+// === impl ProbeResult ===
+
 impl ProbeResult {
-    /// x
+    /// Returns one CamelCase word.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Ready => "Connected",
+            Self::Ready => reasons::probe::CONNECTED,
             Self::NotReady { reason, .. } => reason,
-            Self::Denied { .. } => "PolicyDenied",
+            Self::Denied { .. } => reasons::POLICY_DENIED,
         }
     }
-    /// x
+
+    /// Returns a few words for people.
     pub fn message(&self) -> &str {
         match self {
             Self::Ready => "connected",
             Self::NotReady { message, .. } | Self::Denied { message } => message,
         }
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Makes an engine and its driver. `changed` is called by the driver, outside any lock, once for each request
+    /// whose result is new or has changed; it must not block.
+    pub fn new(
+        policy: ProbePolicy,
+        seams: Seams,
+        changed: impl Fn(Request) + Send + Sync + 'static,
+        registry: &Registry,
+    ) -> (Self, Driver) {
+        let schedule = Schedule::new(MAX_IN_FLIGHT, policy.max_per_second);
+        Self::with_schedule(schedule, policy, seams, changed, registry)
+    }
+
+    fn with_schedule(
+        schedule: Schedule,
+        policy: ProbePolicy,
+        seams: Seams,
+        changed: impl Fn(Request) + Send + Sync + 'static,
+        registry: &Registry,
+    ) -> (Self, Driver) {
+        let shared = Arc::new(Shared {
+            schedule: Mutex::new(schedule),
+            policy: Mutex::new(Arc::new(policy)),
+            wake: Notify::new(),
+        });
+        let metrics = ProbeMetrics::register(registry);
+        let driver = Driver { shared: Arc::clone(&shared), seams, changed: Box::new(changed), metrics };
+        (Self { shared }, driver)
+    }
+
+    /// Has `target` probed for `request` until it is [forgotten](Self::forget): now if it is new, then every period.
+    ///
+    /// Saying the same again changes nothing; another target or timing replaces the earlier one. A target that others
+    /// wait for already gives its latest result at once.
+    pub fn watch(&self, request: &Request, target: Target, timing: ProbeTiming) {
+        if self.shared.schedule.lock().watch(request, target, timing, Instant::now()) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Ends the wait of `request`, if there is one.
+    pub fn forget(&self, request: &Request) {
+        if self.shared.schedule.lock().forget(request) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Returns the latest result of what `request` waits for; `None` before the first.
+    pub fn result(&self, request: &Request) -> Option<ProbeResult> {
+        self.shared.schedule.lock().result(request)
+    }
+
+    /// Puts another policy in force. Probes in flight end under the old one; targets it had denied are looked at now.
+    pub fn reconfigure(&self, policy: ProbePolicy) {
+        let rate = policy.max_per_second;
+        *self.shared.policy.lock() = Arc::new(policy);
+        self.shared.schedule.lock().reconfigure(rate, Instant::now());
+        self.shared.wake.notify_one();
+    }
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// Probes until `stop` is cancelled; connections being opened are dropped then, and what was learned is kept for
+    /// the next run.
+    ///
+    /// # Cancel safety
+    /// May be dropped; the next run begins where this one ended.
+    pub async fn run(&self, stop: CancellationToken) {
+        self.shared.schedule.lock().land_all(Instant::now());
+        let mut in_flight = FuturesUnordered::new();
+        loop {
+            let wake_at = loop {
+                match self.next() {
+                    Next::Start(start) => in_flight.push(self.fly(start)),
+                    Next::Wait(until) => break until,
+                }
+            };
+            // Biased: a stop goes before new work, and results free slots before timers ask for them.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some((id, result)) = in_flight.next() => self.land(id, result),
+                () = self.shared.wake.notified() => {}
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    fn next(&self) -> Next {
+        let mut schedule = self.shared.schedule.lock();
+        let next = schedule.next(Instant::now());
+        self.metrics.observe(&schedule);
+        next
+    }
+
+    /// Runs one probe to its end, or until nobody waits for it any more.
+    async fn fly(&self, start: schedule::Start) -> (u64, Option<ProbeResult>) {
+        let policy = Arc::clone(&self.shared.policy.lock());
+        let began = Instant::now();
+        let attempt = attempt::attempt(&start.target, start.timeout, &policy, &self.seams);
+        let result = start.cancel.run_until_cancelled(attempt).await;
+        if let Some(result) = &result {
+            self.metrics.count(result, began.elapsed());
+        }
+        (start.id, result)
+    }
+
+    fn land(&self, id: u64, result: Option<ProbeResult>) {
+        let random = (self.seams.random)();
+        let waiting = self.shared.schedule.lock().finish(id, result, Instant::now(), random);
+        waiting.into_iter().for_each(|request| (self.changed)(request));
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl fmt::Debug for Seams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seams").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,78 @@
+//! How many probes may start per second: a token bucket that never goes into debt.
+//!
+//! Kept as one instant, the moment at which the bucket would be full again (the generic cell rate algorithm), so
+//! that nothing needs to be refilled by a timer.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Tokens come at a fixed rate; a tenth of a second's worth can be saved up, so that in no second more than 1.1 times
+/// the rate starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// Time in which one token comes.
+    interval: Duration,
+    /// How far `full_at` may lie ahead while a token is still to be had.
+    tolerance: Duration,
+    /// When the bucket is full again; `None` = it is.
+    full_at: Option<Instant>,
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    /// Makes a full bucket. A rate of 0 counts as 1: the configuration refuses it, and standing still would look
+    /// like a hang.
+    pub(super) fn new(per_second: u32) -> Self {
+        let per_second = per_second.max(1);
+        let interval = Duration::from_secs(1) / per_second;
+        Self { interval, tolerance: interval * (per_second / 10).saturating_sub(1), full_at: None }
+    }
+
+    /// Takes a token, or says when there will be one.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
+        if full_at.duration_since(now) > self.tolerance {
+            return Err(full_at - self.tolerance);
+        }
+        self.full_at = Some(full_at + self.interval);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_second_sees_more_than_the_rate_and_a_tenth() {
+        for rate in [1, 9, 10, 200, 5000] {
+            let start = Instant::now();
+            let mut bucket = Bucket::new(rate);
+            let mut now = start;
+            let mut taken = 0;
+            while now < start + Duration::from_secs(1) {
+                match bucket.take(now) {
+                    Ok(()) => taken += 1,
+                    Err(at) => {
+                        assert!(at > now, "rate {rate}: a wait that does not wait");
+                        now = at;
+                    }
+                }
+            }
+            // One more for an interval that does not divide the second.
+            assert!((rate..=rate + rate / 10 + 1).contains(&taken), "rate {rate}: {taken}");
+        }
+    }
+
+    #[test]
+    fn idle_time_saves_up_no_more_than_the_bucket_holds() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(100);
+        bucket.take(start).unwrap();
+        let later = start + Duration::from_hours(1);
+        let burst = (0..100).take_while(|_| bucket.take(later).is_ok()).count();
+        assert_eq!(burst, 10);
+    }
+}

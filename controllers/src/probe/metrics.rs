@@ -1,0 +1,82 @@
+//! What the probe engine tells about itself. Labels are bounded: never an address, never a namespace.
+
+use std::time::Duration;
+
+use mainstay::metrics::Registry;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::ProbeResult;
+use super::schedule::Schedule;
+
+/// From a connection inside the node to the longest accepted timeout, in seconds.
+const DURATION_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 30.0];
+
+/// The families of one engine.
+#[derive(Clone, Debug)]
+pub(super) struct ProbeMetrics {
+    probes: Family<ProbeLabels, Counter>,
+    duration: Histogram,
+    in_flight: Gauge,
+    targets: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeLabels {
+    r#type: &'static str,
+    result: &'static str,
+}
+
+// === impl ProbeMetrics ===
+
+impl ProbeMetrics {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let metrics = Self {
+            probes: Family::default(),
+            duration: Histogram::new(DURATION_BUCKETS),
+            in_flight: Gauge::default(),
+            targets: Gauge::default(),
+        };
+        registry.register(
+            "mainstay_waitdeployment_probe",
+            "Probes by kind and result",
+            metrics.probes.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_duration_seconds",
+            "Time from the start of a probe to its result",
+            metrics.duration.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_inflight",
+            "Probes in flight",
+            metrics.in_flight.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_targets",
+            "Targets that something waits for, each probed once per period",
+            metrics.targets.clone(),
+        );
+        metrics
+    }
+
+    /// Counts a probe that ended by itself.
+    pub(super) fn count(&self, result: &ProbeResult, took: Duration) {
+        let result = match result {
+            ProbeResult::Ready => "ready",
+            ProbeResult::NotReady { .. } => "not_ready",
+            ProbeResult::Denied { .. } => "denied",
+        };
+        self.probes.get_or_create(&ProbeLabels { r#type: "tcp", result }).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    /// Takes the gauges from the schedule.
+    pub(super) fn observe(&self, schedule: &Schedule) {
+        self.in_flight.set(i64::try_from(schedule.in_flight()).unwrap_or(i64::MAX));
+        self.targets.set(i64::try_from(schedule.targets()).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,61 @@
+//! Which addresses a Service has, as far as a probe needs to know.
+
+use std::net::IpAddr;
+
+/// Finds Services in the cache; no request is made for it.
+pub trait Services: Send + Sync + 'static {
+    /// Looks up what connecting to `port` of a Service would reach.
+    fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
+}
+
+/// What is known of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceAnswer {
+    /// Its cluster addresses.
+    Cluster(Vec<IpAddr>),
+    /// The addresses of the ready endpoints of a Service without a cluster address; may be empty.
+    Headless(Vec<IpAddr>),
+    /// It is another name for a host outside.
+    External(String),
+    /// It exists, and no TCP port of it has this number.
+    NoPort,
+    /// It does not exist.
+    NotFound,
+    /// The cache cannot tell at present; with the cause.
+    Unknown(String),
+}
+
+/// Knows no Service: for a process that is connected to no cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoServices;
+
+impl Services for NoServices {
+    fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
+        ServiceAnswer::NotFound
+    }
+}
+
+/// Reads a host name as that of a Service: `name`, `name.namespace`, `name.namespace.svc` or
+/// `name.namespace.svc.cluster.local`. Returns name and namespace; the first form means `own`.
+pub(super) fn service_name<'a>(host: &'a str, own: &'a str) -> Option<(&'a str, &'a str)> {
+    let mut labels = host.splitn(3, '.');
+    let name = labels.next()?;
+    let namespace = labels.next().unwrap_or(own);
+    matches!(labels.next(), None | Some("svc" | "svc.cluster.local")).then_some((name, namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_named_in_four_forms() {
+        for host in ["db", "db.shop", "db.shop.svc", "db.shop.svc.cluster.local"] {
+            assert_eq!(service_name(host, "shop"), Some(("db", "shop")), "{host}");
+        }
+        assert_eq!(service_name("db.pay.svc", "shop"), Some(("db", "pay")));
+        for host in ["db.shop.example", "db.shop.svc.example.com", "db.shop.svc.", "a.b.c.svc"] {
+            assert_eq!(service_name(host, "shop"), None, "{host}");
+        }
+    }
+}

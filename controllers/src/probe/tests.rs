@@ -1,0 +1,394 @@
+//! The engine under paused time, with a scripted network.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mainstay::config::ProbeMode;
+use proptest::prelude::*;
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// What the network does at an address; absent means refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Net {
+    Accept,
+    Silent,
+}
+
+#[derive(Default)]
+struct FakeNet {
+    hosts: Mutex<HashMap<SocketAddr, Net>>,
+    /// When which address was dialled.
+    dialled: Mutex<Vec<(Instant, SocketAddr)>>,
+    open: AtomicUsize,
+    names: Mutex<HashMap<String, Vec<IpAddr>>>,
+}
+
+/// Counts a dial out when it is dropped, finished or not.
+struct Open<'a>(&'a FakeNet);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct FakeDial(Arc<FakeNet>);
+
+impl Dial for FakeDial {
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
+        self.0.dialled.lock().push((Instant::now(), address));
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let _open = Open(&self.0);
+            let net = self.0.hosts.lock().get(&address).copied();
+            match net {
+                Some(Net::Accept) => Ok(()),
+                Some(Net::Silent) => std::future::pending().await,
+                None => Err(io::ErrorKind::ConnectionRefused.into()),
+            }
+        })
+    }
+}
+
+struct FakeResolve(Arc<FakeNet>);
+
+impl Resolve for FakeResolve {
+    fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
+        let found = self.0.names.lock().get(name).cloned();
+        Box::pin(async move { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
+    }
+}
+
+struct OneService;
+
+impl Services for OneService {
+    fn find(&self, _: &str, name: &str, _: u16) -> ServiceAnswer {
+        if name == "db" {
+            ServiceAnswer::Cluster(vec!["10.96.0.7".parse().unwrap()])
+        } else {
+            ServiceAnswer::NotFound
+        }
+    }
+}
+
+/// An engine whose driver runs beside the test.
+struct Bench {
+    engine: Engine,
+    net: Arc<FakeNet>,
+    changed: mpsc::UnboundedReceiver<Request>,
+    stop: CancellationToken,
+    driver: tokio::task::JoinSet<()>,
+}
+
+impl Bench {
+    fn new(limit: usize, policy: ProbePolicy) -> Self {
+        let net = Arc::new(FakeNet::default());
+        let seams = Seams {
+            dial: Arc::new(FakeDial(Arc::clone(&net))),
+            resolve: Arc::new(FakeResolve(Arc::clone(&net))),
+            services: Arc::new(OneService),
+            random: Arc::new(|| 0.5),
+        };
+        let (sender, changed) = mpsc::unbounded_channel();
+        let schedule = Schedule::new(limit, policy.max_per_second);
+        let changed_to = move |request| sender.send(request).unwrap();
+        let (engine, run) = Engine::with_schedule(schedule, policy, seams, changed_to, &Registry::new());
+        let stop = CancellationToken::new();
+        let mut driver = tokio::task::JoinSet::new();
+        let until = stop.clone();
+        driver.spawn(async move { run.run(until).await });
+        Self { engine, net, changed, stop, driver }
+    }
+
+    fn set(&self, address: &str, net: Net) {
+        self.net.hosts.lock().insert(address.parse().unwrap(), net);
+    }
+
+    fn watch(&self, name: &str, address: &str, period: u64) {
+        let address = Address::parse("address", address).unwrap();
+        let timing = ProbeTiming { period: Duration::from_secs(period), timeout: Duration::from_secs(3) };
+        self.engine.watch(&request(name), Target::new("shop", address), timing);
+    }
+
+    fn reason(&self, name: &str) -> Option<&'static str> {
+        self.engine.result(&request(name)).map(|result| result.reason())
+    }
+
+    fn dials(&self) -> usize {
+        self.net.dialled.lock().len()
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        let mut told: Vec<_> =
+            std::iter::from_fn(|| self.changed.try_recv().ok()).map(|r| r.to_string()).collect();
+        told.sort();
+        told
+    }
+}
+
+fn request(name: &str) -> Request {
+    Request::namespaced("shop", name.to_owned())
+}
+
+fn any() -> ProbePolicy {
+    ProbePolicy {
+        mode: ProbeMode::Any,
+        allow: Vec::new(),
+        allow_loopback: false,
+        denied_ports: Vec::new(),
+        max_per_second: 200,
+    }
+}
+
+async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hours_of_failed_probes_later_the_period_is_the_same() {
+    let mut bench = Bench::new(8, any());
+    bench.watch("web", "10.0.0.1:80", 10);
+    pass(7200.0).await;
+    let dialled = bench.net.dialled.lock().clone();
+    let gaps: Vec<Duration> = dialled.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(gaps.len() > 700, "{}", gaps.len());
+    // Tokio's paused clock counts in whole milliseconds, rounded up.
+    let expected = Duration::from_millis(9500)..=Duration::from_millis(9502);
+    assert!(gaps.iter().all(|gap| expected.contains(gap)), "{:?}", gaps.iter().max());
+    assert_eq!(bench.told(), ["shop/web"], "told once, because nothing changed since");
+
+    bench.set("10.0.0.1:80", Net::Accept);
+    pass(10.0).await;
+    assert_eq!(bench.told(), ["shop/web"]);
+    assert_eq!(bench.reason("web"), Some("Connected"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_for_a_target_share_one_probe_and_the_shortest_period() {
+    let mut bench = Bench::new(8, any());
+    for name in 0..1000 {
+        bench.watch(&format!("web-{name}"), "10.0.0.1:80", 60);
+    }
+    pass(1.0).await;
+    assert_eq!(bench.dials(), 1);
+    assert_eq!(bench.told().len(), 1000);
+
+    bench.watch("late", "10.0.0.1:80", 5);
+    assert_eq!(bench.reason("late"), Some("NotReady"), "what is known is known at once");
+    pass(4.1).await;
+    assert_eq!(bench.dials(), 2, "the shorter period counts from the last start");
+    bench.engine.forget(&request("late"));
+    pass(5.0).await;
+    assert_eq!(bench.dials(), 3, "the probe that was already planned");
+    pass(50.0).await;
+    assert_eq!(bench.dials(), 3, "back to the longer period");
+    assert!(bench.told().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_in_flight_is_not_doubled_and_ends_when_nobody_waits() {
+    let bench = Bench::new(8, any());
+    bench.set("10.0.0.1:80", Net::Silent);
+    bench.watch("web", "10.0.0.1:80", 1);
+    pass(2.9).await;
+    bench.watch("other", "10.0.0.1:80", 1);
+    assert_eq!((bench.dials(), bench.net.open.load(Ordering::Relaxed)), (1, 1));
+    pass(0.2).await;
+    assert_eq!(bench.dials(), 2, "the timeout is longer than the period: the next begins when it ends");
+    bench.engine.forget(&request("web"));
+    pass(0.01).await;
+    assert_eq!(bench.net.open.load(Ordering::Relaxed), 1, "the other still waits");
+    bench.engine.forget(&request("other"));
+    pass(0.01).await;
+    assert_eq!(bench.net.open.load(Ordering::Relaxed), 0, "the socket is closed at once");
+    assert_eq!(bench.engine.result(&request("web")), None);
+    pass(60.0).await;
+    assert_eq!(bench.dials(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_address_starts_afresh() {
+    let mut bench = Bench::new(8, any());
+    bench.watch("web", "10.0.0.1:80", 10);
+    pass(1.0).await;
+    assert_eq!(bench.told(), ["shop/web"]);
+    bench.watch("web", "10.0.0.2:80", 10);
+    assert_eq!(
+        bench.engine.result(&request("web")),
+        None,
+        "the old result says nothing about the new address"
+    );
+    pass(1.0).await;
+    assert_eq!(bench.told(), ["shop/web"]);
+    let last = bench.net.dialled.lock().last().unwrap().1;
+    assert_eq!(last, "10.0.0.2:80".parse().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn black_holes_with_a_thousand_waiting_do_not_starve_what_answers() {
+    let bench = Bench::new(8, any());
+    for hole in 0..10 {
+        bench.set(&format!("10.0.1.{hole}:80"), Net::Silent);
+    }
+    for name in 0..1000 {
+        bench.watch(&format!("web-{name}"), &format!("10.0.1.{}:80", name % 10), 1);
+    }
+    bench.watch("good", "10.0.0.1:80", 1);
+    pass(60.0).await;
+    bench.set("10.0.0.1:80", Net::Accept);
+    let before =
+        bench.net.dialled.lock().iter().filter(|(_, address)| address.ip().to_string() == "10.0.0.1").count();
+    assert!(before > 50, "probed every second: {before}");
+    pass(1.1).await;
+    assert_eq!(bench.reason("good"), Some("Connected"));
+    assert!(bench.net.open.load(Ordering::Relaxed) <= 4, "black holes hold at most half of the eight slots");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_bounds_all_targets_together() {
+    let mut policy = any();
+    policy.max_per_second = 20;
+    let bench = Bench::new(64, policy);
+    for name in 0..200 {
+        bench.watch(&format!("web-{name}"), &format!("10.0.0.{name}:80"), 1);
+    }
+    pass(30.0).await;
+    let dialled = bench.net.dialled.lock().clone();
+    assert!((590..=610).contains(&dialled.len()), "{}", dialled.len());
+    let mut counts: HashMap<SocketAddr, usize> = HashMap::new();
+    dialled.iter().for_each(|(_, address)| *counts.entry(*address).or_default() += 1);
+    assert_eq!(counts.len(), 200);
+    assert!(counts.values().all(|count| (2..=4).contains(count)), "everybody's turn comes: {counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_tell_why_and_raw_addresses_do_not() {
+    let bench = Bench::new(8, any());
+    bench.watch("service", "db:80", 10);
+    bench.watch("missing", "cache:80", 10);
+    bench.watch("raw", "10.0.0.1:80", 10);
+    bench.watch("name", "db.example.com:80", 10);
+    bench.set("10.0.0.2:80", Net::Silent);
+    bench.watch("silent", "10.0.0.2:80", 10);
+    pass(4.0).await;
+    assert_eq!(bench.reason("service"), Some("Refused"));
+    assert_eq!(bench.reason("missing"), Some("ServiceNotFound"));
+    let raw = bench.engine.result(&request("raw")).unwrap();
+    assert_eq!(raw.reason(), "NotReady");
+    assert_eq!(
+        bench.engine.result(&request("name")),
+        Some(raw.clone()),
+        "no such name, and refused, look the same"
+    );
+    assert_eq!(bench.engine.result(&request("silent")), Some(raw), "and so does a timeout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_checked_is_what_is_dialled() {
+    let bench = Bench::new(8, any());
+    bench.net.names.lock().insert("db.example.com".to_owned(), vec!["::ffff:10.0.0.9".parse().unwrap()]);
+    bench
+        .net
+        .names
+        .lock()
+        .insert("evil.example.com".to_owned(), vec!["10.0.0.9".parse().unwrap(), "::1".parse().unwrap()]);
+    bench.watch("good", "db.example.com:80", 10);
+    bench.watch("evil", "evil.example.com:80", 10);
+    pass(1.0).await;
+    assert_eq!(bench.reason("evil"), Some("PolicyDenied"));
+    let dialled: Vec<_> = bench.net.dialled.lock().iter().map(|(_, address)| address.to_string()).collect();
+    assert_eq!(dialled, ["10.0.0.9:80"], "once, for the good one, in the form that was checked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_is_lifted_by_a_new_policy_at_once() {
+    let mut policy = any();
+    policy.mode = ProbeMode::ServicesOnly;
+    let mut bench = Bench::new(8, policy);
+    bench.set("10.0.0.1:80", Net::Accept);
+    bench.watch("web", "10.0.0.1:80", 3600);
+    pass(1.0).await;
+    assert_eq!((bench.reason("web"), bench.dials()), (Some("PolicyDenied"), 0));
+    bench.engine.reconfigure(any());
+    pass(1.0).await;
+    assert_eq!((bench.reason("web"), bench.dials()), (Some("Connected"), 1));
+    assert_eq!(bench.told(), ["shop/web", "shop/web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_closes_sockets_and_keeps_what_is_known() {
+    let mut bench = Bench::new(8, any());
+    bench.set("10.0.0.2:80", Net::Silent);
+    bench.watch("known", "10.0.0.1:80", 10);
+    bench.watch("silent", "10.0.0.2:80", 10);
+    pass(1.0).await;
+    bench.stop.cancel();
+    bench.driver.join_next().await.unwrap().unwrap();
+    assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
+    assert_eq!(bench.reason("known"), Some("NotReady"));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Watch(u8, u8, u64, u64),
+    Forget(u8),
+    Start,
+    Finish(usize, Option<bool>),
+    Pass(u64),
+    Reconfigure,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6u8, 0..4u8, 1..4u64, 1..4u64).prop_map(|(a, b, c, d)| Step::Watch(a, b, c, d)),
+        2 => (0..6u8).prop_map(Step::Forget),
+        4 => Just(Step::Start),
+        4 => (0..8usize, prop::option::of(proptest::bool::ANY)).prop_map(|(a, b)| Step::Finish(a, b)),
+        2 => (0..5000u64).prop_map(Step::Pass),
+        1 => Just(Step::Reconfigure),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn bookkeeping_holds_after_every_step(steps in prop::collection::vec(any_step(), 1..200)) {
+        let mut now = Instant::now();
+        let mut schedule = Schedule::new(3, 1000);
+        let mut flying: Vec<schedule::Start> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Watch(name, target, period, timeout) => {
+                    let address = Address::parse("a", &format!("10.0.0.{target}:80")).unwrap();
+                    let timing = ProbeTiming { period: Duration::from_secs(period), timeout: Duration::from_secs(timeout) };
+                    schedule.watch(&request(&name.to_string()), Target::new("shop", address), timing, now);
+                }
+                Step::Forget(name) => drop(schedule.forget(&request(&name.to_string()))),
+                Step::Start => {
+                    if let Next::Start(start) = schedule.next(now) {
+                        let twice = flying.iter().any(|f| f.target == start.target && !f.cancel.is_cancelled());
+                        prop_assert!(!twice, "two probes of one target in flight");
+                        flying.push(start);
+                    }
+                }
+                Step::Finish(index, result) if !flying.is_empty() => {
+                    let start = flying.swap_remove(index % flying.len());
+                    let not_ready = ProbeResult::NotReady { reason: "Timeout", message: String::new() };
+                    let result = result.map(|ready| if ready { ProbeResult::Ready } else { not_ready });
+                    // A probe without a result is one that was cancelled.
+                    let result = if start.cancel.is_cancelled() { None } else { result.or(Some(ProbeResult::Ready)) };
+                    schedule.finish(start.id, result, now, 0.3);
+                }
+                Step::Finish(..) => {}
+                Step::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
+                Step::Reconfigure => schedule.reconfigure(1000, now),
+            }
+            schedule.check();
+            prop_assert_eq!(schedule.in_flight(), flying.len());
+        }
+    }
+}
