@@ -7,8 +7,8 @@
 //! # Invariants
 //! 1. A replica leads until the *sending* of its last good write + 0.9 x lease duration at most. Others wait a whole
 //!    duration from when they *saw* that write, so two fences overlap for no clock rates within 5 %.
-//! 2. A holder that was seen is believed for its whole stated duration, also when the Lease vanishes or its holder
-//!    is cleared by hand. Only a release ends that sooner.
+//! 2. A holder that was seen is believed for its whole stated duration, and for another one from when the Lease was
+//!    first missed, or its holder found cleared by hand. Only a release ends that sooner.
 //! 3. At most one request is under way, and a write names the stored state it replaces: a write that arrives late
 //!    changes nothing.
 //! 4. The fence is closed before a release is sent.

@@ -95,8 +95,17 @@ impl Turn<'_> {
                 }
             }
             None if record.is_release() => self.state.claim = None,
-            // Cleared by hand, or our own name: whoever was seen before may still believe in its time.
-            _ => {}
+            // Cleared by hand: whoever was seen before believes in its time, and may have renewed since.
+            None => {
+                let own = self.rules.lease_duration;
+                if let Some(claim) = self.state.claim.as_mut().filter(|claim| claim.renewed != record.renewed)
+                {
+                    claim.renewed = record.renewed;
+                    claim.until = claim.until.max(self.now.boot + record.duration(own));
+                }
+            }
+            // Our own name, written by us or by hand: an earlier claim stands until we write ourselves.
+            Some(_) => {}
         }
     }
 
@@ -107,10 +116,18 @@ impl Turn<'_> {
         }
     }
 
+    /// Notes that the Lease is gone. A candidate waits a whole duration from here: the holder may have renewed
+    /// after it was last seen.
     fn forget_lease(&mut self) {
         let known = std::mem::replace(&mut self.state.known, Known::Nothing);
         self.state.known = Known::Absent(match known {
-            Known::Present(record, _) => Some(record),
+            Known::Present(record, _) => {
+                if let Some(holder) = record.holder.clone().filter(|_| !self.state.is_leading()) {
+                    let until = self.now.boot + record.duration(self.rules.lease_duration);
+                    self.state.claim = Some(Claim { holder, renewed: record.renewed, until });
+                }
+                Some(record)
+            }
             Known::Absent(last) => last,
             Known::Nothing => None,
         });
@@ -368,6 +385,8 @@ impl Turn<'_> {
             self.actions.push(Action::EndWork);
         }
         self.abandon();
+        // Work takes its time to end; what comes after begins with a look.
+        self.state.fresh = false;
         self.state.phase = Phase::Lost(ending);
     }
 
