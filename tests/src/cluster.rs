@@ -19,6 +19,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client, Config};
 use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use crate::manifests::Cleanup;
@@ -28,6 +29,8 @@ pub struct TestCluster {
     backing: Backing,
     admin: Client,
     namespace: String,
+    /// What goes with the test besides its namespace.
+    leftovers: Mutex<Vec<Cleanup>>,
 }
 
 enum Backing {
@@ -92,7 +95,7 @@ impl TestCluster {
     async fn attach(backing: Backing) -> Self {
         let admin = client_of(backing.cluster().kubeconfig_path()).await;
         let namespace = new_namespace(&admin).await;
-        Self { backing, admin, namespace }
+        Self { backing, admin, namespace, leftovers: Mutex::default() }
     }
 
     fn cluster(&self) -> &DevCluster {
@@ -184,10 +187,7 @@ impl TestCluster {
 
     /// Has `cleanup` done when there is time, after this test.
     pub(crate) fn leave(&self, cleanup: Cleanup) {
-        // An exclusive cluster takes everything with it, and so does one whose thread is gone.
-        if let Backing::Shared(_, cleanups) = &self.backing {
-            drop(cleanups.send(cleanup));
-        }
+        self.leftovers.lock().push(cleanup);
     }
 }
 
@@ -209,7 +209,14 @@ impl Drop for TestCluster {
                 }
             }
         }
-        self.leave(Cleanup::Namespace(self.namespace.clone()));
+        // An exclusive cluster takes everything with it.
+        if let Backing::Shared(_, cleanups) = &self.backing {
+            let own = Cleanup::Namespace(self.namespace.clone());
+            for cleanup in self.leftovers.get_mut().drain(..).chain([own]) {
+                // Unless its thread is gone, and the process with it.
+                drop(cleanups.send(cleanup));
+            }
+        }
     }
 }
 

@@ -4,3 +4,5 @@
 
 #[path = "shared/control_plane.rs"]
 mod control_plane;
+#[path = "shared/rules.rs"]
+mod rules;
