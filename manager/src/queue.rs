@@ -16,23 +16,30 @@
 //! 4. No sleeping caller while a key may be handed out: whoever takes one wakes the next caller if there is more.
 //!
 //! # Locks
-//! One lock per queue, held for a few hundred nanoseconds and never over an await, a callback or a log line. A scrape takes the
-//! registry's lock, then the list of queues, then one queue after the other; nothing is taken the other way round.
+//! One lock per queue, never held over an await, a callback or a log line; a key's own `Hash` and `Eq` run under it.
+//! A scrape takes the registry's lock, and under it the list of queues and then one queue after the other, each by
+//! itself; nothing is taken the other way round.
 //!
 //! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an immediate
 //! add of one key are one entry, shutting down at once leaves ready keys where they are, and a drain waits for ready
 //! keys too and wakes every waiter.
 
-mod clock;
-mod delays;
-mod lanes;
+mod add;
+mod running;
+mod settings;
+mod snapshot;
+
 mod machine;
-mod metrics;
+mod moves;
+
+mod lanes;
 mod rate;
 mod retry;
-mod running;
+
+mod clock;
+mod delays;
+mod metrics;
 mod slots;
-mod snapshot;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -42,37 +49,19 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::key::{Cause, Key, Trigger};
+use crate::key::Key;
 
 use clock::Moment;
 use machine::{Callers, Inner, Phase, Signals, Take};
 use metrics::{Observed, Reading};
 
+pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
 pub use rate::Rate;
 pub use retry::{DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, RetryPolicy};
 pub use running::Running;
+pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};
 pub use snapshot::{Counts, KeySnapshot, Snapshot, State};
-
-/// Share of the workers that retries may hold unless configured, in percent.
-pub const DEFAULT_RETRY_SHARE: u8 = 50;
-/// How long a key may be ready before it goes first unless configured.
-pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// How a queue behaves. Every field can change while it runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueSettings {
-    /// How long a failing key waits.
-    pub retry: RetryPolicy,
-    /// How many of the workers retries may hold while fresh work waits: `1..=100` percent, rounded up.
-    pub retry_share: u8,
-    /// How many retries there may be per second, over all keys; `None` for no limit.
-    pub retry_rate: Option<Rate>,
-    /// A key that has been ready for this long goes before everything else.
-    pub max_wait: Duration,
-    /// With this many keys ready, initial lists and resyncs are refused new keys; 0 for no limit.
-    pub max_depth: usize,
-}
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 ///
@@ -95,78 +84,6 @@ pub struct QueueSettings {
 /// ```
 pub struct WorkQueue<Q: Key> {
     shared: Arc<Shared<Q>>,
-}
-
-/// How and why a key is added.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Add {
-    /// Whether it ends a backoff.
-    pub strength: Strength,
-    /// Whether it goes before or behind the other fresh keys.
-    pub band: Band,
-    /// What happened.
-    pub cause: Cause,
-    /// The key is not to run before this time has passed; `None` for at once. The earliest of several adds holds.
-    pub after: Option<Duration>,
-    /// The request's own object has a new generation: its failures so far no longer count. Makes the add strong.
-    pub new_generation: bool,
-}
-
-/// Whether an add ends a backoff and wakes a parked key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Strength {
-    /// No: nothing has changed that a failing key could be waiting for.
-    Weak,
-    /// Yes: the world has changed.
-    Strong,
-}
-
-/// How urgent an add is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Band {
-    /// The initial list of a watch, or a resync.
-    Background,
-    /// An event.
-    Live,
-}
-
-/// What became of an add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Added {
-    /// The key is ready now, and was not before.
-    Queued,
-    /// The key waits for the moment that was asked for.
-    Delayed,
-    /// The key runs, and will run once more.
-    Dirtied,
-    /// The key was to run anyway, no later than asked for.
-    Merged,
-    /// The add was weak, and the key stays in its backoff or parked.
-    Kept,
-    /// The queue is full and the add was of a new key in the background: see [`WorkQueue::drained`].
-    Refused,
-    /// The queue takes no more adds.
-    ShuttingDown,
-}
-
-/// What becomes of a key after a failed run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retried {
-    /// The next attempt is after this time; zero if a strong add came during the run.
-    After(Duration),
-    /// There is none until something changes.
-    Parked,
-}
-
-/// In which order ready keys are handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Events, and keys whose last run asked for this moment.
-    Live,
-    /// Initial lists and resyncs.
-    Background,
-    /// Keys whose failure backoff has run out.
-    Retry,
 }
 
 /// What the clones of a queue share.
@@ -360,73 +277,6 @@ impl<Q: Key> Clone for WorkQueue<Q> {
 impl<Q: Key> fmt::Debug for WorkQueue<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
-    }
-}
-
-// === impl QueueSettings ===
-
-impl Default for QueueSettings {
-    fn default() -> Self {
-        Self {
-            retry: RetryPolicy::default(),
-            retry_share: DEFAULT_RETRY_SHARE,
-            retry_rate: None,
-            max_wait: DEFAULT_MAX_WAIT,
-            max_depth: 0,
-        }
-    }
-}
-
-// === impl Add ===
-
-impl Add {
-    /// An add that says the world has changed.
-    #[must_use]
-    pub fn strong(cause: Cause) -> Self {
-        Self { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false }
-    }
-
-    /// An add that a failing key need not care about.
-    #[must_use]
-    pub fn weak(cause: Cause) -> Self {
-        Self { strength: Strength::Weak, ..Self::strong(cause) }
-    }
-
-    /// A strong add by a person.
-    #[must_use]
-    pub fn by_hand() -> Self {
-        Self::strong(Cause::bare(Trigger::Manual))
-    }
-
-    /// Puts it behind live events.
-    #[must_use]
-    pub fn in_background(self) -> Self {
-        Self { band: Band::Background, ..self }
-    }
-
-    /// Delays it.
-    #[must_use]
-    pub fn after(self, wait: Duration) -> Self {
-        Self { after: Some(wait), ..self }
-    }
-
-    /// Says that the request's own object has a new generation.
-    #[must_use]
-    pub fn with_new_generation(self) -> Self {
-        Self { new_generation: true, ..self }
-    }
-}
-
-// === impl Lane ===
-
-impl Lane {
-    /// Returns the lower-case word used in JSON and tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Background => "background",
-            Self::Retry => "retry",
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What happens to a key: the states of the queue, and the events that move a key between them.
 //!
-//! No clock, no task, no waiter in here: time is passed in by [`Inner::advance`], chance comes from a seeded source, and whom to
-//! wake is answered as [`Signals`], so that a test can drive the whole queue step by step. Everything here runs under
-//! the queue's one lock.
+//! No clock, no task, no waiter in here: time is passed in by [`Inner::advance`], chance comes from a seeded source,
+//! and whom to wake is answered as [`Signals`], so that a test can drive the whole queue step by step. Everything here
+//! runs under the queue's one lock. How one key gets from place to place is in `moves`.
 //!
 //! One rule replaces most of a table: **an add while its key runs is the same add right after the run**. A success
 //! leaves the key absent, so any add makes it ready again; a failure leaves it in backoff, which only a strong add
@@ -14,19 +14,15 @@
 //! 2. The list by age is ordered: due keys become ready before anything else happens at a later time.
 //! 3. While the queue drains nothing becomes ready except dirty keys, so that draining ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Moment;
 use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
 use super::metrics::Spread;
-use super::slots::{Dirt, Micros, Place, Run, Slots, Why};
-use super::{Add, Added, Band, Lane, QueueSettings, Retried, Strength};
+use super::slots::{Dirt, Place, Slots, Why};
+use super::{Add, Added, Band, Lane, QueueSettings, Retried};
 use crate::key::{Cause, Key, Trigger};
-
-/// Longest error text that is kept per key, in bytes; what is cut off stands in the log.
-const MAX_ERROR_BYTES: usize = 1024;
 
 /// The queue behind its lock.
 #[derive(Debug)]
@@ -41,7 +37,7 @@ pub(super) struct Inner<Q> {
     pub(super) parked: usize,
     pub(super) settings: QueueSettings,
     pub(super) workers: usize,
-    random: fastrand::Rng,
+    pub(super) random: fastrand::Rng,
     pub(super) now: Moment,
     pub(super) leading: bool,
     pub(super) phase: Phase,
@@ -421,200 +417,5 @@ impl<Q: Key> Inner<Q> {
         );
         let listed = self.lanes.len() + self.delays.len() + running + parked;
         assert_eq!(listed, self.slots.len(), "a key is in no place, or in two");
-    }
-
-    // --- the moves of a key ---
-
-    fn hand_out(&mut self, choice: Choice) -> Job<Q> {
-        let slot = choice.slot;
-        let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
-        self.tally.queued.observe(queued_for);
-        let index = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
-        self.running.push(slot);
-        let entry = self.slots.get_mut(slot);
-        entry.place = Place::Running(Run {
-            since: self.now,
-            index,
-            lane,
-            as_retry: choice.as_retry,
-            dirt: None,
-            again: None,
-            again_at: Moment::NEVER,
-        });
-        Job {
-            slot,
-            key: entry.key.clone(),
-            cause: entry.cause.clone(),
-            attempt: entry.failures.saturating_add(1),
-            queued_for,
-        }
-    }
-
-    /// Takes a key out of the running ones. Its next place is up to the caller.
-    fn end_run(&mut self, run: Run) {
-        self.running.swap_remove(run.index as usize);
-        if let Some(moved) = self.running.get(run.index as usize)
-            && let Place::Running(other) = &mut self.slots.get_mut(*moved).place
-        {
-            other.index = run.index;
-        }
-        self.lanes.running_retries -= usize::from(run.as_retry);
-        self.dirty -= usize::from(run.dirt.is_some());
-    }
-
-    /// Notes that a run has happened, whatever came out.
-    fn ran(&mut self, slot: u32, run: Run) {
-        let took = self.now.since(run.since);
-        self.tally.worked.observe(took);
-        let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        self.slots.get_mut(slot).last_run = Micros::new(micros.saturating_add(1));
-    }
-
-    fn succeed(&mut self, slot: u32, run: Run, wait: Duration) {
-        self.ran(slot, run);
-        let entry = self.slots.get_mut(slot);
-        entry.failures = 0;
-        entry.last_error = None;
-        self.delay(slot, self.now.after(wait), Why::Requeue);
-    }
-
-    fn fail(&mut self, slot: u32, run: Run, error: &str, next: Next) {
-        self.ran(slot, run);
-        let entry = self.slots.get_mut(slot);
-        let earlier = entry.failures;
-        entry.failures = earlier.saturating_add(1);
-        let error = &error[..error.floor_char_boundary(MAX_ERROR_BYTES)];
-        if entry.last_error.as_deref().is_none_or(|last| last != error) {
-            entry.last_error = Some(Arc::new(error.to_owned()));
-        }
-        let spent = self.settings.retry.is_spent(entry.failures);
-        let wait = match next {
-            Next::Backoff if !spent => self.settings.retry.delay(earlier, self.random.f64()),
-            Next::After(wait) if !spent => wait,
-            _ => {
-                entry.place = Place::Parked { since: self.now };
-                self.parked += 1;
-                return;
-            }
-        };
-        self.tally.retries += 1;
-        self.delay(slot, self.now.after(wait), Why::Backoff);
-    }
-
-    /// Tells a key that is there of an add.
-    fn tell(&mut self, slot: u32, dirt: Dirt, until: Option<Moment>, cause: Cause) -> Added {
-        let entry = self.slots.get_mut(slot);
-        // What a new generation asks for was never tried, so it also ends what the old one failed at.
-        let strong = dirt.strength == Strength::Strong || dirt.new_generation;
-        if dirt.new_generation && !matches!(entry.place, Place::Running(_)) {
-            entry.failures = 0;
-        }
-        match &mut entry.place {
-            Place::Running(run) => {
-                let (noted, added) = match until {
-                    Some(until) => {
-                        run.again_at = run.again_at.min(until);
-                        (&mut run.again, Added::Delayed)
-                    }
-                    None if run.dirt.is_some() => (&mut run.dirt, Added::Merged),
-                    None => {
-                        self.dirty += 1;
-                        (&mut run.dirt, Added::Dirtied)
-                    }
-                };
-                // The cause of the next run is the first one, unless a strong one follows weak ones.
-                let news = noted.is_none_or(|noted| noted.strength < dirt.strength);
-                *noted = Some(noted.map_or(dirt, |noted| noted.merge(dirt)));
-                if news {
-                    entry.cause = cause;
-                }
-                added
-            }
-            Place::Ready { lane, .. } => {
-                let (from, to) = (*lane, lane.raised(dirt.band, strong));
-                if until.is_none() && from != to {
-                    entry.cause = cause;
-                    self.lanes.change(&mut self.slots, slot, from, to);
-                }
-                Added::Merged
-            }
-            Place::Delayed { why: Why::Backoff, .. } | Place::Parked { .. } if !strong => Added::Kept,
-            Place::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
-                Added::Merged
-            }
-            Place::Delayed { .. } => {
-                entry.cause = cause;
-                self.end_delay(slot);
-                self.queue_up(slot, dirt.band, until)
-            }
-            Place::Parked { .. } => {
-                entry.cause = cause;
-                self.parked -= 1;
-                self.queue_up(slot, dirt.band, until)
-            }
-        }
-    }
-
-    /// Makes a key that is nowhere ready, or delays it.
-    fn queue_up(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
-        if let Some(until) = until {
-            self.delay(slot, until, Why::Added(band));
-            Added::Delayed
-        } else {
-            self.lanes.push(&mut self.slots, slot, Lane::of(band), self.now);
-            Added::Queued
-        }
-    }
-
-    fn delay(&mut self, slot: u32, until: Moment, why: Why) {
-        self.slots.get_mut(slot).place = Place::Delayed { until, since: self.now, heap: u32::MAX, why };
-        self.delays.push(&mut self.slots, slot, until);
-    }
-
-    /// Takes a key out of the delayed ones. Its next place is up to the caller.
-    fn end_delay(&mut self, slot: u32) -> Why {
-        let Place::Delayed { heap, why, .. } = self.slots.get(slot).place else { return Why::Requeue };
-        self.delays.remove(&mut self.slots, heap);
-        why
-    }
-}
-
-// === impl Lane ===
-
-impl Lane {
-    /// Returns the lane of a first add.
-    fn of(band: Band) -> Self {
-        match band {
-            Band::Live => Self::Live,
-            Band::Background => Self::Background,
-        }
-    }
-
-    /// Returns the lane of a key whose wait is over.
-    fn after(why: Why) -> Self {
-        match why {
-            Why::Backoff => Self::Retry,
-            // The reconciler asked for this moment, so it does not queue up behind an initial list.
-            Why::Requeue => Self::Live,
-            Why::Added(band) => Self::of(band),
-        }
-    }
-
-    /// Returns why a key of this lane would wait, so that it comes back to it.
-    fn why(self) -> Why {
-        match self {
-            Self::Live => Why::Added(Band::Live),
-            Self::Background => Why::Added(Band::Background),
-            Self::Retry => Why::Backoff,
-        }
-    }
-
-    /// Returns where a ready key belongs after an add. A weak one does not make a retry fresh.
-    fn raised(self, band: Band, strong: bool) -> Self {
-        match (self, band) {
-            (Self::Retry, _) if strong => Self::of(band),
-            (Self::Background, Band::Live) => Self::Live,
-            _ => self,
-        }
     }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::*;
+use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 
 /// A key that is a number.
