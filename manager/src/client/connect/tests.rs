@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -173,6 +175,33 @@ async fn an_idle_connection_is_reset_without_any_further_request() {
 }
 
 #[tokio::test]
+async fn under_tls_the_fence_resets_just_the_same() {
+    let (address, certificate, server) = tls_server();
+    let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
+    config.root_cert = Some(vec![certificate]);
+    let fence = Fence::open();
+    let connections = Connections::new(config, &Registry::new()).unwrap();
+    let client = connections.client(Role::Writes(fence.clone())).unwrap();
+    let response = client.send(put("/secret", "{}")).await.unwrap();
+    assert_eq!(response.into_body().collect_bytes().await.unwrap(), "{}");
+
+    fence.close();
+    let end = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
+    assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset, "no orderly end of TLS or TCP");
+}
+
+#[tokio::test]
+async fn an_unknown_certificate_is_refused_with_its_reason() {
+    let (address, ..) = tls_server();
+    let (_, other, _) = tls_server();
+    let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
+    config.root_cert = Some(vec![other]);
+    let client = Connections::new(config, &Registry::new()).unwrap().client(Role::Watches).unwrap();
+    let error = client.send(get("/version")).await.unwrap_err();
+    assert!(format!("{error:?}").contains("InvalidCertificate"), "{error:?}");
+}
+
+#[tokio::test]
 async fn other_roles_do_not_feel_the_fence() {
     let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
     let connections = server.connections();
@@ -288,6 +317,36 @@ async fn a_proxy_is_refused_by_name() {
         "https://10.0.0.1:6443/ is to be reached through proxy http://proxy:3128/, which is not supported; remove \
          proxy-url from the kubeconfig"
     );
+}
+
+/// A server for one connection and one request under TLS, in a thread of its own. The thread gives what its last read
+/// said, after the answer.
+fn tls_server() -> (SocketAddr, Vec<u8>, thread::JoinHandle<std::io::Result<()>>) {
+    use std::io::{Read as _, Write as _};
+    install_crypto_provider();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = made.cert.der().clone();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = thread::spawn(move || {
+        let (stream, _) = listener.accept()?;
+        let session = rustls::ServerConnection::new(Arc::new(config)).map_err(std::io::Error::other)?;
+        let mut tls = rustls::StreamOwned::new(session, stream);
+        let mut request = Vec::new();
+        while !request.ends_with(b"{}") {
+            let mut byte = [0];
+            tls.read_exact(&mut byte)?;
+            request.extend(byte);
+        }
+        tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")?;
+        tls.read_exact(&mut [0])
+    });
+    (address, certificate.to_vec(), serving)
 }
 
 /// `boxed_unsync` for a body whose error already is boxed.
