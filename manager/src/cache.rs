@@ -48,7 +48,6 @@ pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use status::{HandlerTrouble, KindStatus};
 pub use store::KindStore;
 pub use view::{ReadError, View};
-pub use writes::Collection;
 
 /// What the configuration says about the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

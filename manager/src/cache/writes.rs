@@ -6,65 +6,71 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
+
 use super::Cache;
 use super::frame::Status;
 use super::meta::Scan;
 use super::store::KindStore;
+use crate::client::{ResourcePath, Uncovered, WriteObserver};
 use crate::key::Request;
-
-/// The collection a write went to, as its path names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Collection<'a> {
-    /// The API group; empty for the core group.
-    pub group: &'a str,
-    /// The version.
-    pub version: &'a str,
-    /// The plural.
-    pub plural: &'a str,
-}
 
 // === impl Cache ===
 
+impl WriteObserver for Cache {
+    fn written(&self, path: &ResourcePath, body: &Bytes) {
+        let vouched = self.stores_of(path).iter().fold(true, |all, store| answer(store, path, body) && all);
+        if !vouched {
+            self.count_uncovered();
+        }
+    }
+
+    fn deleted(&self, path: &ResourcePath, body: &Bytes) {
+        let Some(name) = &path.name else { return self.count_uncovered() };
+        let request = Request::new(path.namespace.as_deref(), name);
+        let stores = self.stores_of(path);
+        let vouched =
+            stores.iter().fold(true, |all, store| answer_to_delete(store, path, &request, body) && all);
+        if !vouched {
+            self.count_uncovered();
+        }
+    }
+
+    fn uncovered(&self, path: &ResourcePath, _why: Uncovered) {
+        if !self.stores_of(path).is_empty() {
+            self.count_uncovered();
+        }
+    }
+}
+
 impl Cache {
-    /// Takes the object that a create, update, patch, apply or status write was answered with. Dry runs must not
-    /// be told: nothing was written.
-    pub fn observe_written(&self, to: Collection<'_>, body: &[u8]) {
-        let covered = self.stores_of(to).iter().fold(true, |all, store| store.written(body) && all);
-        if !covered {
-            self.observe_uncovered();
-        }
-    }
-
-    /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
-    pub fn observe_deleted(&self, from: Collection<'_>, request: &Request, body: &[u8]) {
-        for store in self.stores_of(from) {
-            if !answer_to_delete(&store, request, body) {
-                self.observe_uncovered();
-            }
-        }
-    }
-
-    /// Counts a write whose answer says nothing about the object: a deletecollection, another subresource.
-    pub fn observe_uncovered(&self) {
+    fn count_uncovered(&self) {
         self.0.uncovered.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn stores_of(&self, collection: Collection<'_>) -> Vec<Arc<KindStore>> {
-        let Collection { group, version, plural } = collection;
+    /// The stores a write may concern. None: nobody reads the kind, so nothing can be stale.
+    fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<KindStore>> {
         let stores = self.0.stores.read();
         let same = stores.iter().filter(|store| {
             let kind = store.kind();
-            kind.plural() == plural && kind.group() == group && kind.version() == version
+            kind.plural() == path.plural && kind.group() == path.group
         });
         same.cloned().collect()
     }
 }
 
-fn answer_to_delete(store: &KindStore, request: &Request, body: &[u8]) -> bool {
+/// Takes an object as a write was answered with it. In another version of the kind it is the same object in another
+/// form: its bytes are not for this store, which stays behind until the event.
+fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
+    store.kind().version() == path.version && store.written(body)
+}
+
+/// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
+fn answer_to_delete(store: &KindStore, path: &ResourcePath, request: &Request, body: &[u8]) -> bool {
     if let Ok(scan) = Scan::open(body) {
         return match scan.is_gone() {
             Ok(true) => store.removed(request, scan.uid),
-            Ok(false) => store.written(body),
+            Ok(false) => answer(store, path, body),
             Err(_) => false,
         };
     }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use super::Shared;
 use super::control::Job;
@@ -85,9 +86,8 @@ impl Candidate {
 
     /// Stands for election from now on.
     pub(super) fn campaign(&mut self) {
-        if let Some(campaign) = self.campaign.take() {
-            // The only failure is that the control thread is gone, which reports itself.
-            drop(campaign.send(()));
+        if self.campaign.take().is_some_and(|campaign| campaign.send(()).is_err()) {
+            debug!("The control thread was gone before the election began");
         }
     }
 
@@ -137,8 +137,9 @@ async fn answer(
             () = term.ended() => true,
             () = gave_up.cancelled() => false,
         };
-        // The only failure is an elector that is gone.
-        drop(question.send(over));
+        if question.send(over).is_err() {
+            debug!(over, "The elector was gone before it heard about the work of its term");
+        }
     }
 }
 

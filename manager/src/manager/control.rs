@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::reconcile::BoxError;
 
@@ -52,8 +52,9 @@ impl ControlThread {
         let (report, failures) = mpsc::channel(jobs.len().max(1));
         std::thread::Builder::new().name("mainstay-control".to_owned()).spawn(move || {
             runtime.block_on(run(jobs, signals, &report));
-            // The only failure is that nobody waits for the end.
-            drop(end.send(()));
+            if end.send(()).is_err() {
+                debug!("Nobody waited for the end of the control thread");
+            }
         })?;
         Ok(Self { ended, failures })
     }
