@@ -127,6 +127,20 @@ pub fn desired(object: &WaitDeployment) -> Value {
     })
 }
 
+/// Returns `desired` with a precondition: create only, if the cache shows no Deployment, else change only the one it
+/// shows.
+///
+/// On create, the server ignores a resourceVersion; on an object that exists after all, one that no object ever
+/// had is a 409. A uid is a 409 both for another object of that name and for none.
+pub fn guarded(desired: &Value, live: Option<&LiveDeployment>) -> Value {
+    let mut guarded = desired.clone();
+    match live {
+        Some(live) => guarded["metadata"]["uid"] = live.metadata.uid.clone().into(),
+        None => guarded["metadata"]["resourceVersion"] = "1".into(),
+    }
+    guarded
+}
+
 // === impl LiveDeployment ===
 
 impl LiveDeployment {
@@ -177,8 +191,8 @@ pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
 
 impl Fingerprint {
     /// Takes the fingerprint of `desired` (from [`desired`]) and the live Deployment it meets or has become.
-    pub fn of(desired: &Value, live: &LiveDeployment) -> Self {
-        Self { desired: hash_of(desired), live: hash_of(&ours(desired, live)) }
+    pub fn of(desired: &Value, live: Option<&LiveDeployment>) -> Self {
+        Self { desired: hash_of(desired), live: live.map_or(0, |live| hash_of(&ours(desired, live))) }
     }
 }
 
@@ -286,11 +300,11 @@ mod tests {
     #[test]
     fn only_changes_of_ours_change_the_fingerprint() {
         let desired = desired(&object(&json!({})));
-        let before = Fingerprint::of(&desired, &live(&desired));
+        let before = Fingerprint::of(&desired, Some(&live(&desired)));
         let check = |change: fn(&mut LiveDeployment), same: bool, what: &str| {
             let mut live = live(&desired);
             change(&mut live);
-            assert_eq!(Fingerprint::of(&desired, &live) == before, same, "{what}");
+            assert_eq!(Fingerprint::of(&desired, Some(&live)) == before, same, "{what}");
         };
         check(|live| drop(live.status.insert("replicas".into(), json!(3))), true, "status");
         check(|live| drop(live.metadata.labels.insert("theirs".into(), "x".into())), true, "a foreign label");
@@ -300,7 +314,7 @@ mod tests {
         check(|live| live.metadata.owner_references.clear(), false, "our owner reference removed");
         let edited =
             super::desired(&object(&json!({"spec": {"replicas": 2, "selector": {}, "template": {}}})));
-        assert_ne!(Fingerprint::of(&edited, &live(&desired)), before, "an edited WaitDeployment");
+        assert_ne!(Fingerprint::of(&edited, Some(&live(&desired))), before, "an edited WaitDeployment");
     }
 
     #[test]

@@ -1,6 +1,21 @@
 //! The controllers built into mainstay.
-pub mod deployment;
+//!
+//! Two controllers share one custom resource. [`wait_deployment`] creates a Deployment once its prerequisite answers;
+//! [`status_mirror`] shows that Deployment's status on the WaitDeployment. What they decide stands in pure rooms
+//! ([`gate`], [`deployment`], [`mirror`]); what they wait for is found out by [`probe`], beside the reconciles.
+
+pub mod register;
+
+pub mod status_mirror;
+pub mod wait_deployment;
+
 pub mod gate;
 pub mod mirror;
+
+pub mod deployment;
 pub mod probe;
+pub mod services;
+
 pub mod reasons;
+
+pub use register::{CONTROLLERS, Sockets, register};

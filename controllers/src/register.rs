@@ -1,0 +1,118 @@
+//! How the built-in controllers are put together and given to a manager.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use mainstay::cache::{Scope, Store, View};
+use mainstay::controller::Controller;
+use mainstay::key::Request;
+use mainstay::manager::{Manager, RegisterError, RunContext, Runnable};
+use mainstay::reconcile::BoxError;
+use mainstay::watch::{channel, enqueue_mapped};
+use mainstay_api::WaitDeployment;
+
+use crate::probe::{Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
+use crate::services::CachedServices;
+use crate::status_mirror::StatusMirror;
+use crate::wait_deployment::WaitDeploymentReconciler;
+use crate::{status_mirror, wait_deployment};
+
+/// The names a configuration file may use.
+pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
+
+/// How probes reach the network; tests put their own here.
+#[derive(Clone)]
+pub struct Sockets {
+    /// Opens connections.
+    pub dial: Arc<dyn Dial>,
+    /// Looks names up that are no Services.
+    pub resolve: Arc<dyn Resolve>,
+}
+
+/// Gives the probe engine its life beside the controllers.
+///
+/// It runs without the Lease: what it probes is what reconciles, which need the Lease, have asked for, so on a
+/// standby replica it has nothing to do.
+struct ProbeEngine(Driver);
+
+/// Registers the built-in controllers and their probe engine with a manager.
+///
+/// # Errors
+/// Fails if one of the names is taken, or the manager has been stopped.
+pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError> {
+    let objects = manager.store::<WaitDeployment>(Scope::all());
+    let deployments = manager.store::<Deployment>(Scope::all());
+    let services = manager.store::<Service>(Scope::all());
+    let slices = manager.store::<EndpointSlice>(Scope::all());
+
+    let (changed, changes) = channel::<Request>();
+    let seams = Seams {
+        dial: sockets.dial,
+        resolve: sockets.resolve,
+        services: Arc::new(CachedServices::new(&services, &slices)),
+        random: Arc::new(fastrand::f64),
+    };
+    let policy = manager.configuration().probe_policy.clone();
+    let tell = move |request| changed.notify(request);
+    let (engine, driver) = Engine::new(policy, seams, tell, manager.registry());
+
+    let gate = Controller::new(wait_deployment::NAME)
+        .reconciles(&objects)
+        .watches(&deployments, enqueue_mapped(concerned(objects.clone())))
+        .source(changes)
+        .reconciler(WaitDeploymentReconciler::new(&objects, &deployments, engine));
+    let mirror = Controller::new(status_mirror::NAME)
+        .reconciles(&objects)
+        .owns(&deployments)
+        .reconciler(StatusMirror::new(&objects, &deployments));
+    manager.add(ProbeEngine(driver))?;
+    manager.register(gate)?;
+    manager.register(mirror)
+}
+
+/// A Deployment concerns the WaitDeployment of its own name, whoever owns it: one in the way matters as much as one of
+/// ours. Deployments that have no such namesake, nearly all in most clusters, are passed over.
+fn concerned(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<Request> + Send + Sync + 'static {
+    move |view| {
+        let request = &view.meta().request;
+        // Not synced yet: its own first list will name every WaitDeployment anyway.
+        let namesake = objects.entry(request).is_ok_and(|entry| entry.is_some());
+        namesake.then(|| request.clone()).into_iter().collect()
+    }
+}
+
+// === impl Sockets ===
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self { dial: Arc::new(TokioDial), resolve: Arc::new(TokioResolve::default()) }
+    }
+}
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sockets").finish_non_exhaustive()
+    }
+}
+
+// === impl ProbeEngine ===
+
+impl Runnable for ProbeEngine {
+    fn name(&self) -> &'static str {
+        "probe-engine"
+    }
+
+    fn needs_lease(&self) -> bool {
+        false
+    }
+
+    fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move {
+            self.0.run(cx.stop.clone()).await;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! The controller `wait-deployment`: lets a Deployment into the world once its prerequisite answers, and keeps it
+//! as its WaitDeployment says.
+//!
+//! The decision is [`gate::decide`]'s, the words are [`gate::report`]'s; here is only what reads and writes. What waits
+//! for a prerequisite is left to the probe engine, which has this controller look again when a result changes.
+//!
+//! # Invariants
+//! 1. A Deployment that the cache does not show is only ever created, and one that it shows is only changed while it is
+//!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
+//! 2. What the server refused as invalid is not sent again before the object, or the live Deployment, has changed.
+
+mod written;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
+use mainstay::cache::{ReadError, Store};
+use mainstay::client::{Applier, EventType, WriteError, refusal};
+use mainstay::key::{Key, KindId, Request};
+use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
+use mainstay_api::{Condition, WaitDeployment};
+use tracing::info;
+
+use crate::deployment::{FIELD_MANAGER, LiveDeployment, desired, guarded};
+use crate::gate::{self, Applied, Decision, GateStatus};
+use crate::probe::{Engine, Target};
+use crate::reasons::{self, condition};
+use written::{Attempt, Memory};
+
+/// Name in metrics, logs and configuration.
+pub const NAME: &str = "wait-deployment";
+
+/// How long a refusal by RBAC, quota or admission rests: somebody has to change something elsewhere, and no event
+/// tells when they have.
+const FORBIDDEN_RETRY: Duration = Duration::from_secs(60);
+
+/// Reconciles WaitDeployments.
+#[derive(Debug)]
+pub struct WaitDeploymentReconciler {
+    objects: Store<WaitDeployment>,
+    deployments: Store<LiveDeployment>,
+    write_deployment: Applier<LiveDeployment>,
+    write_status: Applier<WaitDeployment>,
+    engine: Engine,
+    memory: Memory,
+    clock: fn() -> Timestamp,
+}
+
+/// The write of a Deployment, and the error to end the run with after the status has told it.
+struct Written {
+    applied: Applied,
+    error: Option<ReconcileError>,
+}
+
+// === impl WaitDeploymentReconciler ===
+
+impl WaitDeploymentReconciler {
+    /// Makes the reconciler. `engine` must wake its controller when a result changes.
+    pub fn new(objects: &Store<WaitDeployment>, deployments: &Store<Deployment>, engine: Engine) -> Self {
+        Self {
+            objects: objects.clone(),
+            deployments: deployments.view(),
+            write_deployment: Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
+            write_status: Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            engine,
+            memory: Memory::default(),
+            clock: Timestamp::now,
+        }
+    }
+
+    fn decide(&self, request: &Request, object: &WaitDeployment, live: Option<&LiveDeployment>) -> Decision {
+        let decision = gate::decide(object, live, |address, timing| {
+            let namespace = request.namespace().unwrap_or_default();
+            self.engine.watch(request, Target::new(namespace, address.clone()), timing);
+            self.engine.result(request)
+        });
+        if !decision.keeps_probing() {
+            self.engine.forget(request);
+        }
+        decision
+    }
+
+    /// Brings the Deployment to the current spec, unless it is there already.
+    async fn write(
+        &self,
+        request: &Request,
+        object: &WaitDeployment,
+        live: Option<Arc<LiveDeployment>>,
+        cx: &Context,
+    ) -> Result<Written, ReconcileError> {
+        let attempt = Attempt::new(object, desired(object), live);
+        if let Some(known) = self.memory.recall(request, &attempt) {
+            return Ok(Written::of(known, None));
+        }
+        match self.write_deployment.apply(cx, &guarded(&attempt.desired, attempt.live.as_deref())).await {
+            Ok(now) => {
+                self.engine.forget(request);
+                self.memory.remember_written(request, &attempt, &now);
+                info!(deployment = %request, generation = object.generation(), "wrote the Deployment");
+                Ok(Written::of(Applied::Current(Box::new((*now).clone())), None))
+            }
+            Err(error) if is_rejection(&error) => {
+                let message = words_of(&error);
+                self.memory.remember_rejected(request, &attempt, &message);
+                Ok(Written::of(Applied::Rejected(message), Some(ReconcileError::terminal(error))))
+            }
+            Err(error) if error.is_forbidden() => {
+                let applied = Applied::Forbidden(words_of(&error));
+                Ok(Written::of(applied, Some(ReconcileError::retry_after(error, FORBIDDEN_RETRY))))
+            }
+            Err(error) => Err(retry(error)),
+        }
+    }
+
+    async fn tell(
+        &self,
+        object: &WaitDeployment,
+        status: &GateStatus,
+        cx: &Context,
+    ) -> Result<(), ReconcileError> {
+        if status.is_shown_by(object) {
+            return Ok(());
+        }
+        match self.write_status.apply_status(cx, &status.to_apply(object)).await {
+            Ok(_) => {
+                record_transition(object, status, cx);
+                Ok(())
+            }
+            Err(error) if is_of_the_past(&error) => Ok(()),
+            Err(error) => Err(retry(error)),
+        }
+    }
+}
+
+impl Reconciler for WaitDeploymentReconciler {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        let object = match self.objects.get(request) {
+            Ok(Some(object)) => object,
+            other => {
+                self.engine.forget(request);
+                self.memory.forget(request);
+                return other.map_err(unreadable).map(|_| Action::Done);
+            }
+        };
+        let live = self.deployments.get(request).map_err(unreadable)?;
+        let decision = self.decide(request, &object, live.as_deref());
+        let written = match decision {
+            Decision::Leave => return Ok(Action::Done),
+            Decision::Open(_) => self.write(request, &object, live, cx).await?,
+            _ => Written::of(Applied::NotTried, None),
+        };
+        let status = gate::report(&object, &decision, &written.applied, &Time((self.clock)()));
+        self.tell(&object, &status, cx).await?;
+        written.error.map_or(Ok(Action::Done), Err)
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    fn of(applied: Applied, error: Option<ReconcileError>) -> Self {
+        Self { applied, error }
+    }
+}
+
+// === shared with the mirror ===
+
+/// An object that does not decode stays so until it changes; other reads mend themselves.
+pub(crate) fn unreadable(error: ReadError) -> ReconcileError {
+    match error {
+        ReadError::Decode { .. } => ReconcileError::terminal(error),
+        other => other.into(),
+    }
+}
+
+/// Keeps to what the server asks for.
+pub(crate) fn retry(error: WriteError) -> ReconcileError {
+    match (&error, error.retry_after()) {
+        (WriteError::Malformed { .. }, _) => ReconcileError::terminal(error),
+        (_, Some(delay)) => ReconcileError::retry_after(error, delay),
+        (_, None) => error.into(),
+    }
+}
+
+/// Returns whether the object that a status was meant for is gone, or another one has its name now. The server has
+/// no reason of its own for a mismatched uid, so its words have to do; taken for an ordinary conflict, it would
+/// only cost one more run.
+pub(crate) fn is_of_the_past(error: &WriteError) -> bool {
+    let about_uid = || words_of(error).to_ascii_lowercase().contains("uid");
+    error.is_not_found() || (error.is_conflict() && about_uid())
+}
+
+// === private ===
+
+/// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
+/// key or a type that the schema does not have, which server-side apply answers with a plain 500.
+fn is_rejection(error: &WriteError) -> bool {
+    let no_schema = || words_of(error).contains("failed to create typed patch object");
+    error.is_invalid() || error.code() == Some(400) || (error.code() == Some(500) && no_schema())
+}
+
+/// Returns the server's own words.
+fn words_of(error: &WriteError) -> String {
+    refusal(error).map_or_else(|| error.to_string(), |status| status.message.clone())
+}
+
+/// Tells the reader of the object's Events once, when the reason of Ready changes.
+fn record_transition(object: &WaitDeployment, status: &GateStatus, cx: &Context) {
+    let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+    let Some(ready) = find(condition::READY) else { return };
+    let reason = ready.reason.as_deref().unwrap_or_default();
+    let before = object.condition(condition::READY).and_then(|before| before.reason.as_deref());
+    if before == Some(reason) || reason == reasons::ROLLOUT_IN_PROGRESS {
+        return;
+    }
+    let is_true =
+        |condition: Option<&Condition>| condition.is_some_and(|condition| condition.status == "True");
+    let kind = if is_true(find(condition::STALLED)) { EventType::Warning } else { EventType::Normal };
+    let note = ready.message.as_deref().unwrap_or_default();
+    cx.events().event(&reference(object), kind, reason, "Gate", note);
+}
+
+fn reference(object: &WaitDeployment) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(WaitDeployment::api_version(&()).into_owned()),
+        kind: Some(WaitDeployment::kind(&()).into_owned()),
+        name: object.metadata.name.clone(),
+        namespace: object.metadata.namespace.clone(),
+        uid: object.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
