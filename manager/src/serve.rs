@@ -81,7 +81,7 @@ impl Default for Limits {
             header_bytes: 64 * 1024,
             // controller-runtime's ReadHeaderTimeout.
             header_timeout: Duration::from_secs(32),
-            connection_age: Duration::from_secs(600),
+            connection_age: Duration::from_mins(10),
             grace: Duration::from_secs(5),
         }
     }
@@ -207,7 +207,7 @@ impl Serve {
             match timeout(limits.grace, connection).await {
                 Ok(ended) => log_end(ended),
                 Err(_late) => {
-                    tracing::debug!(told, "dropped a connection whose reader did not take the answer")
+                    tracing::debug!(told, "dropped a connection whose reader did not take the answer");
                 }
             }
         }

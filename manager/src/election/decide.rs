@@ -13,6 +13,7 @@
 //!    changes nothing.
 //! 4. The fence is closed before a release is sent.
 
+mod act;
 mod turn;
 
 use std::sync::Arc;
@@ -144,10 +145,8 @@ pub struct State {
     watching: bool,
     /// The last holder other than us, believed until its end.
     claim: Option<Claim>,
-    /// The request under way, and when it was sent.
-    in_flight: Option<(Call, BootInstant)>,
-    /// Whether the watch told something since that was sent.
-    overtaken: bool,
+    /// The request under way.
+    in_flight: Option<InFlight>,
     /// No request is sent before this.
     next: BootInstant,
     /// Conflicts since the last good write; they slow down.
@@ -164,6 +163,14 @@ enum Known {
     /// No Lease; the record it had when last seen.
     Absent(Option<Record>),
     Present(Record, Version),
+}
+
+#[derive(Clone, Debug)]
+struct InFlight {
+    call: Call,
+    sent: BootInstant,
+    /// Whether the watch told something since, which is then newer than what a look finds.
+    overtaken: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -254,7 +261,6 @@ impl State {
             watching: false,
             claim: None,
             in_flight: None,
-            overtaken: false,
             next: now,
             conflicts: 0,
             phase: Phase::Candidate,

@@ -170,7 +170,7 @@ impl fmt::Debug for Version {
 mod tests {
     use super::*;
 
-    fn lease(spec: serde_json::Value) -> Lease {
+    fn lease(spec: &serde_json::Value) -> Lease {
         serde_json::from_value(serde_json::json!({
             "metadata": {"name": "mainstay", "resourceVersion": "7", "labels": {"team": "a"}}, "spec": spec,
         }))
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_client_go_record_is_read_and_written_back_unchanged() {
-        let written = lease(serde_json::json!({
+        let written = lease(&serde_json::json!({
             "holderIdentity": "a_1", "leaseDurationSeconds": 15, "leaseTransitions": 3,
             "acquireTime": "2026-01-02T03:04:05.000006Z", "renewTime": "2026-01-02T03:04:07.123456Z",
             "strategy": "OldestEmulationVersion", "preferredHolder": "b",
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn renewals_one_microsecond_apart_differ() {
         let at = |micros: &str| {
-            Record::of(&lease(serde_json::json!({"renewTime": format!("2026-01-02T03:04:05.{micros}Z")})))
+            Record::of(&lease(&serde_json::json!({"renewTime": format!("2026-01-02T03:04:05.{micros}Z")})))
         };
         assert_ne!(at("000001"), at("000002"));
         assert_eq!(at("0000010"), at("000001"));
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn a_duration_nobody_can_mean_is_not_taken() {
         let own = Duration::from_secs(15);
-        let record = |seconds: serde_json::Value| {
-            Record::of(&lease(serde_json::json!({"holderIdentity": "a", "leaseDurationSeconds": seconds})))
+        let record = |seconds: &serde_json::Value| {
+            Record::of(&lease(&serde_json::json!({"holderIdentity": "a", "leaseDurationSeconds": seconds})))
         };
         for (stated, taken, absurd) in [
             (serde_json::json!(null), 15, true),
@@ -230,7 +230,7 @@ mod tests {
             (serde_json::json!(3600), 3600, false),
             (serde_json::json!(i32::MAX), 3600, true),
         ] {
-            let record = record(stated.clone());
+            let record = record(&stated);
             assert_eq!(record.duration(own).as_secs(), taken, "{stated}");
             assert_eq!(record.is_absurd(), absurd, "{stated}");
         }
@@ -240,7 +240,7 @@ mod tests {
     fn a_lease_without_a_spec_is_held_by_nobody() {
         let record = Record::of(&Lease::default());
         assert_eq!((record.holder, record.transitions), (None, 0));
-        let record = Record::of(&lease(serde_json::json!({"holderIdentity": "", "leaseTransitions": -4})));
+        let record = Record::of(&lease(&serde_json::json!({"holderIdentity": "", "leaseTransitions": -4})));
         assert_eq!((record.holder, record.transitions), (None, 0));
     }
 }

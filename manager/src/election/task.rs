@@ -202,7 +202,7 @@ where
             Ending::Stopped => tracing::info!(%lease, "stopped leading"),
             Ending::Expired => tracing::error!(%lease, "stopped leading: no renewal got through in time"),
             Ending::Taken(holder) => {
-                tracing::error!(%lease, %holder, "stopped leading: another replica holds the lease")
+                tracing::error!(%lease, %holder, "stopped leading: another replica holds the lease");
             }
         }
         if ending == Ending::Stopped {

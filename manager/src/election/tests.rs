@@ -44,7 +44,7 @@ impl Server {
             let server = server.clone();
             async move {
                 let (parts, body) = request.into_parts();
-                let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 let silent = server.0.lock().silent;
                 if silent {
                     std::future::pending::<()>().await;

@@ -101,10 +101,11 @@ impl Replica {
     }
 
     fn give_up_waiting(&mut self) {
-        if let Some(Wire::Sent(call)) = self.wire.take() {
-            if call != Call::Get && self.late.len() < 2 {
-                self.late.push(call);
-            }
+        if let Some(Wire::Sent(call)) = self.wire.take()
+            && call != Call::Get
+            && self.late.len() < 2
+        {
+            self.late.push(call);
         }
     }
 }
@@ -340,6 +341,10 @@ fn explore(start: World, most: usize) -> usize {
     while seen.len() < most && !layer.is_empty() {
         let mut next = Vec::new();
         for (world, path) in layer {
+            // A layer may be many times as wide as all before it: it is not finished at any price.
+            if seen.len() > 4 * most {
+                return depth;
+            }
             for step in world.moves(true) {
                 let mut world = world.clone();
                 world.apply(step);
@@ -359,7 +364,7 @@ fn explore(start: World, most: usize) -> usize {
 
 /// How much to try; `MAINSTAY_LONG=1` gives the long form.
 fn effort() -> usize {
-    if std::env::var_os("MAINSTAY_LONG").is_some() { 50 } else { 1 }
+    if std::env::var_os("MAINSTAY_LONG").is_some() { 20 } else { 1 }
 }
 
 const RATES: [[u32; 2]; 3] = [[950, 1050], [1050, 950], [1000, 1000]];

@@ -1,20 +1,20 @@
-//! One turn of the decision: take in what happened, then do what the phase calls for.
+//! One turn of the decision: what happened changes what is known and in which phase this replica is.
+//!
+//! What the phase then calls for is in `act`.
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::{Action, Answer, Call, Claim, Ending, Event, Known, Now, Phase, State};
+use super::{Action, Answer, Call, Claim, Ending, Event, InFlight, Known, Now, Phase, State};
 use crate::election::ElectionSettings;
 use crate::election::record::{Record, Version};
 use crate::key::BootInstant;
 
 /// A decision in the making.
-struct Turn<'a> {
-    rules: &'a ElectionSettings,
-    now: Now,
-    state: State,
-    actions: Vec<Action>,
+pub(super) struct Turn<'a> {
+    pub(super) rules: &'a ElectionSettings,
+    pub(super) now: Now,
+    pub(super) state: State,
+    pub(super) actions: Vec<Action>,
 }
 
 pub(super) fn take(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
@@ -31,8 +31,8 @@ impl Turn<'_> {
         match event {
             Event::Tick => {}
             Event::Answered(answer) => {
-                if let Some((call, sent)) = self.state.in_flight.take() {
-                    self.answered(&call, sent, answer);
+                if let Some(request) = self.state.in_flight.take() {
+                    self.answered(&request, answer);
                 }
             }
             Event::Seen(record, version) if version.number().is_some() => {
@@ -109,7 +109,7 @@ impl Turn<'_> {
         }
     }
 
-    fn report(&mut self, holder: Option<Arc<str>>) {
+    pub(super) fn report(&mut self, holder: Option<Arc<str>>) {
         if self.state.reported != holder {
             self.state.reported.clone_from(&holder);
             self.actions.push(Action::NewHolder(holder));
@@ -136,7 +136,9 @@ impl Turn<'_> {
 
     /// The watch told how things are. A leader goes on at its own pace; if it has to act, `lead` says so.
     fn told(&mut self) {
-        self.state.overtaken = true;
+        if let Some(request) = &mut self.state.in_flight {
+            request.overtaken = true;
+        }
         self.state.fresh = true;
         if !self.state.is_leading() {
             self.state.next = self.now.boot;
@@ -158,11 +160,12 @@ impl Turn<'_> {
         }
     }
 
-    fn answered(&mut self, call: &Call, sent: BootInstant, answer: Answer) {
+    fn answered(&mut self, request: &InFlight, answer: Answer) {
+        let (call, sent) = (&request.call, request.sent);
         match (call, answer) {
             (Call::Get, Answer::Is(record, version)) => {
                 // Lower than what was known before it was sent: the server was restored from a backup.
-                if !self.state.overtaken || self.is_news(&version) {
+                if !request.overtaken || self.is_news(&version) {
                     self.learn(record, version);
                 }
                 self.looked();
@@ -173,7 +176,7 @@ impl Turn<'_> {
             }
             (Call::Create(record) | Call::Update { record, .. }, Answer::Is(_, version)) => {
                 // If the watch was quicker and told what came after this write, that is how things are.
-                if !self.state.overtaken || version.number() >= self.state.newest {
+                if !request.overtaken || version.number() >= self.state.newest {
                     self.state.newest = version.number();
                     self.state.known = Known::Present(record.clone(), version);
                     self.report(record.holder.clone());
@@ -285,170 +288,5 @@ impl Turn<'_> {
             Phase::Lost(_) => self.finish(false),
             _ => {}
         }
-    }
-}
-
-// === impl Turn: what to do ===
-
-impl Turn<'_> {
-    fn act(&mut self) {
-        match self.state.phase {
-            Phase::Candidate => self.campaign(),
-            Phase::Leading { .. } => self.lead(),
-            Phase::Releasing { .. } => self.go_on_releasing(),
-            Phase::Lost(_) | Phase::Over => {}
-        }
-    }
-
-    fn campaign(&mut self) {
-        let writing = matches!(&self.state.in_flight, Some((call, _)) if *call != Call::Get);
-        if self.state.stopping && !writing {
-            return self.finish(false);
-        }
-        if self.state.in_flight.is_some() || self.now.boot < self.state.candidate_acts_at() {
-            return;
-        }
-        let call = match &self.state.known {
-            _ if !self.state.fresh => Call::Get,
-            Known::Nothing => Call::Get,
-            Known::Absent(last) => Call::Create(self.taking(last.as_ref())),
-            Known::Present(record, version) => {
-                Call::Update { record: self.taking(Some(record)), over: version.clone() }
-            }
-        };
-        self.send(call);
-    }
-
-    /// The record with which we take a Lease that was last in this state.
-    fn taking(&self, last: Option<&Record>) -> Record {
-        let wall = self.wall_after(last);
-        let (acquired, transitions) = match last {
-            None => (wall, 0),
-            // Our own name from before: the term goes on.
-            Some(last) if last.holder.as_ref() == Some(&self.rules.identity) => {
-                (last.acquired.unwrap_or(wall), last.transitions)
-            }
-            Some(last) => (wall, last.transitions.saturating_add(1)),
-        };
-        self.holding(acquired, wall, transitions)
-    }
-
-    fn holding(&self, acquired: Timestamp, wall: Timestamp, transitions: i32) -> Record {
-        let me = Arc::clone(&self.rules.identity);
-        Record::held(me, self.rules.lease_duration, acquired, wall, transitions)
-    }
-
-    fn lead(&mut self) {
-        let Phase::Leading { good, suspended, .. } = &mut self.state.phase else { return };
-        let over = self.now.boot >= *good + self.rules.give_up_after_send();
-        // Not `State::holder`: that would borrow the phase too.
-        let holder = match &self.state.known {
-            Known::Present(record, _) => record.holder.as_ref(),
-            Known::Nothing | Known::Absent(_) => None,
-        };
-        match holder {
-            Some(holder) if *holder != self.rules.identity => {
-                let holder = Arc::clone(holder);
-                return self.lose(Ending::Taken(holder));
-            }
-            _ if over => return self.lose(Ending::Expired),
-            Some(_) => {}
-            // Deleted, or cleared by hand. A replica that starts now knows of no claim and may take it at once.
-            None => {
-                if !std::mem::replace(suspended, true) {
-                    self.actions.push(Action::Suspend);
-                    self.state.next = self.now.boot;
-                }
-            }
-        }
-        if self.state.in_flight.is_none() && self.now.boot >= self.state.next {
-            self.renew();
-        }
-    }
-
-    fn renew(&mut self) {
-        let Phase::Leading { mine, .. } = &self.state.phase else { return };
-        let wall = self.wall_after(Some(mine));
-        let renewed = self.holding(mine.acquired.unwrap_or(wall), wall, mine.transitions);
-        let call = match &self.state.known {
-            _ if !self.state.fresh => Call::Get,
-            Known::Nothing => Call::Get,
-            Known::Absent(_) => Call::Create(renewed),
-            Known::Present(_, version) => Call::Update { record: renewed, over: version.clone() },
-        };
-        self.send(call);
-    }
-
-    fn lose(&mut self, ending: Ending) {
-        self.actions.push(Action::StopLeading(ending.clone()));
-        if !self.state.stopping {
-            self.actions.push(Action::EndWork);
-        }
-        self.abandon();
-        // Work takes its time to end; what comes after begins with a look.
-        self.state.fresh = false;
-        self.state.phase = Phase::Lost(ending);
-    }
-
-    /// Begins to give the Lease up. A renewal under way is waited for: its outcome decides over which state.
-    fn release(&mut self) {
-        let give_up = self.now.boot + self.rules.request_timeout();
-        self.state.phase = Phase::Releasing { give_up };
-        self.state.next = self.now.boot;
-    }
-
-    fn go_on_releasing(&mut self) {
-        let Phase::Releasing { give_up } = self.state.phase else { return };
-        if self.now.boot >= give_up {
-            return self.finish(false);
-        }
-        if self.state.in_flight.is_some() || self.now.boot < self.state.next {
-            return;
-        }
-        match &self.state.known {
-            _ if !self.state.fresh => self.send(Call::Get),
-            // Only over a state that names us: never another one's Lease.
-            Known::Present(record, version) if record.holder.as_ref() == Some(&self.rules.identity) => {
-                let record = record.released(self.wall_after(Some(record)));
-                let over = version.clone();
-                self.send(Call::Update { record, over });
-            }
-            _ => self.finish(false),
-        }
-    }
-
-    fn is_candidate(&self) -> bool {
-        matches!(self.state.phase, Phase::Candidate)
-    }
-
-    fn standing_claim(&self) -> Option<&Claim> {
-        self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
-    }
-
-    /// A wall clock that stands still must not make a renewal look like none.
-    fn wall_after(&self, last: Option<&Record>) -> Timestamp {
-        let micros = self.now.wall.as_microsecond();
-        let same =
-            last.and_then(|last| last.renewed).is_some_and(|renewed| renewed.as_microsecond() == micros);
-        Timestamp::from_microsecond(micros + i64::from(same)).unwrap_or(self.now.wall)
-    }
-
-    fn send(&mut self, call: Call) {
-        self.state.overtaken = false;
-        self.state.in_flight = Some((call.clone(), self.now.boot));
-        self.actions.push(Action::Send(call));
-    }
-
-    fn abandon(&mut self) {
-        if self.state.in_flight.take().is_some() {
-            self.state.fresh = false;
-            self.actions.push(Action::Abandon);
-        }
-    }
-
-    fn finish(&mut self, released: bool) {
-        self.abandon();
-        self.state.phase = Phase::Over;
-        self.actions.push(Action::Finish { released });
     }
 }
