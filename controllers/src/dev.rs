@@ -36,7 +36,9 @@ pub(crate) fn command() -> Command {
         .help("Use the cluster this file names instead of starting one");
     ConfigFlags::add_to(
         Command::new("dev")
-            .about("Start a control plane, apply a sample WaitDeployment, run the manager and tell what happens")
+            .about(
+                "Start a control plane, apply a sample WaitDeployment, run the manager and tell what happens",
+            )
             .arg(kubeconfig),
     )
 }
@@ -65,7 +67,7 @@ fn configuration(matches: &ArgMatches) -> Result<ManagerConfiguration, ConfigErr
     }
     let mut overrides = flags.overrides();
     // The story is told on standard output; of the log only what it does not tell is of interest beside it.
-    overrides.log_level.get_or_insert(LogFilter::warn());
+    overrides.log_level = overrides.log_level.or_else(|| "warn".parse::<LogFilter>().ok());
     ManagerConfiguration::parse(CONFIGURATION, "config/dev.yaml", &overrides, Some(&crate::CONTROLLERS))
 }
 
@@ -104,7 +106,8 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
 }
 
 async fn own_cluster(story: &Story) -> anyhow::Result<DevCluster> {
-    story.say("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+    story
+        .say("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
     let hear = story.clone();
     let options = Options {
         crds: vec![serde_json::to_value(mainstay_api::crd::crd())?],
@@ -122,7 +125,10 @@ async fn tell_on(
 ) -> anyhow::Result<()> {
     let connection = connect::infer(Some(kubeconfig), None).await?;
     let client = kube::Client::try_from(connection.clone())?;
-    story.say(&format!("the cluster is ready; to look with kubectl: export KUBECONFIG={}", kubeconfig.display()));
+    story.say(&format!(
+        "the cluster is ready; to look with kubectl: export KUBECONFIG={}",
+        kubeconfig.display()
+    ));
     interruptible(install_crd(&client)).await?;
     story.say("the CRD waitdeployments.apps.mainstay.dev is installed");
 
@@ -134,7 +140,8 @@ async fn tell_on(
 
     let objects = Api::<WaitDeployment>::namespaced(client, sample::NAMESPACE);
     let apply = PatchParams::apply("mainstay-dev").force();
-    interruptible(async { Ok(objects.patch(sample::NAME, &apply, &Patch::Apply(sample.manifest())).await?) }).await?;
+    interruptible(async { Ok(objects.patch(sample::NAME, &apply, &Patch::Apply(sample.manifest())).await?) })
+        .await?;
     story.say(&format!(
         "applied WaitDeployment {}/{}: two replicas, once {} answers",
         sample::NAMESPACE,
@@ -168,7 +175,8 @@ async fn install_crd(client: &kube::Client) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(std::time::Duration::from_millis(100));
     for _ in 0..300 {
         ticks.tick().await;
-        let conditions = crds.get(&name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
+        let conditions =
+            crds.get(&name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
         if conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
             return Ok(());
         }

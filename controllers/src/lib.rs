@@ -4,6 +4,10 @@
 //! [`status_mirror`] shows that Deployment's status on the WaitDeployment. What they decide stands in pure rooms
 //! ([`gate`], [`deployment`], [`mirror`]); what they wait for is found out by [`probe`], beside the reconciles.
 
+#[cfg(feature = "dev")]
+mod dev;
+mod program;
+
 pub mod register;
 
 pub mod status_mirror;
@@ -18,4 +22,5 @@ pub mod services;
 
 pub mod reasons;
 
+pub use program::{program, program_with};
 pub use register::{CONTROLLERS, Sockets, register};

@@ -50,7 +50,8 @@ pub(super) fn complain(problem: &str) {
 pub(super) fn controller(manager: &Manager, story: &Story, key: Request) -> Registration {
     let objects = manager.store::<WaitDeployment>(Scope::all());
     let deployments = manager.store::<Deployment>(Scope::all());
-    let controller = Controller::new("dev-story").reconciles(&objects).owns(&deployments).runs_without_lease();
+    let controller =
+        Controller::new("dev-story").reconciles(&objects).owns(&deployments).runs_without_lease();
     let last = Mutex::default();
     controller.reconciler(Narrator { story: story.clone(), key, objects, deployments, last })
 }
@@ -87,7 +88,9 @@ impl Narrator {
     fn look(&self) -> Result<Scene, mainstay::cache::ReadError> {
         let object = self.objects.get(&self.key)?;
         let status = object.as_deref().and_then(|object| object.status.clone()).unwrap_or_default();
-        let ready = |object: &Arc<WaitDeployment>| object.condition("Ready").is_some_and(|ready| ready.status == "True");
+        let ready = |object: &Arc<WaitDeployment>| {
+            object.condition("Ready").is_some_and(|ready| ready.status == "True")
+        };
         Ok(Scene {
             waiting_for: status.waiting_for.filter(|text| !text.is_empty()),
             deployment: self.deployments.get(&self.key)?.is_some(),
@@ -112,7 +115,8 @@ impl Narrator {
         if now.ready && !before.ready {
             self.story.say(&format!("{name} is Ready. Have a look, or press Ctrl-C to stop everything:"));
             self.story.say("    kubectl get waitdeployments,deployments,pods");
-            self.story.say(&format!("    kubectl describe waitdeployment {}", mainstay::key::Key::name(name)));
+            self.story
+                .say(&format!("    kubectl describe waitdeployment {}", mainstay::key::Key::name(name)));
         }
     }
 }

@@ -1,0 +1,22 @@
+//! The binary's description: its CRDs, its controllers, its commands.
+
+use mainstay::manager::Program;
+
+use crate::register::{CONTROLLERS, Sockets, register};
+
+/// Returns the binary `mainstay`, ready to do what its command line asks for.
+pub fn program() -> Program {
+    program_with(Sockets::default())
+}
+
+/// Returns the binary with other ways to the network for its probes: what tests run.
+pub fn program_with(sockets: Sockets) -> Program {
+    let about = "A manager for WaitDeployments: Deployments that start once their prerequisites answer";
+    let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)
+        .crds([mainstay_api::crd::crd()])
+        .controllers(CONTROLLERS)
+        .setup(|manager| Ok(register(manager, sockets)?));
+    #[cfg(feature = "dev")]
+    let program = program.command(crate::dev::command(), crate::dev::run);
+    program
+}
