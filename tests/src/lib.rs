@@ -2,7 +2,8 @@
 //!
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
 //! watching; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
-//! prerequisites and black holes it probes. Nothing here sends a packet to any address outside loopback.
+//! prerequisites and black holes it probes, [`dial`] what it may probe them with. Nothing here sends a
+//! packet to any address outside loopback.
 
 #![expect(
     clippy::panic,
@@ -15,6 +16,7 @@ pub mod cluster;
 pub mod manifests;
 pub mod wait;
 
+pub mod dial;
 pub mod sockets;
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Tests on the cluster that this whole binary shares, each in a namespace of its own.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test by panicking, as tests do")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail the test by panicking, as tests do"
+)]
 
 #[path = "shared/control_plane.rs"]
 mod control_plane;

@@ -1,0 +1,108 @@
+//! The probe dialler of tests: it reaches loopback, and whoever asks for more has failed.
+//!
+//! A panic inside a probe would be caught by the engine, so a forbidden address is refused there, remembered, and
+//! fails the test when its [`Loopback`] goes out of scope.
+
+use std::fmt::Display;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial};
+use parking_lot::Mutex;
+
+/// Keeps watch over one test's probes. Fails the test on drop if one of them wanted out.
+#[derive(Debug, Default)]
+#[must_use = "the test fails only when this is dropped at its end"]
+pub struct Loopback {
+    escapes: Arc<Mutex<Vec<String>>>,
+}
+
+/// Both seams of the probe engine, for the manager under test.
+#[derive(Clone, Debug)]
+pub struct LoopbackDial {
+    escapes: Arc<Mutex<Vec<String>>>,
+}
+
+// === impl Loopback ===
+
+impl Loopback {
+    /// Begins the watch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns what the manager under test is to dial and resolve with.
+    pub fn dial(&self) -> LoopbackDial {
+        LoopbackDial { escapes: Arc::clone(&self.escapes) }
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        let escapes = self.escapes.lock();
+        // A second panic would abort the process and hide the first.
+        if !std::thread::panicking() {
+            assert!(escapes.is_empty(), "a probe wanted to leave loopback: {}", escapes.join(", "));
+        }
+    }
+}
+
+// === impl LoopbackDial ===
+
+impl LoopbackDial {
+    fn refuse<T>(&self, what: impl Display) -> io::Result<T> {
+        let refused = io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} is outside the test"));
+        self.escapes.lock().push(what.to_string());
+        Err(refused)
+    }
+}
+
+impl Dial for LoopbackDial {
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
+        Box::pin(async move {
+            // An IPv4 address in IPv6 clothes is judged as what it is.
+            if address.ip().to_canonical().is_loopback() {
+                TokioDial.dial(address).await
+            } else {
+                self.refuse(address)
+            }
+        })
+    }
+}
+
+impl Resolve for LoopbackDial {
+    /// Knows `localhost`; any other name would ask a server on the network.
+    fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
+        Box::pin(async move {
+            if name == "localhost" { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) } else { self.refuse(name) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::Prerequisite;
+
+    #[tokio::test]
+    async fn loopback_is_dialled() {
+        let loopback = Loopback::new();
+        let prerequisite = Prerequisite::open();
+        loopback.dial().dial(prerequisite.address()).await.expect("it listens");
+        prerequisite.connected(1).await;
+        assert_eq!(loopback.dial().resolve("localhost").await.expect("known"), [Ipv4Addr::LOCALHOST]);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "wanted to leave loopback: 192.0.2.1:80, [::ffff:192.0.2.1]:80, db.example")]
+    async fn who_wants_out_is_refused_and_fails_the_test() {
+        let loopback = Loopback::new();
+        for address in ["192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
+            let refused =
+                loopback.dial().dial(address.parse().expect("an address")).await.expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "nothing was sent");
+        }
+        loopback.dial().resolve("db.example").await.expect_err("refused");
+    }
+}
