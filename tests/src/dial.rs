@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use mainstay_controllers::Sockets;
 use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial};
 use parking_lot::Mutex;
 
@@ -22,6 +23,13 @@ pub struct Loopback {
 #[derive(Clone, Debug)]
 pub struct LoopbackDial {
     escapes: Arc<Mutex<Vec<String>>>,
+    /// Whether the first escape ends the process: the only way for a manager in a process of its own to fail a test.
+    aborts: bool,
+}
+
+/// Sockets for a manager in a process of its own, which ends at the first escape.
+pub fn aborting() -> Sockets {
+    LoopbackDial { escapes: Arc::default(), aborts: true }.into()
 }
 
 // === impl Loopback ===
@@ -34,7 +42,7 @@ impl Loopback {
 
     /// Returns what the manager under test is to dial and resolve with.
     pub fn dial(&self) -> LoopbackDial {
-        LoopbackDial { escapes: Arc::clone(&self.escapes) }
+        LoopbackDial { escapes: Arc::clone(&self.escapes), aborts: false }
     }
 }
 
@@ -52,9 +60,19 @@ impl Drop for Loopback {
 
 impl LoopbackDial {
     fn refuse<T>(&self, what: impl Display) -> io::Result<T> {
+        if self.aborts {
+            tracing::error!(%what, "a probe wanted to leave loopback");
+            std::process::abort();
+        }
         let refused = io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} is outside the test"));
         self.escapes.lock().push(what.to_string());
         Err(refused)
+    }
+}
+
+impl From<LoopbackDial> for Sockets {
+    fn from(dial: LoopbackDial) -> Self {
+        Self { dial: Arc::new(dial.clone()), resolve: Arc::new(dial) }
     }
 }
 

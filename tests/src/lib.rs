@@ -16,6 +16,9 @@ pub mod cluster;
 pub mod manifests;
 pub mod wait;
 
+pub mod manager;
+pub mod process;
+
 pub mod dial;
 pub mod sockets;
 
@@ -23,3 +26,5 @@ pub mod sockets;
 mod house;
 
 pub use cluster::TestCluster;
+pub use manager::LocalManager;
+pub use process::ManagerProcess;

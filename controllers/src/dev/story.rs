@@ -110,7 +110,7 @@ impl Narrator {
             self.story.say(&format!("{name}: the Deployment was created"));
         }
         if now.available != before.available {
-            self.story.say(&format!("{name}: {} replicas are available", now.available));
+            self.story.say(&format!("{name}: available replicas: {}", now.available));
         }
         if now.ready && !before.ready {
             self.story.say(&format!("{name} is Ready. Have a look, or press Ctrl-C to stop everything:"));

@@ -143,6 +143,7 @@ impl Shared {
             .into_iter()
             .filter_map(|(name, bound, handler)| {
                 let (bound, stop) = (bound?, stop.clone());
+                info!(server = name, address = %bound.local_addr(), "Serving");
                 Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
             })
             .collect()

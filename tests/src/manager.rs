@@ -1,0 +1,123 @@
+//! A manager in the test's own process, with the rights and the configuration that we ship.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use mainstay::client::infer;
+use mainstay::config::{ManagerConfiguration, Overrides};
+use mainstay::manager::{Manager, ManagerError, ManagerOptions};
+use mainstay_controllers::CONTROLLERS;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::cluster::TestCluster;
+use crate::dial::Loopback;
+use crate::manifests::{Identity, documents_below};
+
+/// A running manager with the built-in controllers, seeing the namespace of one test.
+///
+/// Dropping it aborts it, and fails the test if a probe wanted to leave loopback; [`LocalManager::stop`] stops it in
+/// order first.
+pub struct LocalManager {
+    /// The manager itself.
+    pub manager: Manager,
+    running: JoinSet<Result<(), ManagerError>>,
+    _loopback: Loopback,
+}
+
+/// What a test adds to the shipped configuration, as the file would say it.
+pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+    let documents = documents_below(&base);
+    let shipped = documents.iter().find(|document| document["kind"] == "ConfigMap");
+    let shipped = shipped.and_then(|map| map["data"]["manager.yaml"].as_str());
+    let Some(shipped) = shipped else { panic!("deploy/base ships no configuration") };
+    let mut configuration: Value =
+        serde_saphyr::from_str(shipped).unwrap_or_else(|error| panic!("deploy/base: {error}"));
+    let for_tests = json!({
+        "leaderElection": {"namespace": cluster.namespace()},
+        "health": {"bindAddress": "127.0.0.1:0"},
+        "metrics": {"bindAddress": "127.0.0.1:0"},
+        "inspect": {"bindAddress": ""},
+        "cache": {"namespaces": [cluster.namespace()]},
+        "shutdown": {"gracePeriod": "10s"},
+        "probePolicy": {"mode": "Any", "allowLoopback": true},
+    });
+    merge(&mut configuration, &for_tests);
+    merge(&mut configuration, changes);
+    configuration
+}
+
+// === impl LocalManager ===
+
+impl LocalManager {
+    /// Starts a manager as this identity, with the shipped configuration and these changes to it.
+    pub async fn start(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
+        Self::start_with(cluster, identity, changes, |_| {}).await
+    }
+
+    /// As [`LocalManager::start`], with more registered before it runs.
+    pub async fn start_with(
+        cluster: &TestCluster,
+        identity: &Identity,
+        changes: &Value,
+        more: impl FnOnce(&Manager),
+    ) -> Self {
+        let text = configuration_of(cluster, changes).to_string();
+        let configuration =
+            ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&CONTROLLERS));
+        let configuration = configuration.unwrap_or_else(|error| panic!("{}", error.lines().join("\n")));
+        let connection = infer(Some(&identity.kubeconfig), None).await;
+        let connection = connection.unwrap_or_else(|error| panic!("no connection: {error}"));
+        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
+        let manager = Manager::new(options, configuration, connection);
+        let manager = manager.unwrap_or_else(|error| panic!("no manager: {:#}", anyhow::Error::from(error)));
+        let loopback = Loopback::new();
+        if let Err(error) = mainstay_controllers::register(&manager, loopback.dial().into()) {
+            panic!("the controllers cannot be registered: {error}");
+        }
+        more(&manager);
+        let mut running = JoinSet::new();
+        let to_run = manager.clone();
+        running.spawn(async move { to_run.run().await });
+        Self { manager, running, _loopback: loopback }
+    }
+
+    /// Returns where the probes are served.
+    pub fn probes(&self) -> SocketAddr {
+        self.manager.probes_addr().unwrap_or_else(|| panic!("probes are served under test"))
+    }
+
+    /// Returns where the metrics are served.
+    pub fn metrics(&self) -> SocketAddr {
+        self.manager.metrics_addr().unwrap_or_else(|| panic!("metrics are served under test"))
+    }
+
+    /// Stops it in order and returns how it ended.
+    pub async fn stop(mut self) -> Result<(), ManagerError> {
+        self.manager.stop();
+        let ended = self.running.join_next().await;
+        match ended {
+            Some(Ok(result)) => result,
+            other => panic!("the manager's task was lost: {other:?}"),
+        }
+    }
+}
+
+impl std::fmt::Debug for LocalManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalManager").field("manager", &self.manager).finish_non_exhaustive()
+    }
+}
+
+/// Lays `over` over `under`, mapping by mapping.
+fn merge(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(under.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over.clone(),
+    }
+}

@@ -1,0 +1,165 @@
+//! A manager in a process of its own, to be signalled and killed as an operating system would.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::cluster::TestCluster;
+use crate::manager::configuration_of;
+use crate::manifests::Identity;
+use crate::wait::PATIENCE;
+
+/// A running `mainstay run`. Dropping it kills the process.
+#[derive(Debug)]
+pub struct ManagerProcess {
+    child: Child,
+    /// Lines of its log so far, in order; each a JSON object where it could be read as one.
+    log: Arc<Mutex<Vec<Value>>>,
+    lines: watch::Receiver<usize>,
+    _reader: JoinSet<()>,
+}
+
+// === impl ManagerProcess ===
+
+impl ManagerProcess {
+    /// Starts `binary`, which is `env!("CARGO_BIN_EXE_mainstay-under-test")`, with the shipped configuration and these
+    /// changes to it.
+    pub fn start(
+        binary: &str,
+        cluster: &TestCluster,
+        identity: &Identity,
+        name: &str,
+        changes: &Value,
+    ) -> Self {
+        let config = cluster.scratch(&format!("{name}.yaml"));
+        let text = configuration_of(cluster, changes).to_string();
+        std::fs::write(&config, text).unwrap_or_else(|error| panic!("{}: {error}", config.display()));
+        Self::spawn(binary, &["run", "--config"], &config, &identity.kubeconfig)
+    }
+
+    fn spawn(binary: &str, arguments: &[&str], config: &Path, kubeconfig: &Path) -> Self {
+        let mut child = Command::new(binary)
+            .args(arguments)
+            .arg(config)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
+        let Some(stderr) = child.stderr.take() else { panic!("standard error was asked for") };
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (count, lines) = watch::channel(0);
+        let mut reader = JoinSet::new();
+        let kept = Arc::clone(&log);
+        reader.spawn(async move {
+            let mut text = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = text.next_line().await {
+                let line = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                kept.lock().push(line);
+                count.send_modify(|count| *count += 1);
+            }
+        });
+        Self { child, log, lines, _reader: reader }
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends SIGKILL.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Sends any signal; SIGSTOP and SIGCONT freeze and thaw it.
+    pub fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let Some(id) = id else { panic!("the process has ended already") };
+        kill_process(id, signal).unwrap_or_else(|error| panic!("signal {signal:?}: {error}"));
+    }
+
+    /// Waits for the process to end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) => status,
+            other => panic!("the process did not end: {other:?}; its log: {:#?}", self.log.lock()),
+        }
+    }
+
+    /// Returns its log so far.
+    pub fn log(&self) -> Vec<Value> {
+        self.log.lock().clone()
+    }
+
+    /// Waits for the first line of the log that `accepts` takes, also among those already written.
+    pub async fn logged(&self, what: &str, accepts: impl Fn(&Value) -> bool) -> Value {
+        let mut lines = self.lines.clone();
+        let found = async {
+            loop {
+                lines.mark_unchanged();
+                if let Some(line) = self.log.lock().iter().find(|line| accepts(line)) {
+                    return line.clone();
+                }
+                if lines.changed().await.is_err() {
+                    panic!("the process ended before it logged {what}: {:#?}", self.log.lock());
+                }
+            }
+        };
+        match tokio::time::timeout(PATIENCE, found).await {
+            Ok(line) => line,
+            Err(_elapsed) => {
+                panic!("waited {PATIENCE:?} for a log line: {what}; log: {:#?}", self.log.lock())
+            }
+        }
+    }
+
+    /// Returns where one of its servers, `probes` or `metrics`, listens.
+    pub async fn address(&self, server: &str) -> SocketAddr {
+        let line =
+            self.logged("its addresses", |line| line["msg"] == "Serving" && line["server"] == server).await;
+        let address = line["address"].as_str().and_then(|address| address.parse().ok());
+        address.unwrap_or_else(|| panic!("no address in {line}"))
+    }
+}
+
+/// Asks a server on loopback for a path and returns status and body.
+pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    assert!(address.ip().is_loopback(), "{address} is not on loopback");
+    let answer = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = match tokio::time::timeout(Duration::from_secs(10), answer).await {
+        Ok(Ok(answer)) => answer,
+        other => panic!("GET {path} from {address}: {other:?}"),
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no status in {head:?}")), body.to_owned())
+}
+
+/// Returns the value of one series in metrics text, such as `leader_election_master_status{name="mainstay"}`.
+pub fn sample(metrics: &str, series: &str) -> Option<f64> {
+    let line =
+        metrics.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
