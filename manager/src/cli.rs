@@ -125,7 +125,7 @@ pub fn parse_from(
 
 /// Prints what is wrong with a configuration, one line per problem.
 pub fn refuse(error: &ConfigError, err: &mut dyn Write) -> Exit {
-    wrong_input(err, &format!("{error}\n"))
+    wrong_input(err, &format!("{}\n", error.lines().join("\n")))
 }
 
 // === impl Program ===

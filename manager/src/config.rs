@@ -58,7 +58,29 @@ const DEFAULTS_TEXT: &str = include_str!("../../config/manager.yaml");
 
 /// All settings of a manager.
 ///
-/// [`ManagerConfiguration::default`] is what an empty file means.
+/// [`ManagerConfiguration::default`] is what a file without settings means.
+///
+/// ```
+/// use mainstay::config::{ManagerConfiguration, Overrides};
+///
+/// let read = |settings: &str| {
+///     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
+///     ManagerConfiguration::parse(&format!("{head}{settings}"), "manager.yaml", &Overrides::default(), None)
+/// };
+///
+/// let configuration = read("controllers: {\"*\": {workers: 3}, web: {queue: {retryShare: 20}}}")?;
+/// let web = configuration.controller("web");
+/// assert_eq!((web.workers, web.queue.retry_share), (3, 20));
+///
+/// // All that is wrong is said at once, each with its place, the value found and what was expected.
+/// let error = read("shutdown: {gracePeriod: 30}\nlogging: {levle: info}").unwrap_err();
+/// assert_eq!(error.lines(), [
+///     "manager.yaml:3:25: shutdown.gracePeriod: 30 has no unit; \
+///      expected a duration such as 30s, 5ms, 2m or 1h30m, perhaps 30s or 30ms",
+///     "manager.yaml:4:18: logging.levle: unknown key, set to \"info\"; did you mean level?",
+/// ]);
+/// # Ok::<(), mainstay::config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagerConfiguration {
     /// Whether and how replicas agree on a leader.

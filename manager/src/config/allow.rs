@@ -10,6 +10,16 @@ pub(super) const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a h
 /// Something that mode `AllowList` allows beside Services.
 ///
 /// Addresses are compared as numbers, never as text; names without regard to case.
+///
+/// ```
+/// use mainstay::config::AllowRule;
+///
+/// let network: AllowRule = "10.8.0.0/16".parse()?;
+/// assert!(network.allows_address("10.8.3.4".parse().unwrap()));
+/// let domain: AllowRule = ".example.com".parse()?;
+/// assert!(domain.allows_host("db.example.com") && !domain.allows_host("example.com"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowRule {
     /// Every address that begins with the same bits.

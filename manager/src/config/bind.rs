@@ -5,6 +5,17 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// Where a server listens.
+///
+/// ```
+/// use mainstay::config::BindAddress;
+///
+/// let address: BindAddress = "127.0.0.1:8082".parse()?;
+/// assert_eq!(address.socket().map(|socket| socket.port()), Some(8082));
+/// assert_eq!("".parse(), Ok(BindAddress::Off));
+/// // Go's spelling for all addresses is refused, with the one that works.
+/// assert!(":8082".parse::<BindAddress>().unwrap_err().ends_with("for all addresses write 0.0.0.0:8082"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindAddress {
     /// Nowhere: written as `""` or `"0"`.

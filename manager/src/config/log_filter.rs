@@ -8,6 +8,16 @@ use super::cursor;
 /// Which log lines are written: a level, and levels of single modules.
 ///
 /// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.
+///
+/// ```
+/// use mainstay::config::{LogFilter, LogLevel};
+///
+/// let filter: LogFilter = "warn,mainstay::queue=debug".parse()?;
+/// assert_eq!(filter.level, LogLevel::Warn);
+/// assert_eq!(filter.modules, [("mainstay::queue".to_owned(), LogLevel::Debug)]);
+/// assert!("wran".parse::<LogFilter>().unwrap_err().ends_with("did you mean warn?"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
     /// Of every module that is not listed.

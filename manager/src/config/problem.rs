@@ -13,7 +13,7 @@ use super::tree::Position;
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file could not be read; worth a retry only if it is still being mounted.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read", path.display())]
     Read {
         /// The file, after `manager.yaml` was appended to a directory.
         path: PathBuf,
@@ -54,9 +54,12 @@ pub(super) struct Problems {
 // === impl ConfigError ===
 
 impl ConfigError {
-    /// Returns the lines to print, one per problem, each beginning with the file's name.
+    /// Returns the lines to print, one per problem with its cause, each beginning with the file's name.
     pub fn lines(&self) -> Vec<String> {
-        self.to_string().lines().map(str::to_owned).collect()
+        match self {
+            Self::Read { source, .. } => vec![format!("{self}: {source}")],
+            Self::Invalid { .. } => self.to_string().lines().map(str::to_owned).collect(),
+        }
     }
 }
 

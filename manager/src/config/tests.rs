@@ -342,7 +342,7 @@ fn flags_stand_over_the_file_and_are_checked_with_it() {
 #[test]
 fn a_file_that_cannot_be_read_says_which() {
     let error = ManagerConfiguration::load(Path::new("/nonexistent/m.yaml")).unwrap_err();
-    assert!(error.to_string().starts_with("/nonexistent/m.yaml: cannot be read: No such file"), "{error}");
+    assert_eq!(error.lines(), ["/nonexistent/m.yaml: cannot be read: No such file or directory (os error 2)"]);
 }
 
 /// Whatever is done to a valid file, it is either accepted or refused with places and words.
@@ -355,7 +355,7 @@ fn random_edits_never_panic_and_never_refuse_without_a_reason() {
         .filter(|line| !line.trim_start().starts_with('#'))
         .fold(String::new(), |text, line| text + line + "\n");
     let (mut accepted, mut rejected) = (0, 0);
-    for round in 0..4000 {
+    for round in 0..2000 {
         let mut text = body.clone();
         for _ in 0..random.usize(1..=3) {
             text = edit(&text, &mut random);
@@ -377,7 +377,7 @@ fn random_edits_never_panic_and_never_refuse_without_a_reason() {
         }
     }
     assert!(
-        accepted > 100 && rejected > 1000,
+        accepted > 50 && rejected > 500,
         "edits are one-sided: {accepted} accepted, {rejected} refused"
     );
 }
