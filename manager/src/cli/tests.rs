@@ -6,7 +6,8 @@ fn run(args: &[&str]) -> (Parsed, String, String) {
         let mut crd = CustomResourceDefinition::default();
         crd.metadata.name = Some(name.to_owned());
         // Words that some reader of YAML takes for something else, and text that needs more than a line.
-        crd.spec.names.short_names = Some(["on", "yes", "1.0", "012", "1:30", "null", "a: b"].map(str::to_owned).into());
+        crd.spec.names.short_names =
+            Some(["on", "yes", "1.0", "012", "1:30", "null", "a: b"].map(str::to_owned).into());
         crd.spec.group = format!("{}\n\n  indented # no comment", "word ".repeat(40));
         crd
     };
@@ -193,7 +194,10 @@ fn crds_are_documents_that_kubectl_reads_back() {
     let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&out).unwrap();
     let tricky = read[0].spec.names.short_names.clone().unwrap();
     assert_eq!(tricky, ["on", "yes", "1.0", "012", "1:30", "null", "a: b"]);
-    assert!(out.contains("- 'yes'") || out.contains("- \"yes\""), "kubectl reads YAML 1.1, where yes is true: {out}");
+    assert!(
+        out.contains("- 'yes'") || out.contains("- \"yes\""),
+        "kubectl reads YAML 1.1, where yes is true: {out}"
+    );
     assert!(read[0].spec.group.ends_with(" \n\n  indented # no comment"), "{}", read[0].spec.group);
     let names: Vec<_> = read.iter().filter_map(|crd| crd.metadata.name.as_deref()).collect();
     assert_eq!(names, ["orders.shop.dev", "invoices.shop.dev"]);

@@ -11,7 +11,6 @@ use super::raw::{
     RawCache, RawController, RawLeaderElection, RawLogging, RawManager, RawProbePolicy, RawQueue, RawRate,
     RawRetry,
 };
-use super::units::format_duration;
 use super::{
     BindAddress, Controllers, EVERY_CONTROLLER, Health, Inspect, LeaderElection, LogFilter, LogFormat,
     LogLevel, Logging, ManagerConfiguration, Metrics, ProbeMode, ProbePolicy, Shutdown, cursor,
@@ -207,24 +206,24 @@ fn check_probe_policy(policy: &ProbePolicy, problems: &Problems) {
 }
 
 fn check_controllers(controllers: &Controllers, problems: &Problems) {
-    check_retry(EVERY_CONTROLLER, &controllers.every.queue.retry, problems);
+    check_queue(EVERY_CONTROLLER, &controllers.every.queue, problems);
     // What is wrong with "*" would be repeated by every controller that takes it over.
     if !problems.touches(&controller_path(EVERY_CONTROLLER)) {
         for (name, settings) in &controllers.named {
-            check_retry(name, &settings.queue.retry, problems);
+            check_queue(name, &settings.queue, problems);
         }
     }
 }
 
-fn check_retry(controller: &str, retry: &RetryPolicy, problems: &Problems) {
-    let path = format!("{}.queue.retry", controller_path(controller));
-    if retry.base_delay <= retry.max_delay || problems.touches(&path) {
-        return;
+fn check_queue(controller: &str, queue: &QueueSettings, problems: &Problems) {
+    let path = format!("{}.queue", controller_path(controller));
+    for problem in queue.problems() {
+        let section = problem.field.split('.').next().unwrap_or_default();
+        if !problems.touches(&format!("{path}.{section}")) {
+            problems
+                .about(&format!("{path}.{}", problem.field), format!("{} {}", problem.value, problem.reason));
+        }
     }
-    let [base, max] = [retry.base_delay, retry.max_delay].map(format_duration);
-    let message =
-        format!("{base} is longer than maxDelay {max}; expected maxDelay to be raised or baseDelay lowered");
-    problems.about(&format!("{path}.baseDelay"), message);
 }
 
 fn controller_path(name: &str) -> String {

@@ -170,7 +170,7 @@ controllers:
             "m.yaml:4:24: metrics.bindAddress: 127.0.0.1:8081 collides with health.bindAddress 0.0.0.0:8081; expected another port or host",
             "m.yaml:5:24: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082, because readers are not authenticated (use kubectl port-forward)",
             "m.yaml:6:22: probePolicy.allow: a list of 1 with probePolicy.mode ServicesOnly, which does not read it; expected [] or mode AllowList",
-            "m.yaml:8:36: controllers.web.queue.retry.baseDelay: 9s is longer than maxDelay 3s; expected maxDelay to be raised or baseDelay lowered",
+            "m.yaml:8:36: controllers.web.queue.retry.baseDelay: 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay",
             "m.yaml:8:66: controllers.web.queue.retryRate: has no perSecond; expected {perSecond: 50, burst: 200} or null",
         ],
     );
@@ -188,14 +188,14 @@ fn a_value_of_star_that_does_not_fit_is_blamed_where_it_bites() {
     refused(
         "controllers:\n  \"*\": {queue: {retry: {maxDelay: 3s}}}\n  web: {queue: {retry: {baseDelay: 9s}}}\n  api: {}\n",
         &[
-            "m.yaml:5:36: controllers.web.queue.retry.baseDelay: 9s is longer than maxDelay 3s; expected maxDelay to be raised or baseDelay lowered",
+            "m.yaml:5:36: controllers.web.queue.retry.baseDelay: 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay",
         ],
     );
     // "*" itself is wrong: said once, not by every controller that takes it over.
     refused(
         "controllers:\n  \"*\": {queue: {retry: {maxDelay: 1ms}}}\n  web: {workers: 1}\n",
         &[
-            r#"m.yaml:4:24: controllers["*"].queue.retry.baseDelay: 5ms is longer than maxDelay 1ms; expected maxDelay to be raised or baseDelay lowered"#,
+            r#"m.yaml:4:24: controllers["*"].queue.retry.baseDelay: 5ms is longer than retry.maxDelay 1ms; raise maxDelay or lower baseDelay"#,
         ],
     );
 }
@@ -342,7 +342,10 @@ fn flags_stand_over_the_file_and_are_checked_with_it() {
 #[test]
 fn a_file_that_cannot_be_read_says_which() {
     let error = ManagerConfiguration::load(Path::new("/nonexistent/m.yaml")).unwrap_err();
-    assert_eq!(error.lines(), ["/nonexistent/m.yaml: cannot be read: No such file or directory (os error 2)"]);
+    assert_eq!(
+        error.lines(),
+        ["/nonexistent/m.yaml: cannot be read: No such file or directory (os error 2)"]
+    );
 }
 
 /// Whatever is done to a valid file, it is either accepted or refused with places and words.
@@ -376,10 +379,7 @@ fn random_edits_never_panic_and_never_refuse_without_a_reason() {
             Err(error) => panic!("MAINSTAY_SEED={seed}, round {round}: {error}"),
         }
     }
-    assert!(
-        accepted > 50 && rejected > 500,
-        "edits are one-sided: {accepted} accepted, {rejected} refused"
-    );
+    assert!(accepted > 50 && rejected > 500, "edits are one-sided: {accepted} accepted, {rejected} refused");
 }
 
 fn edit(text: &str, random: &mut fastrand::Rng) -> String {
