@@ -10,3 +10,5 @@
 mod control_plane;
 #[path = "shared/rules.rs"]
 mod rules;
+#[path = "shared/wait_deployment.rs"]
+mod wait_deployment;

@@ -1,0 +1,209 @@
+//! A WaitDeployment's life: waiting, opened, rolled out, at rest, deleted.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::process::{get, sample};
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// The period the tests ask for.
+const PERIOD: Duration = Duration::from_secs(1);
+/// What creating the Deployment may take beyond one period.
+const SLACK: Duration = Duration::from_secs(5);
+
+fn waiting_for(name: &str, prerequisite: &Prerequisite, replicas: u32) -> WaitDeployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": PERIOD.as_secs()},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+        },
+    }))
+    .expect("a WaitDeployment")
+}
+
+fn condition<'a>(object: &'a WaitDeployment, type_: &str) -> (&'a str, &'a str) {
+    let condition = object.condition(type_);
+    condition
+        .map_or(("", ""), |condition| (&condition.status, condition.reason.as_deref().unwrap_or_default()))
+}
+
+fn is_ready(object: &WaitDeployment) -> bool {
+    condition(object, "Ready").0 == "True"
+}
+
+/// The counters of a status, as the server has them: what the mirror has to get right.
+fn counters(object: &impl serde::Serialize) -> Value {
+    let object = serde_json::to_value(object).expect("JSON");
+    let of = |name: &str| object["status"][name].as_i64().unwrap_or_default();
+    json!({
+        "replicas": of("replicas"),
+        "updatedReplicas": of("updatedReplicas"),
+        "readyReplicas": of("readyReplicas"),
+        "availableReplicas": of("availableReplicas"),
+        "unavailableReplicas": of("unavailableReplicas"),
+    })
+}
+
+fn figure(name: &str, value: f64, unit: &str) {
+    // A reader who has gone away has seen enough.
+    drop(writeln!(std::io::stdout(), "figure {name} {value:.3} {unit}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_is_created_once_its_prerequisite_answers_and_its_status_is_mirrored() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let mut prerequisite = Prerequisite::closed();
+    objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 2)).await.expect("created");
+
+    let waits = |web: &WaitDeployment| condition(web, "Ready") == ("False", "WaitingForDependencies");
+    let web = wait::until(&objects, "web", "it says that it waits", |web| {
+        waits(web) && web.status.as_ref().is_some_and(|status| status.waiting_for.is_some())
+    })
+    .await;
+    let status = web.status.expect("a status");
+    let waiting_for = status.waiting_for.expect("says what for");
+    assert!(waiting_for.contains(&prerequisite.address().to_string()), "{waiting_for}");
+    assert_eq!(status.observed_generation, web.metadata.generation, "the gate has seen this generation");
+    assert!(deployments.get_opt("web").await.expect("asked").is_none(), "no Deployment while it waits");
+
+    let up = Instant::now();
+    prerequisite.come_up();
+    let deployment = wait::until(&deployments, "web", "the Deployment", |_| true).await;
+    let took = up.elapsed();
+    figure("gate.open_after_prerequisite", took.as_secs_f64(), "s");
+    assert!(took < PERIOD + SLACK, "created after {took:?}");
+    let owner = &deployment.owner_references()[0];
+    assert_eq!((owner.kind.as_str(), owner.controller), ("WaitDeployment", Some(true)));
+
+    cluster.kubectl(&["wait", "--for=condition=Available", "--timeout=60s", "waitdeployment/web"]).await;
+    let web = wait::until(&objects, "web", "Ready", is_ready).await;
+    let deployment = deployments.get("web").await.expect("the Deployment");
+    assert_eq!(counters(&web), counters(&deployment), "the mirror shows what the Deployment says");
+    assert_eq!(counters(&web)["availableReplicas"], 2);
+    let reference = web.status.and_then(|status| status.deployment).expect("which Deployment it mirrors");
+    assert_eq!(Some(reference.uid), deployment.uid());
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prerequisite_that_stays_away_is_asked_with_the_same_period_for_ever() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let objects = cluster.api::<WaitDeployment>();
+    let prerequisite = Prerequisite::closed();
+    objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 1)).await.expect("created");
+    wait::until(&objects, "web", "it says that it waits", |web| condition(web, "Ready").0 == "False").await;
+
+    // Two windows of observation. An exponential backoff would leave the second one nearly empty. The two hours of
+    // failures are a unit test of the schedule with a paused clock.
+    let attempts = async || {
+        let (status, text) = get(manager.metrics(), "/metrics").await;
+        assert_eq!(status, 200);
+        let lines = text.lines().filter(|line| line.starts_with("mainstay_waitdeployment_probe_total"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    let mut counts = vec![attempts().await];
+    for _ in 0..2 {
+        tokio::time::sleep(6 * PERIOD).await;
+        counts.push(attempts().await);
+    }
+    let (early, late) = (counts[1] - counts[0], counts[2] - counts[1]);
+    figure("gate.probes_in_six_periods", late, "probes");
+    assert!(early >= 3.0 && late >= 3.0 && late <= 9.0, "six periods each: {early}, then {late} probes");
+    let (_, text) = get(manager.metrics(), "/metrics").await;
+    let errors = sample(&text, r#"controller_runtime_reconcile_errors_total{controller="wait-deployment"}"#);
+    assert_eq!(errors, Some(0.0), "not ready is not an error");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_waitdeployment_takes_its_deployment_and_pods_along() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let prerequisite = Prerequisite::open();
+    objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 2)).await.expect("created");
+    wait::until(&objects, "web", "Ready", is_ready).await;
+
+    objects.delete("web", &DeleteParams::background()).await.expect("deleted");
+    wait::until_gone(&deployments, "web").await;
+    let pods = ListParams::default().labels("app=web");
+    wait::until_all(&cluster.api::<Pod>(), &pods, "no Pods", <[Pod]>::is_empty).await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let mut prerequisite = Prerequisite::open();
+    objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 2)).await.expect("created");
+    wait::until(&objects, "web", "Ready", is_ready).await;
+    // From here on an outage of the prerequisite is nobody's business.
+    prerequisite.go_down().await;
+
+    cluster.kubectl(&["rollout", "restart", "deployment/web"]).await;
+    cluster.kubectl(&["rollout", "status", "--timeout=60s", "deployment/web"]).await;
+    let restarted = deployments.get("web").await.expect("the Deployment");
+    let restarted_at = restart_of(&restarted).expect("kubectl's annotation");
+
+    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.invalid/main:2"}]}}}});
+    let edited = objects.patch("web", &PatchParams::default(), &Patch::Merge(&image)).await.expect("edited");
+    let rolled = wait::until(&deployments, "web", "the new image everywhere", |web| {
+        let image = web.spec.template.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
+        let status = web.status.clone().unwrap_or_default();
+        image.as_deref() == Some("example.invalid/main:2")
+            && status.observed_generation == web.metadata.generation
+            && status.updated_replicas == Some(2)
+            && status.available_replicas == Some(2)
+            && status.replicas == Some(2)
+    })
+    .await;
+    assert_eq!(restart_of(&rolled), Some(restarted_at), "the user's restart is not undone");
+    let sets = cluster.api::<ReplicaSet>().list(&ListParams::default()).await.expect("listed").items;
+    assert_eq!(sets.len(), 3, "the first, the restarted and the edited template, and no other");
+
+    let generation = edited.metadata.generation;
+    let settled = wait::until(&objects, "web", "the mirror has seen the rollout", |web| {
+        let status = web.status.clone().unwrap_or_default();
+        is_ready(web) && status.observed_generation == generation && counters(web) == counters(&rolled)
+    })
+    .await;
+    cluster.kubectl(&["wait", "--for=condition=Available", "--timeout=60s", "waitdeployment/web"]).await;
+
+    // At rest nothing is written: both objects keep their versions over a window in which a loop would show.
+    let before = (settled.resource_version(), deployments.get("web").await.expect("it").resource_version());
+    tokio::time::sleep(3 * PERIOD).await;
+    let after = (
+        objects.get("web").await.expect("it").resource_version(),
+        deployments.get("web").await.expect("it").resource_version(),
+    );
+    assert_eq!(before, after, "zero writes at rest");
+    manager.stop().await.expect("stopped in order");
+}
+
+fn restart_of(deployment: &Deployment) -> Option<String> {
+    let template = deployment.spec.template.metadata.as_ref()?;
+    template.annotations.as_ref()?.get("kubectl.kubernetes.io/restartedAt").cloned()
+}
