@@ -18,6 +18,8 @@ mod store;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod view;
 mod writes;
 
@@ -180,7 +182,7 @@ impl Cache {
     /// Holds no state; dropping it loses nothing.
     pub async fn settled(&self) {
         for store in self.0.stores() {
-            store.counts.settled().await;
+            store.settled().await;
         }
     }
 

@@ -364,8 +364,14 @@ impl Writer {
     }
 }
 
-/// Writes a JSON string.
+/// Writes a JSON string. Keys are plain words, so the slow path is for the strange ones.
 fn quote(text: &str, out: &mut Vec<u8>) {
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return;
+    }
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 
@@ -388,3 +394,6 @@ fn hash_all<'f, 'a: 'f>(fields: impl Iterator<Item = &'f (Cow<'a, str>, &'a RawV
     }
     if any { hasher.finish() } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

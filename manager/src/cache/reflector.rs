@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::backoff::Backoff;
 use self::request::{Endpoint, Failure};
@@ -274,7 +274,11 @@ impl Reflector {
                 continue;
             };
             match frame {
-                None if stream.settled || stream.began.elapsed() >= SETTLED => return Ok(()),
+                // Paced even after events: a server that cuts every watch short is not asked in a loop.
+                None if stream.settled || stream.began.elapsed() >= SETTLED => {
+                    sleep_until(stream.began + SETTLED).await;
+                    return Ok(());
+                }
                 None => return Err(Failure::Broken("the server ended the watch at once".to_owned())),
                 Some(Err(error)) => return Err(Failure::broken(&error)),
                 Some(Ok(frame)) => {
@@ -319,7 +323,7 @@ impl Reflector {
             ("ADDED" | "MODIFIED", Phase::Live) => self.moved(EventKind::Changed, raw, stream),
             ("DELETED", _) => self.moved(EventKind::Deleted, raw, stream),
             ("BOOKMARK", phase) => self.bookmark(raw, phase, stream),
-            ("ERROR", _) => return Err(Failure::from_status(&Status::read(0, raw), None)),
+            ("ERROR", _) => return Err(in_stream(raw)),
             (other, _) => {
                 let found = format!("{other} event");
                 self.store.refuse(raw, &ScanError::Kind { found, expected: "watch event".to_owned() });
@@ -379,6 +383,15 @@ impl Reflector {
         if let Some(down) = self.store.counts.up(self.part) {
             tracing::info!(kind = %self.store.kind(), ?down, "list and watch work again");
         }
+    }
+}
+
+/// Reads an ERROR event. It may come again at every version it is resumed from, such as for an object that was
+/// deleted without being readable, so unlike a failing connection it counts as a refusal.
+fn in_stream(raw: &[u8]) -> Failure {
+    match Failure::from_status(&Status::read(0, raw), None) {
+        Failure::Broken(text) => Failure::Refused(text),
+        failure => failure,
     }
 }
 

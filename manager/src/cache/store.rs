@@ -147,6 +147,14 @@ impl KindStore {
         subscription
     }
 
+    /// Waits until the first list is complete, or the server has said that the kind is not there or not readable.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn settled(&self) {
+        self.counts.settled().await;
+    }
+
     /// Returns how it is doing.
     pub fn status(&self) -> KindStatus {
         let table = self.table.read();

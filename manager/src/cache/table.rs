@@ -73,6 +73,10 @@ struct Hidden {
     request: Request,
     /// A list that began later knows better.
     epoch: u64,
+    /// The version that was stored.
+    version: ResourceVersion,
+    /// The last list that had it.
+    seen: u64,
 }
 
 #[derive(Debug)]
@@ -124,8 +128,11 @@ impl Table {
 
     /// Takes one object of a list, or one initial event.
     pub(super) fn listed(&mut self, part: usize, epoch: u64, view: View) {
-        match self.hidden.get(&view.meta().uid) {
-            Some(hidden) if hidden.epoch >= epoch => return,
+        match self.hidden.get_mut(&view.meta().uid) {
+            Some(hidden) if hidden.epoch >= epoch => {
+                hidden.seen = epoch;
+                return;
+            }
             Some(_) => {
                 self.hidden.remove(&view.meta().uid);
             }
@@ -149,9 +156,14 @@ impl Table {
         for request in vanished {
             self.remove(&request, Origin::Live);
         }
+        // What a list that began after the hiding shows is stored by now. What an earlier list could have had and
+        // did not was gone when it was taken: no event will follow.
         let elsewhere =
             |request: &Request| namespace.is_some() && request.namespace() != namespace.as_deref();
-        self.hidden.retain(|_, hidden| hidden.epoch >= epoch || elsewhere(&hidden.request));
+        self.hidden.retain(|_, hidden| {
+            let gone = hidden.seen != epoch && !hidden.version.is_newer_than(version);
+            elsewhere(&hidden.request) || (hidden.epoch >= epoch && !gone)
+        });
         self.advance(part, version);
         if let Some(part) = self.parts.get_mut(part) {
             part.synced = true;
@@ -212,12 +224,14 @@ impl Table {
     /// Takes the answer to a DELETE that left nothing: hides the uid until its event or a newer list.
     pub(super) fn hide(&mut self, request: &Request, uid: &str) -> bool {
         // What is not stored under this uid needs no hiding: the watch has passed it, or will show and remove it.
-        let Some(stored) = self.get(request).filter(|view| view.meta().uid.as_ref() == uid) else {
+        let Some(slot) = self.slot_mut(request).filter(|slot| slot.view.meta().uid.as_ref() == uid) else {
             return self.part_of(request).is_some();
         };
-        let uid = stored.meta().uid.clone();
+        let (meta, seen) = (slot.view.meta(), slot.seen);
+        let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
         self.epoch += 1;
-        self.hidden.insert(uid, Hidden { request: request.clone(), epoch: self.epoch });
+        let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
+        self.hidden.insert(uid, hidden);
         self.remove(request, Origin::OwnWrite);
         true
     }
@@ -359,3 +373,6 @@ impl Table {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

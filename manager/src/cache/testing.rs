@@ -1,14 +1,21 @@
-//! Objects for the tests of this room.
+//! Objects, a handler and a server for the tests of this room.
+
+pub(super) mod server;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use super::Projection;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
 use super::meta::{Labels, Scan};
-use super::view::View;
+use super::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::key::{KindId, Request};
+use crate::metrics::Registry;
 
 pub(super) fn config_map() -> KindId {
     KindId::of::<ConfigMap>()
@@ -52,4 +59,92 @@ pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     let mut object = object("labelled", "u", 1);
     object["metadata"]["labels"] = json!(pairs.iter().copied().collect::<BTreeMap<_, _>>());
     view_of(&object).meta().labels.clone()
+}
+
+/// A handler that tells the test what it was told, as lines such as `+ a@5 initial` or `a@5 -> a@6 own`.
+pub(super) struct Teller(tokio::sync::mpsc::UnboundedSender<String>);
+
+/// The test's end of a [`Teller`].
+pub(super) struct Told(tokio::sync::mpsc::UnboundedReceiver<String>);
+
+pub(super) fn teller() -> (Box<Teller>, Told) {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    (Box::new(Teller(sender)), Told(receiver))
+}
+
+impl DeltaHandler for Teller {
+    fn handle(&self, delta: &Delta<'_>) {
+        let side = |view: &View| format!("{}@{}", view.meta().name(), view.meta().resource_version);
+        let mut line = match (delta.old, delta.new) {
+            (Some(old), Some(new)) => format!("{} -> {}", side(old), side(new)),
+            (None, Some(new)) => format!("+ {}", side(new)),
+            (Some(old), None) => format!("- {}", side(old)),
+            (None, None) => "nothing".to_owned(),
+        };
+        for (set, word) in [(delta.initial, " initial"), (delta.resync, " resync"), (delta.own_write, " own")]
+        {
+            line.push_str(if set { word } else { "" });
+        }
+        drop(self.0.send(line));
+    }
+
+    fn name(&self) -> &'static str {
+        "teller"
+    }
+}
+
+impl Told {
+    pub(super) async fn next(&mut self) -> String {
+        self.0.recv().await.unwrap()
+    }
+
+    pub(super) async fn take(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            lines.push(self.next().await);
+        }
+        lines
+    }
+
+    /// Nothing was told that the test has not taken.
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.0.try_recv().is_err()
+    }
+}
+
+/// A running cache against a scripted server. Dropping it aborts the cache.
+pub(super) struct Rig {
+    pub(super) cache: Cache,
+    pub(super) server: server::Server,
+    pub(super) tasks: JoinSet<()>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Rig {
+    pub(super) fn start(settings: CacheSettings) -> Self {
+        let (server, client) = server::scripted();
+        let cache = Cache::with_random(settings, client, &Registry::new(), fastrand::Rng::with_seed(7));
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (running, stopped) = (cache.clone(), stop.clone());
+        tasks.spawn(async move { running.run(stopped).await });
+        Self { cache, server, tasks, stop }
+    }
+
+    pub(super) fn config_maps(&self) -> Arc<KindStore> {
+        self.cache.kind(config_map(), Scope::all(), Projection::Full)
+    }
+
+    /// Starts with `objects` listed by stream at version 10; the stream goes on as the watch.
+    pub(super) async fn synced(objects: &[Value]) -> (Self, Arc<KindStore>, server::Stream) {
+        let mut rig = Self::start(CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() });
+        let store = rig.config_maps();
+        let stream = rig.server.next().await.stream();
+        for object in objects {
+            stream.event("ADDED", object);
+        }
+        stream.end_of_initial_events(10);
+        store.settled().await;
+        (rig, store, stream)
+    }
 }

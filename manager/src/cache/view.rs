@@ -102,32 +102,30 @@ impl View {
     /// # Errors
     /// Fails when the body is not a `T`; it stays so until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
-        if let Some(known) = self.remembered() {
+        if let Some(known) = known(self.0.decoded.lock().as_ref()) {
             return Ok(known);
         }
         let decoded = serde_json::from_slice::<T>(&self.0.body)
             .map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
         let decoded = Arc::new(decoded);
+        let mut slot = self.0.decoded.lock();
+        // Somebody may have been faster; all should hold the same.
+        if let Some(known) = known(slot.as_ref()) {
+            return Ok(known);
+        }
         let erased: Arc<dyn Any + Send + Sync> = decoded.clone();
-        *self.0.decoded.lock() = Some(Arc::downgrade(&erased));
+        *slot = Some(Arc::downgrade(&erased));
         Ok(decoded)
-    }
-
-    fn remembered<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let known = self.0.decoded.lock().as_ref()?.upgrade()?;
-        known.downcast().ok()
     }
 
     /// Bytes this version keeps alive: the body and the fixed parts of the metadata.
     pub(super) fn cost(&self) -> usize {
         self.0.body.len() + size_of::<Version>()
     }
+}
 
-    /// Whether both are the same copy of the same version.
-    #[cfg(test)]
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
+fn known<T: Send + Sync + 'static>(slot: Option<&Weak<dyn Any + Send + Sync>>) -> Option<Arc<T>> {
+    slot?.upgrade()?.downcast().ok()
 }
 
 impl fmt::Debug for View {

@@ -179,7 +179,7 @@ impl Failure {
         match (status.code, wait) {
             _ if status.is_expired() => Self::Expired,
             (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
-            (429 | 500..=599, None) => Self::Broken(text),
+            (401 | 408 | 429 | 500..=599, None) => Self::Broken(text),
             (404, _) => Self::Missing(text),
             (403, _) => Self::Forbidden(text),
             _ => Self::Refused(text),

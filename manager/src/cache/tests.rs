@@ -1,0 +1,176 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::testing::{Rig, config_map, object, request, teller};
+use super::*;
+use crate::client::{ResourcePath, WriteObserver};
+use crate::key::Request;
+use crate::metrics::Format;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+fn path(name: Option<&str>) -> ResourcePath {
+    ResourcePath {
+        group: String::new(),
+        version: "v1".into(),
+        plural: "configmaps".into(),
+        namespace: Some("shop".into()),
+        name: name.map(ToOwned::to_owned),
+        subresource: None,
+    }
+}
+
+fn bytes(object: &Value) -> Bytes {
+    Bytes::from(object.to_string())
+}
+
+struct Panics;
+
+impl DeltaHandler for Panics {
+    fn handle(&self, _delta: &Delta<'_>) {
+        panic!("on purpose");
+    }
+
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_is_read_at_once_and_told_once_in_order() {
+    let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)));
+    assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    stream.event("MODIFIED", &object("a", "u1", 12));
+    stream.event("MODIFIED", &object("a", "u1", 13));
+    assert_eq!(told.take(3).await, ["+ a@5 initial", "a@5 -> a@12 own", "a@12 -> a@13"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
+    let (rig, store, stream) =
+        Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]).await;
+    let status = json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "u1"}});
+    rig.cache.deleted(&path(Some("a")), &bytes(&status));
+    rig.cache.deleted(&path(Some("b")), &bytes(&object("b", "u2", 6)));
+    let mut waits = object("c", "u3", 14);
+    waits["metadata"]["finalizers"] = json!(["x/y"]);
+    waits["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    rig.cache.deleted(&path(Some("c")), &bytes(&waits));
+    assert!(store.get(&request("a")).unwrap().is_none() && store.get(&request("b")).unwrap().is_none());
+    assert!(store.get(&request("c")).unwrap().unwrap().meta().deleting);
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    stream.event("DELETED", &object("a", "u1", 12));
+    stream.event("DELETED", &object("c", "u3", 15));
+    assert_eq!(told.take(2).await, ["+ c@14 initial", "- c@14"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
+    let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let labelled = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
+    rig.server.next().await.stream().end_of_initial_events(10);
+    labelled.settled().await;
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)));
+    assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
+    assert!(labelled.get(&request("a")).unwrap().is_none(), "its labels are not selected");
+    let other_version = ResourcePath { version: "v2".into(), ..path(Some("a")) };
+    rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)));
+    assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
+    assert_eq!(rig.cache.0.uncovered(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_handler_gets_what_is_there_and_a_dropped_one_nothing_more() {
+    let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (first, mut told_first) = teller();
+    let mut subscription = store.subscribe(first);
+    subscription.synced().await;
+    assert_eq!(told_first.next().await, "+ a@5 initial");
+    drop(subscription);
+    let (second, mut told_second) = teller();
+    let _second = store.subscribe(second);
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    assert_eq!(told_second.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    assert!(told_first.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_delta_and_is_named() {
+    let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let mut panics = store.subscribe(Box::new(Panics));
+    let (handler, mut told) = teller();
+    let _other = store.subscribe(handler);
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    panics.synced().await;
+    assert_eq!(store.status().handlers["panics"], HandlerTrouble { panics: 2, slow: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_shows_everything_without_asking_the_server() {
+    let mut rig = Rig::start(CacheSettings { resync: Duration::from_secs(100), ..CacheSettings::default() });
+    let store = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &object("a", "u1", 5));
+    stream.end_of_initial_events(10);
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    assert_eq!(told.next().await, "+ a@5 initial");
+    let began = Instant::now();
+    assert_eq!(told.next().await, "a@5 -> a@5 resync");
+    assert!((89.0..101.0).contains(&began.elapsed().as_secs_f64()));
+    assert_eq!(store.status().relists, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_one_version_share_one_decoded_object() {
+    let (rig, _store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let typed = rig.cache.store::<ConfigMap>(Scope::all());
+    let (one, two) = (typed.get(&request("a")).unwrap().unwrap(), typed.get(&request("a")).unwrap().unwrap());
+    assert!(Arc::ptr_eq(&one, &two));
+    assert_eq!(one.data.as_ref().unwrap()["at"], "5");
+    assert_eq!(one.metadata.managed_fields, None);
+    let dynamic = typed.view::<kube::core::DynamicObject>().get(&request("a")).unwrap().unwrap();
+    assert_eq!(dynamic.types.as_ref().unwrap().kind, "ConfigMap");
+    let error = typed.view::<Vec<u8>>().get(&request("a")).unwrap_err();
+    assert!(matches!(error, ReadError::Decode { .. }), "{error}");
+    assert_eq!(rig.cache.kinds()[0].decode_errors, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_start() {
+    let (_server, client) = super::testing::server::scripted();
+    let registry = Registry::new();
+    let settings = CacheSettings { namespaces: vec!["shop".into()], ..CacheSettings::default() };
+    let cache = Cache::new(settings, client, &registry);
+    let metadata = cache.metadata::<ConfigMap>(Scope::all());
+    let full = cache.store::<ConfigMap>(Scope::all());
+    assert!(Arc::ptr_eq(metadata.kind_store(), full.kind_store()));
+    assert_eq!(full.kind_store().projection(), Projection::Full);
+    let outside = cache.store::<ConfigMap>(Scope::namespace("bank"));
+    let error = outside.get(&Request::namespaced("bank", "a")).unwrap_err();
+    assert!(matches!(error, ReadError::OutOfScope { .. }), "{error}");
+    let error = full.get(&request("a")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the cache of ConfigMap (all, namespaces shop) has not synced yet; wait for it before reading"
+    );
+    let text = registry.encode(Format::OpenMetrics).unwrap();
+    assert!(text.contains("mainstay_cache_unsynced{kind=\"ConfigMap\",group=\"\"} 2"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_every_task() {
+    let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    rig.stop.cancel();
+    rig.tasks.join_next().await.unwrap().unwrap();
+    assert!(store.get(&request("a")).unwrap().is_some(), "still readable");
+}
