@@ -91,11 +91,7 @@ struct Inner {
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        Self {
-            namespaces: Vec::new(),
-            resync: Duration::from_secs(10 * 60 * 60),
-            max_object_bytes: 8 * 1024 * 1024,
-        }
+        Self { namespaces: Vec::new(), resync: Duration::from_hours(10), max_object_bytes: 8 * 1024 * 1024 }
     }
 }
 

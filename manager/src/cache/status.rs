@@ -239,7 +239,7 @@ impl Collector for Families {
         let Some(cache) = self.cache.upgrade() else { return Ok(()) };
         let rows = cache.statuses();
         for (name, help, read) in GAUGES {
-            family(&mut encoder, name, help, MetricType::Gauge, &sums(&rows, read), |n| ConstGauge::new(n))?;
+            family(&mut encoder, name, help, MetricType::Gauge, &sums(&rows, read), ConstGauge::new)?;
         }
         for (name, help, read) in COUNTERS {
             family(&mut encoder, name, help, MetricType::Counter, &sums(&rows, read), ConstCounter::new)?;

@@ -19,8 +19,9 @@ use crate::key::Request;
 
 impl WriteObserver for Cache {
     fn written(&self, path: &ResourcePath, body: &Bytes) {
-        let vouched = self.stores_of(path).iter().fold(true, |all, store| answer(store, path, body) && all);
-        if !vouched {
+        // Counted, not searched: every store takes the answer.
+        let behind = self.stores_of(path).iter().filter(|store| !answer(store, path, body)).count();
+        if behind > 0 {
             self.count_uncovered();
         }
     }
@@ -29,9 +30,8 @@ impl WriteObserver for Cache {
         let Some(name) = &path.name else { return self.count_uncovered() };
         let request = Request::new(path.namespace.as_deref(), name);
         let stores = self.stores_of(path);
-        let vouched =
-            stores.iter().fold(true, |all, store| answer_to_delete(store, path, &request, body) && all);
-        if !vouched {
+        let behind = stores.iter().filter(|store| !answer_to_delete(store, path, &request, body)).count();
+        if behind > 0 {
             self.count_uncovered();
         }
     }

@@ -16,9 +16,9 @@ use crate::cache::select::Scope;
 use crate::cache::store::Chain;
 
 /// Longest silence within a page, and before the head of any answer.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// Longest wait a server may ask for: a confused header must not stop a reflector for hours.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// Bytes kept of a refusal.
 const REFUSAL: usize = 64 * 1024;
 
