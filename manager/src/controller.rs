@@ -35,7 +35,7 @@ pub use term::Term;
 /// Workers of a controller unless configured.
 pub const DEFAULT_WORKERS: usize = 2;
 /// Longest run of a reconcile unless configured.
-pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_secs(120);
+pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What can be set per controller. All of it applies while running.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,17 +218,11 @@ impl<Q: Key> Controller<Q> {
             self.problem.get_or_insert(WiringError::NoSource);
         }
         let (name, needs_lease) = (self.name, self.needs_lease);
-        let start = match self.problem {
-            Some(problem) => Err(problem),
-            None => {
-                let reconciler: Arc<dyn DynReconciler<Q>> = Arc::new(reconciler);
-                let sources = self.sources;
-                Ok(Box::new(move |environment| -> BoxFuture<'static, _> {
-                    Box::pin(run::run(name, sources, reconciler, environment))
-                }) as Start)
-            }
-        };
-        Registration { name, needs_lease, start }
+        let reconciler: Arc<dyn DynReconciler<Q>> = Arc::new(reconciler);
+        let sources = self.sources;
+        let start: Start =
+            Box::new(move |environment| Box::pin(run::run(name, sources, reconciler, environment)));
+        Registration { name, needs_lease, start: self.problem.map_or(Ok(start), Err) }
     }
 }
 

@@ -102,13 +102,12 @@ fn source_failure(
     ended: Result<std::thread::Result<Result<(), SourceError>>, tokio::task::JoinError>,
 ) -> Option<ControllerError> {
     match ended {
-        Ok(Ok(Ok(()))) => None,
+        // A panic was caught in the task and nobody aborts these, so a lost one is the runtime shutting down.
+        Ok(Ok(Ok(()))) | Err(_) => None,
         Ok(Ok(Err(source))) => Some(ControllerError::Source { controller, source }),
         Ok(Err(panic)) => {
             Some(ControllerError::SourcePanicked { controller, message: panic_message(&*panic).to_owned() })
         }
-        // A panic was caught above and nobody aborts these tasks, so this is the runtime shutting down.
-        Err(_) => None,
     }
 }
 

@@ -256,7 +256,7 @@ fn log_failure(message: &str, retried: Retried) {
     match retried {
         Retried::After(delay) => error!(error = message, retry_after = ?delay, "Reconcile failed"),
         Retried::Parked => {
-            error!(error = message, "Reconcile failed too often; parked until something changes")
+            error!(error = message, "Reconcile failed too often; parked until something changes");
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct FencePass {
 #[derive(Debug)]
 struct Inner {
     /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Written only by
-    /// `extend` and `close`; SeqCst, so that a writer that saw a term also sees its end.
+    /// `extend` and `close`; `SeqCst`, so that a writer that saw a term also sees its end.
     until: AtomicU64,
     /// Counts terms; a `close` ends one. Subscribers wake on it.
     term: watch::Sender<u64>,
@@ -143,7 +143,7 @@ impl FencePass {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_hours(1);
 
     #[test]
     fn a_candidate_may_not_write_until_extended() {

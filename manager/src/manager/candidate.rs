@@ -44,10 +44,10 @@ impl Candidate {
         settings: ElectionSettings,
         stopping: CancellationToken,
     ) -> (Self, Job) {
-        let (campaign, begin) = oneshot::channel();
+        let (campaign, may_begin) = oneshot::channel();
         let (questions, asked) = mpsc::unbounded_channel::<Question>();
         let (publish, leadership) = watch::channel(Leadership::Standby { holder: None });
-        let (end, ended) = oneshot::channel();
+        let (end_guard, ended) = oneshot::channel();
         let (stop, gave_up) = (CancellationToken::new(), CancellationToken::new());
         let mut answers = JoinSet::new();
         answers.spawn(answer(asked, shared.term.clone(), stopping, gave_up.clone()));
@@ -58,10 +58,10 @@ impl Candidate {
         let stop_election = stop.clone();
         let job = Job::new("leader election", move || async move {
             // Dropped at the end, whichever way that comes.
-            let _end = end;
+            let _ended = end_guard;
             tokio::select! {
                 () = stop_election.cancelled() => return Ok(()),
-                begun = begin => if begun.is_err() { return Ok(()) },
+                begun = may_begin => if begun.is_err() { return Ok(()) },
             }
             let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
             let elector = Elector::new(settings, client, fence, &registry, on_event)?;

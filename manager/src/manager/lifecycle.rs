@@ -44,10 +44,13 @@ struct Running<'a> {
     waiting: Vec<Box<dyn Runnable>>,
 }
 
+/// A member that has ended, by name.
+type Ended = (&'static str, Result<(), BoxError>);
+
 /// Members that are stopped together.
 struct Group {
     stop: CancellationToken,
-    tasks: JoinSet<(&'static str, Result<(), BoxError>)>,
+    tasks: JoinSet<Ended>,
     /// Names by task, for those who are late and those who panic.
     names: BTreeMap<tokio::task::Id, &'static str>,
 }
@@ -229,7 +232,7 @@ impl<'a> Running<'a> {
         debug!(name = member.name(), "Starting");
         match member {
             Member::Controller { name, needs_lease, start } => {
-                self.start_controller(name, needs_lease, start)
+                self.start_controller(name, needs_lease, start);
             }
             Member::Runnable(runnable) if !runnable.needs_lease() => {
                 let cx = RunContext::new(self.others.stop.child_token(), self.surroundings(false));
@@ -377,7 +380,7 @@ impl Group {
 
     fn judge(
         &mut self,
-        ended: Result<(tokio::task::Id, (&'static str, Result<(), BoxError>)), tokio::task::JoinError>,
+        ended: Result<(tokio::task::Id, Ended), tokio::task::JoinError>,
     ) -> Option<(&'static str, BoxError)> {
         match ended {
             Ok((id, (name, result))) => {

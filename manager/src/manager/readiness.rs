@@ -18,7 +18,7 @@ pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
 /// How often the heartbeat beats: often enough that one late beat is not mistaken for a stuck runtime.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// How long a watch may be down before its kind is not ready. Shorter outages are routine: a restart of one API server.
-const WATCH_DOWN_LIMIT: Duration = Duration::from_secs(60);
+const WATCH_DOWN_LIMIT: Duration = Duration::from_mins(1);
 
 /// The moment the work runtime last polled a task of ours.
 #[derive(Clone, Debug)]

@@ -103,7 +103,9 @@ pub fn enqueue_mapped<Q: Key>(map: impl Fn(&View) -> Vec<Q> + Send + Sync + 'sta
 impl<Q: Key, F: Fn(&View) -> Vec<Q> + Send + Sync + 'static> EventHandler<Q> for Mapped<F> {
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
         for view in delta.old.into_iter().chain(delta.new) {
-            (self.0)(view).into_iter().for_each(|key| out.add(key));
+            for key in (self.0)(view) {
+                out.add(key);
+            }
         }
     }
 }
