@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::Shared;
@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     leadership: watch::Receiver<Leadership>,
     campaign: Option<oneshot::Sender<()>>,
     stop: CancellationToken,
+    /// A manager that is dropped instead of stopped must not go on renewing: nobody would answer for its work.
+    _stop_on_drop: DropGuard,
     /// Cancelled when work of the term is given up on.
     gave_up: CancellationToken,
     ended: oneshot::Receiver<()>,
@@ -81,7 +83,18 @@ impl Candidate {
             tokio::join!(elector.run(stop_election, end_work), forward);
             Ok(())
         });
-        (Self { leadership, campaign: Some(campaign), stop, gave_up, ended, answers }, job)
+        (
+            Self {
+                leadership,
+                campaign: Some(campaign),
+                _stop_on_drop: stop.clone().drop_guard(),
+                stop,
+                gave_up,
+                ended,
+                answers,
+            },
+            job,
+        )
     }
 
     /// Stands for election from now on.

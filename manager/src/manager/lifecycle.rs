@@ -84,6 +84,8 @@ impl Manager {
         readiness::add_checks(&shared.checks, &heartbeat, &shared.cache);
 
         let servers_stop = CancellationToken::new();
+        // The control thread ends with this future, also if that is dropped.
+        let _servers_stop_on_drop = servers_stop.clone().drop_guard();
         let mut jobs = shared.servers(probes, metrics, &servers_stop);
         let mut candidate = None;
         let mut running = Running::new(shared);
