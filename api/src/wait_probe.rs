@@ -31,7 +31,7 @@ pub const DEFAULT_DEPENDENCY: &str = "default";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitProbe {
-    /// Where to connect, as host:port or [IPv6]:port. The host may be the name of a Service.
+    /// Where to connect, as host:port, an IPv6 address in brackets. The host may be the name of a Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 300))]
     pub address: Option<String>,

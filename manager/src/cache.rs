@@ -1,7 +1,7 @@
 //! The shared cache: one list and one watch per kind and scope, whoever asks.
 //!
-//! The way of an object: a [`reflector`] brings raw bytes; [`meta`] scans them; [`table`] decides what they change;
-//! [`deliver`] tells handlers, in order; [`Store`] decodes for those who read. What this process writes enters the
+//! The way of an object: a `reflector` brings raw bytes; `meta` scans them; `table` decides what they change;
+//! `deliver` tells handlers, in order; [`Store`] decodes for those who read. What this process writes enters the
 //! same table at once, so its reads are never older than its writes.
 //!
 //! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A kind that is not served or not

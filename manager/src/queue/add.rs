@@ -50,7 +50,7 @@ pub enum Added {
     Merged,
     /// The add was weak, and the key stays in its backoff or parked.
     Kept,
-    /// The queue is full and the add was of a new key in the background: see [`WorkQueue::drained`].
+    /// The queue is full and the add was of a new key in the background: see [`WorkQueue::drained`](super::WorkQueue::drained).
     Refused,
     /// The queue takes no more adds.
     ShuttingDown,
