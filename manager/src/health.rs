@@ -7,6 +7,7 @@
 //! 1. No check runs under the lock: a slow one delays its own answer and nobody's registration.
 //! 2. A reason is shown only to who asks for that one check; an aggregate withholds it and the log has it.
 //! 3. A check that panics is a check that fails.
+//! 4. What does not count is neither a line nor a failure of an aggregate; it still answers to its own name.
 
 mod answer;
 
@@ -19,6 +20,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use answer::Answer;
+
+/// The reason given for a check that panicked.
+const PANICKED: &str = "the check panicked";
 
 /// One of the three endpoints, each with checks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,11 +39,39 @@ pub enum Group {
 #[derive(Clone, Default)]
 pub struct Checks {
     /// A group is in the map from its first check on, also after its last one went: an endpoint never disappears.
-    groups: Arc<Mutex<BTreeMap<Group, BTreeMap<String, Check>>>>,
+    groups: Arc<Mutex<BTreeMap<Group, Members>>>,
+}
+
+/// What one check found, told by a survey.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Names the check in paths and lines. Several findings of one name are one check, which passes if all do.
+    pub name: String,
+    /// Whether it counts for the group as a whole; if not, only who asks for it by name hears of it.
+    pub counts: bool,
+    /// Why it is not healthy, if it is not.
+    pub outcome: Result<(), String>,
+}
+
+/// The checks of one group.
+#[derive(Clone, Default)]
+struct Members {
+    checks: BTreeMap<String, Check>,
+    /// By the name that stands for the whole survey should it panic.
+    surveys: BTreeMap<String, Survey>,
+}
+
+/// One check as it is asked: still to be run, or run already with the survey it is part of.
+enum Entry {
+    Check(Check),
+    Findings(Vec<Finding>),
 }
 
 /// Says why something is not healthy. Called for every probe, so it reads a value and never waits.
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Runs checks whose names are known only when they are asked. As quick as a check.
+type Survey = Arc<dyn Fn() -> Vec<Finding> + Send + Sync>;
 
 // === impl Group ===
 
@@ -72,12 +104,27 @@ impl Checks {
         name: impl Into<String>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        self.groups.lock().entry(group).or_default().insert(name.into(), Arc::new(check));
+        self.groups.lock().entry(group).or_default().checks.insert(name.into(), Arc::new(check));
     }
 
-    /// Takes a check away; returns whether it was there. The endpoint stays, with the implicit `ping` if need be.
+    /// Adds checks that come and go by themselves, replacing the survey of this name: it is asked anew for each answer,
+    /// and each of its findings is a check of its own. Where a check was added by the same name, that one is asked.
+    pub fn survey(
+        &self,
+        group: Group,
+        name: impl Into<String>,
+        survey: impl Fn() -> Vec<Finding> + Send + Sync + 'static,
+    ) {
+        self.groups.lock().entry(group).or_default().surveys.insert(name.into(), Arc::new(survey));
+    }
+
+    /// Takes a check or a survey away; returns whether it was there. The endpoint stays, with the implicit `ping` if
+    /// need be.
     pub fn remove(&self, group: Group, name: &str) -> bool {
-        self.groups.lock().get_mut(&group).is_some_and(|checks| checks.remove(name).is_some())
+        self.groups.lock().get_mut(&group).is_some_and(|members| {
+            let check = members.checks.remove(name).is_some();
+            members.surveys.remove(name).is_some() || check
+        })
     }
 
     /// Runs all checks of a group and returns what failed, sorted by name, with reasons.
@@ -85,7 +132,8 @@ impl Checks {
         self.of(group)
             .unwrap_or_default()
             .iter()
-            .filter_map(|(name, check)| run(check).err().map(|reason| (name.clone(), reason)))
+            .filter(|(_, entry)| entry.counts())
+            .filter_map(|(name, entry)| entry.run().err().map(|reason| (name.clone(), reason)))
             .collect()
     }
 
@@ -97,15 +145,16 @@ impl Checks {
         let group = Group::ALL.into_iter().find(|group| group.path().trim_start_matches('/') == first);
         match group.and_then(|group| self.of(group)) {
             None => Answer::not_found(),
-            Some(checks) if name.is_empty() => {
-                answer::aggregate(&answer::Asked::from_query(query), &checks, |name, check| {
-                    run(check).inspect_err(
+            Some(mut checks) if name.is_empty() => {
+                checks.retain(|_, entry| entry.counts());
+                answer::aggregate(&answer::Asked::from_query(query), &checks, |name, entry| {
+                    entry.run().inspect_err(
                         |reason| tracing::debug!(endpoint = first, check = name, %reason, "check failed"),
                     )
                 })
             }
             Some(checks) => match checks.get(&name) {
-                Some(check) => Answer::single(run(check)),
+                Some(entry) => Answer::single(entry.run_for_itself()),
                 None if checks.is_empty() && name == "ping" => Answer::single(Ok(())),
                 None => Answer::not_found(),
             },
@@ -121,21 +170,71 @@ impl Checks {
         }
     }
 
-    /// Copies the checks of a group out of the lock; `None` if the endpoint does not exist.
-    fn of(&self, group: Group) -> Option<BTreeMap<String, Check>> {
-        self.groups.lock().get(&group).cloned()
+    /// Copies the checks of a group out of the lock and asks its surveys; `None` if the endpoint does not exist.
+    fn of(&self, group: Group) -> Option<BTreeMap<String, Entry>> {
+        let members = self.groups.lock().get(&group).cloned()?;
+        let mut findings: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
+        for (name, survey) in &members.surveys {
+            for finding in ask(name, survey) {
+                findings.entry(finding.name.clone()).or_default().push(finding);
+            }
+        }
+        let mut entries: BTreeMap<_, _> =
+            findings.into_iter().map(|(name, findings)| (name, Entry::Findings(findings))).collect();
+        entries.extend(members.checks.into_iter().map(|(name, check)| (name, Entry::Check(check))));
+        Some(entries)
     }
 }
 
+// === impl Entry ===
+
+impl Entry {
+    fn counts(&self) -> bool {
+        match self {
+            Self::Check(_) => true,
+            Self::Findings(findings) => findings.iter().any(|finding| finding.counts),
+        }
+    }
+
+    /// Answers for the group.
+    fn run(&self) -> Result<(), String> {
+        match self {
+            Self::Check(check) => run(check),
+            Self::Findings(findings) => first_failure(findings.iter().filter(|finding| finding.counts)),
+        }
+    }
+
+    /// Answers for itself: what does not count for the group is told too.
+    fn run_for_itself(&self) -> Result<(), String> {
+        match self {
+            Self::Check(check) => run(check),
+            Self::Findings(findings) => first_failure(findings),
+        }
+    }
+}
+
+fn first_failure<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Result<(), String> {
+    findings.into_iter().map(|finding| finding.outcome.clone()).find(Result::is_err).unwrap_or(Ok(()))
+}
+
 fn run(check: &Check) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| check())).unwrap_or_else(|_| Err("the check panicked".to_owned()))
+    catch_unwind(AssertUnwindSafe(|| check())).unwrap_or_else(|_| Err(PANICKED.to_owned()))
+}
+
+fn ask(name: &str, survey: &Survey) -> Vec<Finding> {
+    catch_unwind(AssertUnwindSafe(|| survey())).unwrap_or_else(|_| {
+        vec![Finding { name: name.to_owned(), counts: true, outcome: Err(PANICKED.to_owned()) }]
+    })
 }
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = self.groups.lock();
         f.debug_map()
-            .entries(groups.iter().map(|(group, checks)| (group, checks.keys().collect::<Vec<_>>())))
+            .entries(groups.iter().map(|(group, members)| {
+                let names: Vec<_> = members.checks.keys().chain(members.surveys.keys()).collect();
+                (group, names)
+            }))
             .finish()
     }
 }

@@ -34,6 +34,9 @@ pub struct KindStatus {
     pub projection: Projection,
     /// Whether the first list of every part is complete. Never false again.
     pub synced: bool,
+    /// Whether every part has been listed once, or found not to be there to be listed. Never false again; a store that
+    /// is settled and not synced is one whose kind was not there at its start.
+    pub settled: bool,
     /// Since when at least one part has had no working list or watch; `None` while all work. A store that waits
     /// for its first answer is down from its start.
     pub down_since: Option<Instant>,
@@ -188,6 +191,7 @@ impl Counts {
             scope: store.describe_scope(),
             projection: store.projection(),
             synced,
+            settled: *self.settled.borrow(),
             down_since: health.down.iter().flatten().map(|down| down.since).min(),
             last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
             absent: health.down.iter().flatten().any(|down| down.absent),

@@ -133,3 +133,50 @@ fn responses_carry_the_headers_of_the_original_and_refuse_other_methods() {
     assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(refused.headers()["allow"], "GET, HEAD");
 }
+
+fn finding(name: &str, counts: bool, outcome: Result<(), String>) -> Finding {
+    Finding { name: name.to_owned(), counts, outcome }
+}
+
+#[test]
+fn findings_of_a_survey_are_checks_of_their_own() {
+    let checks = Checks::new();
+    checks.survey(Group::Ready, "caches", || {
+        vec![finding("cache-Pod", true, Ok(())), finding("cache-Node", true, broken())]
+    });
+    let lines = "[-]cache-Node failed: reason withheld\n[+]cache-Pod ok\nhealthz check failed\n";
+    check(&checks, "/readyz", 500, lines);
+    check(&checks, "/readyz/cache-Pod", 200, "ok");
+    check(&checks, "/readyz/cache-Node", 500, "internal server error: disk on fire\n");
+    check(&checks, "/readyz/caches", 404, "404 page not found\n");
+    assert_eq!(checks.failures(Group::Ready), [("cache-Node".to_owned(), "disk on fire".to_owned())]);
+    assert!(checks.remove(Group::Ready, "caches"));
+    check(&checks, "/readyz", 200, "ok");
+}
+
+#[test]
+fn what_does_not_count_answers_to_its_own_name_only() {
+    let checks = Checks::new();
+    checks.survey(Group::Ready, "caches", || {
+        vec![
+            finding("cache-Gadget", false, broken()),
+            // Two stores of one kind, one of them never there.
+            finding("cache-Pod", true, Ok(())),
+            finding("cache-Pod", false, broken()),
+        ]
+    });
+    check(&checks, "/readyz", 200, "ok");
+    check(&checks, "/readyz?verbose", 200, "[+]cache-Pod ok\nhealthz check passed\n");
+    for name in ["cache-Gadget", "cache-Pod"] {
+        check(&checks, &format!("/readyz/{name}"), 500, "internal server error: disk on fire\n");
+    }
+    assert_eq!(checks.failures(Group::Ready), []);
+}
+
+#[test]
+fn a_survey_that_panics_fails_by_its_own_name() {
+    let checks = Checks::new();
+    checks.survey(Group::Ready, "caches", || panic!("no"));
+    check(&checks, "/readyz", 500, "[-]caches failed: reason withheld\nhealthz check failed\n");
+    check(&checks, "/readyz/caches", 500, "internal server error: the check panicked\n");
+}

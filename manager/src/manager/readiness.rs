@@ -2,7 +2,9 @@
 //!
 //! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
 //! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
-//! its watch has not been down for long; a standby replica is as ready as the leader.
+//! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
+//! `/readyz/cache-KIND`; that of a kind which was not there answers to its name and to nobody else, so that one CRD which
+//! nobody has installed does not take the replica out of service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cache::{Cache, KindStatus};
-use crate::health::{Checks, Group};
+use crate::health::{Checks, Finding, Group};
 
 /// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
@@ -62,18 +64,20 @@ pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, cache: &Cache) 
         checks.add(group, "runtime", move || heartbeat.check());
     }
     let cache = cache.clone();
-    checks.add(Group::Ready, "caches", move || caches(&cache));
+    checks.survey(Group::Ready, "caches", move || cache.kinds().iter().map(finding).collect());
 }
 
-/// Fails with the first kind that cannot be relied on. A kind that was never there is waited for by its own controllers
-/// and by nobody else, so it does not count.
-fn caches(cache: &Cache) -> Result<(), String> {
-    let kinds = cache.kinds();
-    let unready = kinds.iter().filter(|kind| kind.synced || !kind.absent);
-    unready.map(kind_is_ready).find(Result::is_err).unwrap_or(Ok(()))
+/// Judges one store. A kind that was never there is waited for by its own controllers and by nobody else.
+fn finding(status: &KindStatus) -> Finding {
+    Finding {
+        name: format!("cache-{}", status.kind),
+        // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
+        counts: status.synced || !status.settled,
+        outcome: outcome(status),
+    }
 }
 
-fn kind_is_ready(status: &KindStatus) -> Result<(), String> {
+fn outcome(status: &KindStatus) -> Result<(), String> {
     let reason = || status.last_error.as_deref().unwrap_or("no answer yet");
     let kind = &status.kind;
     if !status.synced {
@@ -84,5 +88,82 @@ fn kind_is_ready(status: &KindStatus) -> Result<(), String> {
             Err(format!("the watch of {kind} has been down for {} s: {}", down.as_secs(), reason()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Projection;
+    use crate::key::KindId;
+    use std::collections::BTreeMap;
+    use tokio::time::advance;
+
+    const OUTAGE: &str = "connection refused";
+
+    fn status(synced: bool, settled: bool, down_since: Option<Instant>) -> KindStatus {
+        KindStatus {
+            kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
+            scope: "all namespaces".to_owned(),
+            projection: Projection::Full,
+            synced,
+            settled,
+            down_since,
+            last_error: down_since.map(|_| OUTAGE.to_owned()),
+            absent: false,
+            objects: 0,
+            bytes: 0,
+            restarts: 0,
+            relists: 0,
+            events: 0,
+            last_event_age: None,
+            decode_errors: 0,
+            handlers: BTreeMap::new(),
+        }
+    }
+
+    fn failing(reason: &str) -> Result<(), String> {
+        Err(reason.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_may_be_down_for_a_minute_and_not_longer() {
+        let down = status(true, true, Some(Instant::now()));
+        advance(WATCH_DOWN_LIMIT).await;
+        assert_eq!(finding(&down).outcome, Ok(()), "at the limit");
+        advance(Duration::from_millis(1)).await;
+        let late = finding(&down);
+        let reason = "the watch of Deployment.apps has been down for 60 s: connection refused";
+        assert_eq!((late.counts, late.outcome), (true, failing(reason)));
+        assert_eq!(finding(&status(true, true, None)).outcome, Ok(()), "it works again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_there_at_the_start_answers_to_its_own_name_only() {
+        let missing = finding(&status(false, true, Some(Instant::now())));
+        assert_eq!((missing.name.as_str(), missing.counts), ("cache-Deployment.apps", false));
+        assert_eq!(missing.outcome, failing("Deployment.apps has not been listed: connection refused"));
+        assert!(finding(&status(true, true, None)).counts, "once it was listed it counts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_ready_before_the_first_answer() {
+        let unknown = finding(&status(false, false, None));
+        let reason = "Deployment.apps has not been listed: no answer yet";
+        assert_eq!((unknown.counts, unknown.outcome), (true, failing(reason)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_work_runtime_is_not_alive_and_recovers() {
+        let heartbeat = Heartbeat::new();
+        advance(HEARTBEAT_LIMIT).await;
+        assert_eq!(heartbeat.check(), Ok(()), "at the limit");
+        advance(Duration::from_millis(1)).await;
+        let silent = heartbeat.check().expect_err("no beat for longer than the limit");
+        assert!(silent.starts_with("no task was polled for 30.001s"), "{silent}");
+        // Polled once: the first tick is immediate.
+        let beating = tokio::time::timeout(HEARTBEAT_PERIOD / 2, heartbeat.clone().beat()).await;
+        beating.expect_err("it beats for as long as it is polled");
+        assert_eq!(heartbeat.check(), Ok(()), "it beats again");
     }
 }
