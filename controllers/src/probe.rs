@@ -267,7 +267,9 @@ impl Driver {
     fn land(&self, id: u64, result: Option<ProbeResult>) {
         let random = (self.seams.random)();
         let waiting = self.shared.schedule.lock().finish(id, result, Instant::now(), random);
-        waiting.into_iter().for_each(|request| (self.changed)(request));
+        for request in waiting {
+            (self.changed)(request);
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let services = manager.store::<Service>(Scope::all());
     let slices = manager.store::<EndpointSlice>(Scope::all());
 
-    let (changed, changes) = channel::<Request>();
+    let (notifier, results) = channel::<Request>();
     let seams = Seams {
         dial: sockets.dial,
         resolve: sockets.resolve,
@@ -56,13 +56,13 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         random: Arc::new(fastrand::f64),
     };
     let policy = manager.configuration().probe_policy.clone();
-    let tell = move |request| changed.notify(request);
+    let tell = move |request| notifier.notify(request);
     let (engine, driver) = Engine::new(policy, seams, tell, manager.registry());
 
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
         .watches(&deployments, enqueue_mapped(concerned(objects.clone())))
-        .source(changes)
+        .source(results)
         .reconciler(WaitDeploymentReconciler::new(&objects, &deployments, engine));
     let mirror = Controller::new(status_mirror::NAME)
         .reconciles(&objects)

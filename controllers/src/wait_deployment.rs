@@ -37,7 +37,7 @@ pub const NAME: &str = "wait-deployment";
 
 /// How long a refusal by RBAC, quota or admission rests: somebody has to change something elsewhere, and no event
 /// tells when they have.
-const FORBIDDEN_RETRY: Duration = Duration::from_secs(60);
+const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
 
 /// Reconciles WaitDeployments.
 #[derive(Debug)]

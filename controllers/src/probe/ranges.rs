@@ -62,10 +62,8 @@ fn embedded(ip: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let o = ip.octets();
     let v4 = |i: usize| Ipv4Addr::new(o[i], o[i + 1], o[i + 2], o[i + 3]);
     match ip.segments() {
-        // IPv4-compatible, deprecated (RFC 4291), and IPv4-translated (RFC 2765).
-        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [Some(v4(12)), None],
-        // NAT64 (RFC 6052): the well-known prefix has 96 bits.
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(v4(12)), None],
+        // IPv4-compatible, deprecated (RFC 4291), IPv4-translated (RFC 2765), and NAT64 by its well-known prefix (RFC 6052).
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(v4(12)), None],
         // NAT64 (RFC 8215): within this /48 both usual places are looked at, unless one of them is empty; octet 8 is
         // skipped by RFC 6052.
         [0x64, 0xff9b, 1, ..] => {

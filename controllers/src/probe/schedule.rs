@@ -186,7 +186,9 @@ impl Schedule {
             .filter(|(_, entry)| denied(entry) && entry.due.is_some())
             .map(|(id, _)| *id)
             .collect();
-        ids.into_iter().for_each(|id| self.set_due(id, now));
+        for id in ids {
+            self.set_due(id, now);
+        }
     }
 
     /// Says what to do now. A probe that is returned counts as started.
@@ -235,7 +237,9 @@ impl Schedule {
     /// Forgets all probes in flight, because nobody drives them any more, and makes their targets due now.
     pub(super) fn land_all(&mut self, now: Instant) {
         let ids: Vec<u64> = self.flying.drain().map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| self.set_due(id, now));
+        for id in ids {
+            self.set_due(id, now);
+        }
     }
 
     /// Returns how many targets are waited for.

@@ -261,7 +261,9 @@ async fn the_rate_bounds_all_targets_together() {
     let dialled = bench.net.dialled.lock().clone();
     assert!((590..=610).contains(&dialled.len()), "{}", dialled.len());
     let mut counts: HashMap<SocketAddr, usize> = HashMap::new();
-    dialled.iter().for_each(|(_, address)| *counts.entry(*address).or_default() += 1);
+    for (_, address) in &dialled {
+        *counts.entry(*address).or_default() += 1;
+    }
     assert_eq!(counts.len(), 200);
     assert!(counts.values().all(|count| (2..=4).contains(count)), "everybody's turn comes: {counts:?}");
 }
