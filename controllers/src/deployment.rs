@@ -131,7 +131,7 @@ pub fn desired(object: &WaitDeployment) -> Value {
 /// shows.
 ///
 /// On create, the server ignores a resourceVersion; on an object that exists after all, one that no object ever
-/// had is a 409. A uid is a 409 both for another object of that name and for none.
+/// had is a 409. A uid is a 409 where no object of that name exists, and a 422 about `metadata.uid` for another.
 pub fn guarded(desired: &Value, live: Option<&LiveDeployment>) -> Value {
     let mut guarded = desired.clone();
     match live {

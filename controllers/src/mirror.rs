@@ -44,8 +44,8 @@ pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
 // === impl MirrorStatus ===
 
 impl MirrorStatus {
-    /// Returns the body of the apply. The uid in it makes a write meant for an object of the past fail with 409
-    /// instead of reaching its successor.
+    /// Returns the body of the apply. The resourceVersion in it makes a write meant for an object of the past fail with
+    /// 409 instead of reaching its successor: for the status of a custom resource the server does not compare uids.
     pub fn to_apply(&self, object: &WaitDeployment) -> Value {
         json!({
             "apiVersion": WaitDeployment::api_version(&()),
@@ -54,6 +54,7 @@ impl MirrorStatus {
                 "name": object.metadata.name,
                 "namespace": object.metadata.namespace,
                 "uid": object.metadata.uid,
+                "resourceVersion": object.metadata.resource_version,
             },
             "status": self.0,
         })

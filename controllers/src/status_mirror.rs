@@ -13,7 +13,7 @@ use mainstay_api::WaitDeployment;
 
 use crate::deployment::LiveDeployment;
 use crate::mirror::{FIELD_MANAGER, mirror};
-use crate::wait_deployment::{is_of_the_past, retry, unreadable};
+use crate::wait_deployment::{retry, unreadable};
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
@@ -54,7 +54,8 @@ impl Reconciler for StatusMirror {
         }
         match self.write_status.apply_status(cx, &status.to_apply(&object)).await {
             Ok(_) => Ok(Action::Done),
-            Err(error) if is_of_the_past(&error) => Ok(Action::Done),
+            // Gone: there is nothing left to show.
+            Err(error) if error.is_not_found() => Ok(Action::Done),
             Err(error) => Err(retry(error)),
         }
     }

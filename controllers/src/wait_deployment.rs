@@ -7,7 +7,8 @@
 //! # Invariants
 //! 1. A Deployment that the cache does not show is only ever created, and one that it shows is only changed while it is
 //!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
-//! 2. What the server refused as invalid is not sent again before the object, or the live Deployment, has changed.
+//! 2. A status reaches only the version of the object that it was computed from.
+//! 3. What the server refused as invalid is not sent again before the object, or the live Deployment, has changed.
 
 mod written;
 
@@ -131,7 +132,8 @@ impl WaitDeploymentReconciler {
                 record_transition(object, status, cx);
                 Ok(())
             }
-            Err(error) if is_of_the_past(&error) => Ok(()),
+            // Gone: there is nobody left to tell.
+            Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(retry(error)),
         }
     }
@@ -187,21 +189,23 @@ pub(crate) fn retry(error: WriteError) -> ReconcileError {
     }
 }
 
-/// Returns whether the object that a status was meant for is gone, or another one has its name now. The server has
-/// no reason of its own for a mismatched uid, so its words have to do; taken for an ordinary conflict, it would
-/// only cost one more run.
-pub(crate) fn is_of_the_past(error: &WriteError) -> bool {
-    let about_uid = || words_of(error).to_ascii_lowercase().contains("uid");
-    error.is_not_found() || (error.is_conflict() && about_uid())
-}
-
 // === private ===
 
 /// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
 /// key or a type that the schema does not have, which server-side apply answers with a plain 500.
+///
+/// A 422 about the uid is none: another Deployment has taken the name, and the cache will show it soon.
 fn is_rejection(error: &WriteError) -> bool {
+    let details = refusal(error).and_then(|status| status.details.as_ref());
+    let replaced =
+        details.is_some_and(|details| details.causes.iter().any(|cause| cause.field == "metadata.uid"));
     let no_schema = || words_of(error).contains("failed to create typed patch object");
-    error.is_invalid() || error.code() == Some(400) || (error.code() == Some(500) && no_schema())
+    match error.code() {
+        Some(422) => !replaced,
+        Some(400) => true,
+        Some(500) => no_schema(),
+        _ => false,
+    }
 }
 
 /// Returns the server's own words.
@@ -214,8 +218,10 @@ fn record_transition(object: &WaitDeployment, status: &GateStatus, cx: &Context)
     let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
     let Some(ready) = find(condition::READY) else { return };
     let reason = ready.reason.as_deref().unwrap_or_default();
-    let before = object.condition(condition::READY).and_then(|before| before.reason.as_deref());
-    if before == Some(reason) || reason == reasons::ROLLOUT_IN_PROGRESS {
+    // Unknown is the moment before the first result; the result itself is the news.
+    let known = |condition: &&Condition| condition.status != "Unknown";
+    let before = object.condition(condition::READY).filter(known).and_then(|before| before.reason.as_deref());
+    if !known(&ready) || before == Some(reason) || reason == reasons::ROLLOUT_IN_PROGRESS {
         return;
     }
     let is_true =
@@ -233,5 +239,42 @@ fn reference(object: &WaitDeployment) -> ObjectReference {
         namespace: object.metadata.namespace.clone(),
         uid: object.metadata.uid.clone(),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn refused(status: Value) -> WriteError {
+        let status: Box<Status> = serde_json::from_value(status).unwrap();
+        WriteError::Refused { what: "apply".to_owned(), status, retry_after: None }
+    }
+
+    #[test]
+    fn only_a_refusal_that_would_come_again_is_a_rejection() {
+        let about =
+            |field: &str| json!({"causes": [{"reason": "FieldValueInvalid", "message": "", "field": field}]});
+        let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema";
+        let cases = [
+            (json!({"code": 422, "details": about("spec.template")}), true, "an invalid template"),
+            (json!({"code": 422}), true, "invalid without details"),
+            (
+                json!({"code": 422, "details": about("metadata.uid")}),
+                false,
+                "another Deployment of that name",
+            ),
+            (json!({"code": 400}), true, "malformed"),
+            (json!({"code": 500, "message": typed}), true, "a key no schema knows"),
+            (json!({"code": 500, "message": "etcdserver: request timed out"}), false, "an outage"),
+            (json!({"code": 409}), false, "a conflict"),
+            (json!({"code": 403}), false, "forbidden is tried again, slowly"),
+        ];
+        for (status, expected, what) in cases {
+            assert_eq!(is_rejection(&refused(status)), expected, "{what}");
+        }
     }
 }

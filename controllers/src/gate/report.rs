@@ -99,8 +99,8 @@ pub fn report(object: &WaitDeployment, decision: &Decision, applied: &Applied, n
 // === impl GateStatus ===
 
 impl GateStatus {
-    /// Returns the body of the apply. The uid in it makes a write meant for an object of the past fail with 409
-    /// instead of reaching its successor.
+    /// Returns the body of the apply. The resourceVersion in it makes a write meant for an object of the past fail with
+    /// 409 instead of reaching its successor: for the status of a custom resource the server does not compare uids.
     pub fn to_apply(&self, object: &WaitDeployment) -> Value {
         json!({
             "apiVersion": WaitDeployment::api_version(&()),
@@ -109,6 +109,7 @@ impl GateStatus {
                 "name": object.metadata.name,
                 "namespace": object.metadata.namespace,
                 "uid": object.metadata.uid,
+                "resourceVersion": object.metadata.resource_version,
             },
             "status": self,
         })

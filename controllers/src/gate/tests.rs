@@ -19,7 +19,7 @@ fn at(seconds: i64) -> Time {
 
 fn object(wait_probe: &Value) -> WaitDeployment {
     let object = json!({
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 2},
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 2},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
         "waitProbe": wait_probe,
     });
@@ -196,7 +196,10 @@ fn the_fragment_says_what_is_waited_for_and_then_no_more() {
     let decision = decide(&ours, None, |_, _| Some(refused()));
     let waiting = report(&ours, &decision, &Applied::NotTried, &at(10));
     let body = waiting.to_apply(&ours);
-    assert_eq!(body["metadata"], json!({"name": "web", "namespace": "shop", "uid": "u1"}));
+    assert_eq!(
+        body["metadata"],
+        json!({"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"})
+    );
     assert_eq!(body["status"]["observedGeneration"], 2);
     assert_eq!(body["status"]["waitingFor"], "postgres:5432 (Refused)");
     let entry = json!({

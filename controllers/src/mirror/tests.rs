@@ -12,7 +12,7 @@ fn at(seconds: i64) -> Time {
 
 fn object() -> WaitDeployment {
     let object = json!({
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 3},
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 3},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
     });
     serde_json::from_value(object).unwrap()
@@ -62,7 +62,7 @@ fn every_known_field_is_shown_and_no_other() {
         json!({
             "apiVersion": "apps.mainstay.dev/v1alpha1",
             "kind": "WaitDeployment",
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"},
             "status": {
                 "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2, "availableReplicas": 2,
                 "unavailableReplicas": 1, "terminatingReplicas": 1, "collisionCount": 4, "selector": "app=web",
