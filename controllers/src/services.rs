@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(spec: Value) -> Option<ServiceAnswer> {
+    fn judge(spec: &Value) -> Option<ServiceAnswer> {
         let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
         view.spec.judge(5432)
     }
@@ -151,18 +151,18 @@ mod tests {
         let both = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd12::7"], "ports": ports});
         let ips =
             |list: &[&str]| Some(ServiceAnswer::Cluster(list.iter().map(|ip| ip.parse().unwrap()).collect()));
-        assert_eq!(judge(both), ips(&["10.96.0.7", "fd12::7"]));
-        assert_eq!(judge(json!({"clusterIP": "10.96.0.7", "ports": ports})), ips(&["10.96.0.7"]));
+        assert_eq!(judge(&both), ips(&["10.96.0.7", "fd12::7"]));
+        assert_eq!(judge(&json!({"clusterIP": "10.96.0.7", "ports": ports})), ips(&["10.96.0.7"]));
         let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432, "protocol": "UDP"}]});
-        assert_eq!(judge(udp), Some(ServiceAnswer::NoPort));
-        assert_eq!(judge(json!({"clusterIP": "10.96.0.7"})), Some(ServiceAnswer::NoPort));
+        assert_eq!(judge(&udp), Some(ServiceAnswer::NoPort));
+        assert_eq!(judge(&json!({"clusterIP": "10.96.0.7"})), Some(ServiceAnswer::NoPort));
     }
 
     #[test]
     fn headless_and_external_services_are_told_apart() {
-        assert_eq!(judge(json!({"clusterIP": "None", "ports": []})), None);
+        assert_eq!(judge(&json!({"clusterIP": "None", "ports": []})), None);
         let outside = json!({"type": "ExternalName", "externalName": "db.example.com"});
-        assert_eq!(judge(outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
+        assert_eq!(judge(&outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
     }
 
     #[test]
