@@ -70,10 +70,20 @@ impl Move {
     /// The replica whose process has to run for this, if one has to.
     fn runs_on(self) -> Option<usize> {
         match self {
-            Self::Answer(i) | Self::Fail(i) | Self::Watch(i) | Self::Tick(i) => Some(i),
-            Self::WatchDown(i) | Self::WatchUp(i) | Self::Stop(i) | Self::WorkEnds(i) => Some(i),
-            Self::TimePasses | Self::Serve(_) | Self::ServeLate(_) => None,
-            Self::Delete | Self::ClearByHand | Self::Touch => None,
+            Self::Answer(i)
+            | Self::Fail(i)
+            | Self::Watch(i)
+            | Self::Tick(i)
+            | Self::WatchDown(i)
+            | Self::WatchUp(i)
+            | Self::Stop(i)
+            | Self::WorkEnds(i) => Some(i),
+            Self::TimePasses
+            | Self::Serve(_)
+            | Self::ServeLate(_)
+            | Self::Delete
+            | Self::ClearByHand
+            | Self::Touch => None,
         }
     }
 }

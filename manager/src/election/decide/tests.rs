@@ -328,6 +328,24 @@ fn a_candidate_that_knew_a_holder_waits_when_the_lease_vanishes_or_is_cleared() 
 }
 
 #[test]
+fn a_lease_cleared_by_hand_and_then_missed_is_waited_for_once_more() {
+    // Between the two looks its holder may have taken it again: found by the model, seed 2481.
+    let mut me = Driven::new();
+    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.pass(secs(2));
+    me.answer(Answer::Is(Record { holder: None, ..held_by("other", secs(999)) }, version(4)));
+    me.event(Event::WatchUp);
+    me.time += secs(12);
+    me.answer(Answer::Absent);
+    me.event(Event::WatchUp);
+    me.answer(Answer::Absent);
+    me.pass(Duration::from_millis(14_999));
+    assert_eq!(me.sent(), None);
+    me.pass(Duration::from_millis(1));
+    assert!(matches!(me.sent(), Some(Call::Create(_))), "{:?}", me.sent());
+}
+
+#[test]
 fn a_change_by_hand_is_no_renewal() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);

@@ -122,7 +122,10 @@ impl Turn<'_> {
         let known = std::mem::replace(&mut self.state.known, Known::Nothing);
         self.state.known = Known::Absent(match known {
             Known::Present(record, _) => {
-                if let Some(holder) = record.holder.clone().filter(|_| !self.state.is_leading()) {
+                // Cleared by hand: whoever was seen before may have taken it again since.
+                let before = self.state.claim.as_ref().filter(|_| !record.is_release());
+                let holder = record.holder.clone().or_else(|| before.map(|claim| Arc::clone(&claim.holder)));
+                if let Some(holder) = holder.filter(|_| !self.state.is_leading()) {
                     let until = self.now.boot + record.duration(self.rules.lease_duration);
                     self.state.claim = Some(Claim { holder, renewed: record.renewed, until });
                 }
