@@ -237,3 +237,6 @@ impl fmt::Debug for Registration {
         f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! The life of a controller, with a paused clock and sources that say when they have synced.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::client::Recorder;
+use crate::key::{Cause, Trigger};
+use crate::metrics::{Format, Registry};
+use crate::queue::RetryPolicy;
+use crate::reconcile::{Action, Context, Outcome, ReconcileError};
+use crate::watch::{Notifier, Sink, channel};
+
+/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+const LONG: Duration = Duration::from_hours(1);
+
+/// A controller under test, and what it is steered by.
+struct Bench {
+    term: Term,
+    settings: watch::Sender<ControllerSettings>,
+    registry: Registry,
+    stop: CancellationToken,
+    notifier: Notifier<Request>,
+    running: JoinSet<Result<(), ControllerError>>,
+}
+
+/// Calls a function and remembers when it was called, and how many calls there were at once.
+struct Scripted<F> {
+    runs: mpsc::UnboundedSender<(Request, u32, Instant)>,
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    run: F,
+}
+
+type Runs = mpsc::UnboundedReceiver<(Request, u32, Instant)>;
+
+impl<F, W> Reconciler for Scripted<F>
+where
+    F: Fn(u32) -> W + Send + Sync + 'static,
+    W: Future<Output = Outcome> + Send,
+{
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        let at_once = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(at_once, Ordering::SeqCst);
+        let now = Arc::clone(&self.now);
+        let _left = on_drop(move || {
+            now.fetch_sub(1, Ordering::SeqCst);
+        });
+        self.runs.send((request.clone(), cx.attempt(), Instant::now())).expect("the test listens");
+        (self.run)(cx.attempt()).await
+    }
+}
+
+/// Runs a function when dropped, also when the run is dropped in the middle.
+fn on_drop(leave: impl FnOnce()) -> impl Drop {
+    struct Guard<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            if let Some(leave) = self.0.take() {
+                leave();
+            }
+        }
+    }
+    Guard(Some(leave))
+}
+
+fn scripted<F, W>(run: F) -> (Scripted<F>, Runs)
+where
+    F: Fn(u32) -> W + Send + Sync + 'static,
+    W: Future<Output = Outcome> + Send,
+{
+    let (runs, seen) = mpsc::unbounded_channel();
+    (Scripted { runs, now: Arc::default(), most: Arc::default(), run }, seen)
+}
+
+fn key(name: &str) -> Request {
+    Request::namespaced("shop", name)
+}
+
+fn settings() -> ControllerSettings {
+    let mut settings = ControllerSettings::default();
+    settings.queue.retry = RetryPolicy::fixed(Duration::from_secs(1));
+    settings
+}
+
+impl Bench {
+    fn start(controller: Controller<Request>, reconciler: impl Reconciler) -> Self {
+        let (notifier, source) = channel();
+        let registration = controller.source(source).reconciler(reconciler);
+        let registry = Registry::new();
+        let refuse = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>("no server in this test")
+        });
+        let client = kube::Client::new(refuse, "default");
+        let (events, _writer) = Recorder::new("test", "test", client.clone(), &registry);
+        let (term, stop) = (Term::begun(), CancellationToken::new());
+        let (settings, live_settings) = watch::channel(settings());
+        let environment = Environment {
+            settings: live_settings,
+            surroundings: Surroundings { client, events, stopping: CancellationToken::new() },
+            term: term.clone(),
+            metrics: ControllerMetrics::register(&registry),
+            queue_metrics: QueueMetrics::register(&registry),
+            stop: stop.clone(),
+        };
+        let mut running = JoinSet::new();
+        running.spawn((registration.start.expect("wired"))(environment));
+        Self { term, settings, registry, stop, notifier, running }
+    }
+
+    async fn ended(&mut self) -> Result<(), ControllerError> {
+        timeout(LONG, self.running.join_next()).await.expect("ends").expect("ran").expect("did not panic")
+    }
+
+    fn counts(&self, family: &str) -> String {
+        let text = self.registry.encode(Format::Text).expect("encoded");
+        let lines = text.lines().filter(|line| line.starts_with(family) && !line.ends_with(" 0"));
+        let mut lines: Vec<_> = lines.map(|line| line.trim_start_matches(family)).collect();
+        // The registry writes the series of a family in no order.
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+}
+
+async fn next(runs: &mut Runs) -> (Request, u32, Instant) {
+    timeout(LONG, runs.recv()).await.expect("a run").expect("the reconciler is alive")
+}
+
+async fn none(runs: &mut Runs, within: Duration) {
+    // An ended channel is an ended controller, which runs nothing either.
+    let run = timeout(within, runs.recv()).await.ok().flatten();
+    assert!(run.is_none(), "no run was expected within {within:?}: {run:?}");
+}
+
+/// A source that has one key and syncs when it is told to.
+struct Slow {
+    go: Arc<Notify>,
+}
+
+impl Source<Request> for Slow {
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Request>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            sink.add(key("listed"), Cause::bare(Trigger::Initial));
+            self.go.notified().await;
+            sink.synced();
+            // Told twice, counted once.
+            sink.synced();
+            stop.cancelled().await;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reconciled_before_every_source_has_synced() {
+    let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
+    let (first, second) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let controller = Controller::new("test")
+        .source(Slow { go: Arc::clone(&first) })
+        .source(Slow { go: Arc::clone(&second) });
+    let bench = Bench::start(controller, reconciler);
+    bench.notifier.notify(key("told"));
+    first.notify_one();
+    none(&mut runs, LONG).await;
+    second.notify_one();
+    let mut names = [next(&mut runs).await.0.to_string(), next(&mut runs).await.0.to_string()];
+    names.sort();
+    assert_eq!(names, ["shop/listed", "shop/told"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_outcome_is_counted_and_followed_by_what_the_table_says() {
+    let outcomes: VecDeque<Outcome> = VecDeque::from([
+        Ok(Action::Done),
+        Ok(Action::RequeueAfter(Duration::from_secs(7))),
+        Err("down".into()),
+        Err(ReconcileError::retry_after("busy", Duration::from_secs(30))),
+        Err(conflict()),
+        Err(ReconcileError::terminal("broken")),
+        Ok(Action::Done),
+    ]);
+    let outcomes = Mutex::new(outcomes);
+    let (reconciler, mut runs) = scripted(move |_| {
+        let outcome = outcomes.lock().pop_front().expect("no further run");
+        async move { outcome }
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    let mut waits = Vec::new();
+    let mut last = None;
+    for nudge in [true, true, false, false, false, false] {
+        if nudge {
+            bench.notifier.notify(key("web"));
+        }
+        let (_, attempt, at) = next(&mut runs).await;
+        waits.push((attempt, last.map_or(0, |last: Instant| (at - last).as_millis() / 100 * 100)));
+        last = Some(at);
+    }
+    none(&mut runs, LONG).await;
+    bench.notifier.notify(key("web"));
+    next(&mut runs).await;
+    // Attempt, and whether it came when it was due: a fixed delay of 1 s, less its jitter of at most a tenth.
+    let waits: Vec<(u32, bool)> = waits
+        .iter()
+        .zip([0, 0, 7000, 1000, 30_000, 1000])
+        .map(|((attempt, waited), due)| (*attempt, (due - due / 10..=due).contains(waited)))
+        .collect();
+    assert_eq!(waits, [(1, true), (1, true), (1, true), (2, true), (3, true), (4, true)]);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        bench.counts("controller_runtime_reconcile_total"),
+        [
+            r#"{controller="test",result="error"} 3"#,
+            r#"{controller="test",result="requeue"} 1"#,
+            r#"{controller="test",result="requeue_after"} 1"#,
+            r#"{controller="test",result="success"} 2"#,
+        ]
+        .join("\n"),
+    );
+    assert_eq!(bench.counts("controller_runtime_terminal_reconcile_errors_total"), "{controller=\"test\"} 1");
+}
+
+fn conflict() -> ReconcileError {
+    let status = kube::core::Status::failure("the object has been modified", "Conflict").with_code(409);
+    kube::Error::Api(Box::new(status)).into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_its_run_and_nothing_else() {
+    let (reconciler, mut runs) = scripted(async |attempt| {
+        assert!(attempt > 1, "the first attempt panics");
+        Ok(Action::Done)
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    assert_eq!(next(&mut runs).await.1, 2);
+    assert_eq!(bench.counts("controller_runtime_reconcile_panics_total"), "{controller=\"test\"} 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_dropped_at_its_timeout_and_tried_again() {
+    let (reconciler, mut runs) = scripted(async |attempt| {
+        if attempt == 1 {
+            std::future::pending::<()>().await;
+        }
+        Ok(Action::Done)
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    let (_, _, began) = next(&mut runs).await;
+    let (_, attempt, again) = next(&mut runs).await;
+    assert_eq!(attempt, 2);
+    assert!(again - began >= DEFAULT_RECONCILE_TIMEOUT, "not before its time: {:?}", again - began);
+    assert_eq!(bench.counts("controller_runtime_reconcile_timeouts_total"), "{controller=\"test\"} 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_term_drops_the_run_and_the_next_term_begins_it_anew() {
+    let (reconciler, mut runs) = scripted(async |_| {
+        std::future::pending::<()>().await;
+        Ok(Action::Done)
+    });
+    let now = Arc::clone(&reconciler.now);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    next(&mut runs).await;
+    bench.term.lose();
+    timeout(LONG, bench.term.ended()).await.expect("the run is dropped");
+    assert_eq!(now.load(Ordering::SeqCst), 0);
+    none(&mut runs, LONG).await;
+    bench.term.begin();
+    assert_eq!(next(&mut runs).await.1, 1, "an interrupted run is no failure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_lets_the_run_finish_and_begins_no_other() {
+    let (reconciler, mut runs) = scripted(async |_| {
+        sleep(Duration::from_secs(5)).await;
+        Ok(Action::Done)
+    });
+    let mut bench = Bench::start(Controller::new("test"), reconciler);
+    bench.settings.send_modify(|settings| settings.workers = 1);
+    bench.notifier.notify(key("first"));
+    next(&mut runs).await;
+    bench.notifier.notify(key("second"));
+    bench.term.end();
+    bench.stop.cancel();
+    bench.ended().await.expect("in order");
+    none(&mut runs, LONG).await;
+    assert_eq!(
+        bench.counts("controller_runtime_reconcile_total"),
+        "{controller=\"test\",result=\"success\"} 1",
+        "the first has finished"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_workers_changes_while_they_work_and_cancels_none() {
+    let (reconciler, mut runs) = scripted(async |_| {
+        sleep(Duration::from_secs(10)).await;
+        Ok(Action::Done)
+    });
+    let (now, most) = (Arc::clone(&reconciler.now), Arc::clone(&reconciler.most));
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    let workers = |workers| bench.settings.send_modify(|settings| settings.workers = workers);
+    for number in 0..40 {
+        bench.notifier.notify(key(&number.to_string()));
+    }
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(now.load(Ordering::SeqCst), DEFAULT_WORKERS);
+    workers(8);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(now.load(Ordering::SeqCst), 8, "more at once");
+    workers(1);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(now.load(Ordering::SeqCst), 8, "those at work finish");
+    workers(3);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(now.load(Ordering::SeqCst), 3, "fewer afterwards");
+    sleep(Duration::from_secs(1000)).await;
+    assert_eq!(most.load(Ordering::SeqCst), 8, "never more than wanted");
+    let mut seen = 0;
+    while runs.try_recv().is_ok() {
+        seen += 1;
+    }
+    assert_eq!(seen, 40, "each once: nothing was cancelled, nothing lost");
+}
+
+struct Failing(fn() -> Result<(), SourceError>);
+
+impl Source<Request> for Failing {
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Request>,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            sink.synced();
+            (self.0)()
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
+    let broken = || Err(SourceError { name: "feed".to_owned(), source: "closed".into() });
+    let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
+    let mut bench = Bench::start(Controller::new("test").source(Failing(broken)), reconciler);
+    let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
+    assert_eq!(error.to_string(), "controller test lost a source: source feed ended: closed");
+
+    let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
+    let mut bench = Bench::start(Controller::new("test").source(Failing(|| panic!("oops"))), reconciler);
+    let error = bench.ended().await.expect_err("fails");
+    assert_eq!(error.to_string(), "controller test: a source panicked: oops");
+}
+
+#[test]
+fn a_controller_wired_wrongly_says_what_to_call() {
+    let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
+    let unsourced = Controller::new("test").reconciler(reconciler);
+    assert_eq!(
+        unsourced.start.err().expect("refused").to_string(),
+        "no source: call reconciles(...), watches(...) or source(...)"
+    );
+}
