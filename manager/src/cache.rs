@@ -17,7 +17,7 @@ mod status;
 mod store;
 mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod view;

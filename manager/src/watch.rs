@@ -15,3 +15,6 @@ pub use predicate::{GenerationChanged, Predicate};
 pub use sink::{Sink, SourcesSynced};
 pub use source::{ChannelSource, Notifier, Source, SourceError, channel};
 pub use store::StoreSource;
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,7 @@ pub(super) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) ->
     })
 }
 
-pub(super) fn view_of(object: &Value) -> View {
+pub(crate) fn view_of(object: &Value) -> View {
     let raw = object.to_string();
     let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&config_map(), Projection::Full).unwrap();
     View::new(config_map(), meta, body)

@@ -177,7 +177,7 @@ fn generation_changed(delta: &Delta<'_>) -> bool {
 /// A delta of the primary is weak if it says nothing new about what is asked for: a resync, our own write, or an
 /// update of nothing but status and managedFields. Kinds without generations have no status apart, so there every
 /// update counts.
-fn primary_strength(delta: &Delta<'_>) -> Strength {
+pub(super) fn primary_strength(delta: &Delta<'_>) -> Strength {
     let weak = match (delta.old, delta.new) {
         _ if delta.resync || delta.own_write => true,
         (Some(old), Some(new)) => new.meta().generation.is_some() && same_but_status(old, new),

@@ -1,0 +1,142 @@
+//! Which keys a delta concerns, and how much it counts.
+
+use serde_json::{Value, json};
+
+use super::store::primary_strength;
+use super::*;
+use crate::cache::testing::view_of;
+use crate::cache::{Delta, View};
+use crate::key::{KindId, Request};
+
+fn base() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "uid": "u1",
+            "resourceVersion": "5",
+            "generation": 1,
+            "labels": {"app": "web"},
+        },
+        "spec": {"replicas": 1},
+        "status": {"ready": 0},
+    })
+}
+
+/// The base with one value changed, named as a JSON pointer.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut object = base();
+    object["metadata"]["resourceVersion"] = json!("6");
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("the parent is there")[key] = value;
+    object
+}
+
+fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
+    Delta { old, new, initial: false, resync: false, own_write: false }
+}
+
+#[test]
+fn only_what_says_nothing_new_about_the_primary_is_weak() {
+    let old = view_of(&base());
+    let strength = |new: &Value| format!("{:?}", primary_strength(&delta(Some(&old), Some(&view_of(new)))));
+    let changed = [
+        ("status", with("/status/ready", json!(1))),
+        ("managedFields", with("/metadata/managedFields", json!([{"manager": "x"}]))),
+        ("generation", with("/metadata/generation", json!(2))),
+        ("labels", with("/metadata/labels", json!({"app": "api"}))),
+        ("annotations", with("/metadata/annotations", json!({"note": "x"}))),
+        ("finalizers", with("/metadata/finalizers", json!(["a/b"]))),
+        (
+            "owners",
+            with(
+                "/metadata/ownerReferences",
+                json!([{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "o"}]),
+            ),
+        ),
+        ("deletion", with("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))),
+        ("uid", with("/metadata/uid", json!("u2"))),
+    ];
+    let table: Vec<String> = changed.iter().map(|(what, new)| format!("{what}: {}", strength(new))).collect();
+    assert_eq!(
+        table,
+        [
+            "status: Weak",
+            "managedFields: Weak",
+            "generation: Strong",
+            "labels: Strong",
+            "annotations: Strong",
+            "finalizers: Strong",
+            "owners: Strong",
+            "deletion: Strong",
+            "uid: Strong",
+        ]
+    );
+
+    let new = view_of(&with("/metadata/generation", json!(2)));
+    let resync = Delta { resync: true, ..delta(Some(&old), Some(&old)) };
+    let own = Delta { own_write: true, ..delta(Some(&old), Some(&new)) };
+    let created = delta(None, Some(&new));
+    let deleted = delta(Some(&old), None);
+    let strengths = [&resync, &own, &created, &deleted].map(|delta| format!("{:?}", primary_strength(delta)));
+    assert_eq!(strengths, ["Weak", "Weak", "Strong", "Strong"]);
+}
+
+#[test]
+fn every_update_counts_for_a_kind_without_generations() {
+    let mut old = with("/status/ready", json!(0));
+    let mut new = with("/status/ready", json!(1));
+    for object in [&mut old, &mut new] {
+        object["metadata"].as_object_mut().expect("metadata").remove("generation");
+    }
+    let (old, new) = (view_of(&old), view_of(&new));
+    assert_eq!(format!("{:?}", primary_strength(&delta(Some(&old), Some(&new)))), "Strong");
+}
+
+#[test]
+fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
+    let owned_by = |name: &str, api_version: &str, controller: bool| {
+        let owner = json!({"apiVersion": api_version, "kind": "Set", "name": name, "uid": name, "controller": controller});
+        view_of(&with("/metadata/ownerReferences", json!([owner])))
+    };
+    let kind = KindId::new("apps", "v1", "Set", "sets", true);
+    let keys = |handler: &EnqueueForOwner, old: &View, new: &View| {
+        let mut keys = Enqueue::new();
+        handler.handle(&delta(Some(old), Some(new)), &mut keys);
+        keys.into_keys().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let controller = EnqueueForOwner::controller(kind.clone());
+    let (first, second) = (owned_by("first", "apps/v1beta1", true), owned_by("second", "apps/v1", true));
+    assert_eq!(keys(&controller, &first, &second), ["shop/first", "shop/second"], "whatever the version");
+    assert_eq!(keys(&controller, &second, &second), ["shop/second"], "once");
+    let (foreign, guest) = (owned_by("foreign", "other/v1", true), owned_by("guest", "apps/v1", false));
+    assert_eq!(keys(&controller, &foreign, &guest), [""; 0], "another group, and no controller");
+    assert_eq!(keys(&EnqueueForOwner::any(kind), &foreign, &guest), ["shop/guest"]);
+    let cluster = EnqueueForOwner::controller(KindId::new("apps", "v1", "Set", "sets", false));
+    assert_eq!(keys(&cluster, &second, &second), ["second"], "a cluster-scoped owner has no namespace");
+}
+
+#[test]
+fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
+    let handler = enqueue_mapped(|view: &View| {
+        vec![Request::cluster(view.meta().resource_version.to_string()), Request::cluster("all")]
+    });
+    let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
+    let mut keys = Enqueue::new();
+    handler.handle(&delta(Some(&old), Some(&new)), &mut keys);
+    let keys: Vec<String> = keys.into_keys().iter().map(ToString::to_string).collect();
+    assert_eq!(keys, ["5", "all", "6"]);
+}
+
+#[test]
+fn generation_changed_lets_everything_but_idle_updates_through() {
+    let (old, same) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
+    let next = view_of(&with("/metadata/generation", json!(2)));
+    let admits = |delta: &Delta<'_>| GenerationChanged.admits(delta);
+    assert!(!admits(&delta(Some(&old), Some(&same))), "a status update");
+    assert!(admits(&delta(Some(&old), Some(&next))), "a new generation");
+    assert!(admits(&delta(None, Some(&old))) && admits(&delta(Some(&old), None)), "coming and going");
+    assert!(admits(&Delta { resync: true, ..delta(Some(&old), Some(&old)) }), "a resync");
+}
