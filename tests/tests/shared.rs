@@ -6,6 +6,8 @@
     reason = "helpers of tests fail the test by panicking, as tests do"
 )]
 
+#[path = "shared/command_line.rs"]
+mod command_line;
 #[path = "shared/control_plane.rs"]
 mod control_plane;
 #[path = "shared/rules.rs"]

@@ -1,0 +1,203 @@
+//! The binary on a command line: wrong input is told in full and ends with code 2, and what is shipped is right.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use mainstay_tests::TestCluster;
+use mainstay_tests::manifests::documents_below;
+use serde_json::Value;
+
+const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
+
+/// Runs the binary to its end.
+fn mainstay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("KUBECONFIG")
+        .output()
+        .expect("it starts")
+}
+
+/// Checks exit code, the whole standard output and the whole standard error.
+#[track_caller]
+fn check(arguments: &[&str], code: i32, stdout: &str, stderr: &str) {
+    let output = mainstay(arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let found = (output.status.code(), text(&output.stdout), text(&output.stderr));
+    assert_eq!(found, (Some(code), stdout.to_owned(), stderr.to_owned()), "{arguments:?}");
+}
+
+/// Checks that a configuration is refused by every command that reads one, with these lines after the file's name.
+#[track_caller]
+fn refused(text: &str, lines: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("manager.yaml");
+    std::fs::write(&file, format!("{HEAD}{text}")).expect("written");
+    let name = file.display().to_string();
+    let expected: String = lines.iter().map(|line| format!("{name}:{line}\n")).collect();
+    check(&["config", "validate", &name], 2, "", &expected);
+    check(&["run", "--config", &name], 2, "", &expected);
+    // The directory stands for the file in it, as a mounted ConfigMap does.
+    check(&["run", "--config", &folder.path().display().to_string()], 2, "", &expected);
+    check(&["dev", "--config", &name], 2, "", &expected);
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+const UNKNOWN_KEY: &str =
+    r#"controllers["wait-deployment"].worker: unknown key, set to 8; did you mean workers?"#;
+const WRONG_UNIT: &str = "shutdown.gracePeriod: 30 has no unit; expected a duration such as 30s, 5ms, 2m or 1h30m, \
+                          perhaps 30s or 30ms";
+const IMPOSSIBLE: &str = "leaderElection.renewDeadline: 15s; expected less than leaseDuration 10s";
+
+#[test]
+fn an_unknown_key_is_refused() {
+    refused("controllers:\n  wait-deployment: {worker: 8}\n", &[&format!("4:29: {UNKNOWN_KEY}")]);
+}
+
+#[test]
+fn a_wrong_unit_is_refused() {
+    refused("shutdown: {gracePeriod: 30}\n", &[&format!("3:25: {WRONG_UNIT}")]);
+}
+
+#[test]
+fn an_impossible_combination_is_refused() {
+    let text = "leaderElection: {leaseDuration: 10s, renewDeadline: 15s}\n";
+    refused(text, &[&format!("3:53: {IMPOSSIBLE}")]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    refused(
+        "leaderElection: {leaseDuration: 10s, renewDeadline: 15s}\n\
+         shutdown: {gracePeriod: 30}\n\
+         controllers:\n  wait-deployment: {worker: 8}\n",
+        &[&format!("3:53: {IMPOSSIBLE}"), &format!("4:25: {WRONG_UNIT}"), &format!("6:29: {UNKNOWN_KEY}")],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_wrong_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("manager.yaml").display().to_string();
+    let expected = format!("{file}: cannot be read: No such file or directory (os error 2)\n");
+    // The file itself, and the directory it should be in.
+    for named in [&file, &folder.path().display().to_string()] {
+        check(&["config", "validate", named], 2, "", &expected);
+        check(&["run", "--config", named], 2, "", &expected);
+    }
+}
+
+#[test]
+fn an_unknown_flag_is_wrong_input() {
+    check(
+        &["run", "--confg", "manager.yaml"],
+        2,
+        "",
+        "error: unexpected argument '--confg' found\n\n  tip: a similar argument exists: '--config'\n\n\
+         Usage: mainstay-under-test run --config <PATH>\n\nFor more information, try '--help'.\n",
+    );
+}
+
+#[test]
+fn every_configuration_we_ship_is_valid() {
+    let shipped = std::fs::read_dir(workspace().join("config")).expect("config/");
+    let files: Vec<_> = shipped.map(|entry| entry.expect("an entry").path()).collect();
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let name = file.display().to_string();
+        check(&["config", "validate", &name], 0, &format!("{name}: valid\n"), "");
+    }
+    let documents = documents_below(&workspace().join("deploy/base"));
+    let maps = documents.iter().filter(|document| document["kind"] == "ConfigMap");
+    let texts: Vec<_> = maps.filter_map(|map| map["data"]["manager.yaml"].as_str()).collect();
+    assert_eq!(texts.len(), 1, "deploy/base ships one configuration");
+    for text in texts {
+        // Mounted as a directory, and read as one.
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("manager.yaml"), text).expect("written");
+        let name = folder.path().display().to_string();
+        check(&["config", "validate", &name], 0, &format!("{name}: valid\n"), "");
+    }
+}
+
+/// The way back if this fails: `cargo run --quiet -- crd > deploy/base/crd.yaml`.
+#[test]
+fn the_shipped_definition_is_what_the_binary_prints() {
+    let shipped = std::fs::read_to_string(workspace().join("deploy/base/crd.yaml")).expect("crd.yaml");
+    check(&["crd"], 0, &shipped, "");
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_told_by_its_key() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let config = cluster.scratch("taken.yaml");
+    let text = format!("{HEAD}leaderElection: {{enabled: false}}\nhealth: {{bindAddress: \"{address}\"}}\n");
+    std::fs::write(&config, text).expect("written");
+    let (config, kubeconfig) =
+        (config.display().to_string(), cluster.kubeconfig_path().display().to_string());
+    let output = mainstay(&["run", "--config", &config, "--kubeconfig", &kubeconfig]);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), log.lines().count()), (Some(1), 1), "{log}");
+    let line: Value = serde_json::from_str(&log).expect("a line of JSON");
+    let expected = format!(
+        "health.bindAddress cannot be served: cannot listen on {address}; free the port or choose another \
+         bindAddress: Address already in use (os error 98)"
+    );
+    assert_eq!((line["level"].as_str(), line["error"].as_str()), (Some("error"), Some(expected.as_str())));
+}
+
+#[tokio::test]
+async fn the_definition_can_be_applied_in_both_ways() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let file = cluster.scratch("crd.yaml");
+    let printed = mainstay(&["crd"]).stdout;
+    // Client-side apply keeps a copy in an annotation, which may have 256 KiB.
+    assert!(printed.len() < 128 * 1024, "{} bytes", printed.len());
+    std::fs::write(&file, printed).expect("written");
+    let file = file.display().to_string();
+    let crd = "customresourcedefinition.apiextensions.k8s.io/waitdeployments.apps.mainstay.dev";
+    // Without effect on the tests beside this one; those of the exclusive binary apply it for good.
+    for way in
+        [&["apply", "--dry-run=server", "-f"][..], &["apply", "--server-side", "--dry-run=server", "-f"]]
+    {
+        let told = cluster.kubectl(&[way, &[&file]].concat()).await;
+        assert!(told.starts_with(crd), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn the_base_can_be_applied_as_a_whole() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let base = workspace().join("deploy/base").display().to_string();
+    // What lies in a namespace cannot be tried before that is there.
+    cluster.kubectl(&["apply", "-f", &format!("{base}/namespace.yaml")]).await;
+    // Not in this test's namespace: the base says where everything goes.
+    let arguments = ["--namespace=", "apply", "--dry-run=server", "-k", &base];
+    let output = cluster.try_kubectl(&arguments).await;
+    let (told, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{warned}");
+    let mut objects: Vec<_> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    objects.sort_unstable();
+    assert_eq!(
+        objects,
+        [
+            "clusterrole.rbac.authorization.k8s.io/mainstay",
+            "clusterrolebinding.rbac.authorization.k8s.io/mainstay",
+            "configmap/mainstay-config",
+            "customresourcedefinition.apiextensions.k8s.io/waitdeployments.apps.mainstay.dev",
+            "deployment.apps/mainstay",
+            "namespace/mainstay-system",
+            "role.rbac.authorization.k8s.io/mainstay-leader-election",
+            "rolebinding.rbac.authorization.k8s.io/mainstay-leader-election",
+            "serviceaccount/mainstay",
+        ]
+    );
+    assert!(!warned.contains("PodSecurity"), "the Pods break the rules of their own namespace: {warned}");
+}
