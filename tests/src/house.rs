@@ -78,6 +78,19 @@ fn crates_depend_only_on_whom_they_may() {
     }
 }
 
+/// The example is compiled with everything else, so what the README shows compiles too.
+#[test]
+fn the_readme_shows_the_example_as_it_is() {
+    let readme = fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    let example = workspace().join("controllers/examples/greeter.rs");
+    let example = fs::read_to_string(example).expect("the example");
+    let program = example.find("use ").map(|begin| &example[begin..]).expect("a program");
+    assert!(
+        readme.contains(&format!("```rust\n{program}```\n")),
+        "README.md shows another program than {example}"
+    );
+}
+
 #[test]
 fn grouped_nested_and_inline_imports_are_all_seen() {
     let source = "
