@@ -247,11 +247,19 @@ impl<Q: Key> WorkQueue<Q> {
     pub fn snapshot(&self) -> Snapshot<Q> {
         let counts = self.counts();
         let mut keys = Vec::new();
+        self.visit(|key| keys.push(key));
+        Snapshot { name: Arc::clone(&self.shared.name), counts, keys }
+    }
+
+    /// Tells `visitor` of each key a snapshot would list, without holding all of them at once and never under the
+    /// lock.
+    pub fn visit(&self, mut visitor: impl FnMut(KeySnapshot<Q>)) {
+        let mut chunk = Vec::new();
         let mut next = Some(0);
         while let Some(start) = next {
-            next = self.shared.with(|inner| inner.list_chunk(start, &mut keys));
+            next = self.shared.with(|inner| inner.list_chunk(start, &mut chunk));
+            chunk.drain(..).for_each(&mut visitor);
         }
-        Snapshot { name: Arc::clone(&self.shared.name), counts, keys }
     }
 
     /// Returns how many keys are in which state.

@@ -103,9 +103,25 @@ impl Counts {
     }
 }
 
+// === impl KeySnapshot ===
+
+impl<Q> KeySnapshot<Q> {
+    /// Puts another form of the key in its place.
+    #[must_use]
+    pub fn map_key<R>(self, form: impl FnOnce(Q) -> R) -> KeySnapshot<R> {
+        let Self { key, state, lane, attempts, since, next_run, last_error, last_duration, cause } = self;
+        let key = form(key);
+        KeySnapshot { key, state, lane, attempts, since, next_run, last_error, last_duration, cause }
+    }
+}
+
 // === impl State ===
 
 impl State {
+    /// All states, in the order of a key's life.
+    pub const ALL: [Self; 6] =
+        [Self::Delayed, Self::Ready, Self::Running, Self::Dirty, Self::Backoff, Self::Parked];
+
     /// Returns the lower-case word used in JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
