@@ -9,6 +9,7 @@
 //! 2. No reconcile of a controller that needs the Lease runs outside a term ([`term::Term`]).
 //! 3. A panic in a reconcile ends that run and nothing else.
 
+mod directory;
 pub(crate) mod metrics;
 mod run;
 pub(crate) mod term;
@@ -29,6 +30,7 @@ use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, SourceError, StoreSource};
 
+pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
 pub use metrics::ControllerMetrics;
 pub use term::Term;
 
@@ -93,7 +95,11 @@ pub(crate) type Start =
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
     pub(crate) surroundings: Surroundings,
+    /// Whether `term` is that of the Lease.
+    pub(crate) needs_lease: bool,
     pub(crate) term: Term,
+    /// Lists the controller while it lives.
+    pub(crate) directory: Directory,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) queue_metrics: QueueMetrics,
     /// Ends sources and the queue. Workers end with the term, before this.

@@ -28,7 +28,7 @@ use crate::cache::{Cache, Scope, Store};
 use crate::client::connect::{Connections, Role};
 use crate::client::{Applier, EventWriter, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, ControllerSettings, Registration, Start, Term};
+use crate::controller::{ControllerMetrics, ControllerSettings, Directory, Registration, Start, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
 use crate::key::{Fence, KindId, KindScope};
@@ -78,6 +78,8 @@ struct Shared {
     events: Recorder,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
+    /// The controllers that run now.
+    directory: Directory,
     /// Cancelled to stop the manager.
     stop: CancellationToken,
     registered: Mutex<Registered>,
@@ -148,6 +150,7 @@ impl Manager {
             events,
             controller_metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
+            directory: Directory::default(),
             checks: Checks::new(),
             term: Term::new(),
             stop: CancellationToken::new(),

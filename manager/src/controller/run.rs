@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tracing::{Instrument as _, debug, info, info_span};
 
+use super::directory::Insight;
 use super::worker::{Crew, Workplace};
 use super::{ControllerError, Environment};
 use crate::key::Key;
@@ -33,11 +34,29 @@ async fn live<Q: Key>(
     reconciler: Arc<dyn DynReconciler<Q>>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
-    let Environment { mut settings, surroundings, term, metrics, queue_metrics, stop } = environment;
+    let Environment {
+        mut settings,
+        surroundings,
+        needs_lease,
+        term,
+        directory,
+        metrics,
+        queue_metrics,
+        stop,
+    } = environment;
     let initial = settings.borrow_and_update().clone();
     let queue = WorkQueue::new(name, initial.queue, initial.workers, &queue_metrics);
 
     let (sinks, mut synced) = Sink::for_sources(&queue, sources.len());
+    let _listed = directory.enter(Insight {
+        name,
+        needs_lease,
+        queue: queue.clone(),
+        settings: settings.clone(),
+        open: term.subscribe(),
+        synced: synced.clone(),
+    });
+
     let mut feeds = JoinSet::new();
     for (source, sink) in sources.into_iter().zip(sinks) {
         // Caught here, so that the panic names its controller instead of vanishing into a JoinError.

@@ -107,7 +107,9 @@ impl Bench {
         let environment = Environment {
             settings: live_settings,
             surroundings: Surroundings { client, events, stopping: CancellationToken::new() },
+            needs_lease: registration.needs_lease,
             term: term.clone(),
+            directory: Directory::default(),
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),

@@ -259,7 +259,9 @@ impl<'a> Running<'a> {
         let environment = Environment {
             settings,
             surroundings: self.shared.surroundings(needs_lease, &self.stopping),
+            needs_lease,
             term: if needs_lease { self.shared.term.clone() } else { self.always.clone() },
+            directory: self.shared.directory.clone(),
             metrics: self.shared.controller_metrics.clone(),
             queue_metrics: self.shared.queue_metrics.clone(),
             stop,

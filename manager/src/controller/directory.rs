@@ -1,0 +1,174 @@
+//! The controllers that run, each seen without its type of key.
+//!
+//! The manager hands one directory down; a controller enters it when its life begins and leaves it when that ends.
+//! Whoever shows controllers to people reads it from above.
+//!
+//! # Locks
+//! One, over the list alone: a controller is taken out of the list before it is looked at.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::ControllerSettings;
+use crate::key::Key;
+use crate::queue::{Counts, KeySnapshot, State, WorkQueue};
+use crate::watch::SourcesSynced;
+
+/// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
+#[derive(Clone, Default)]
+pub struct Directory {
+    entries: Arc<Mutex<BTreeMap<&'static str, Arc<dyn ControllerView>>>>,
+}
+
+/// One running controller, whatever its queue is keyed by.
+pub trait ControllerView: Send + Sync + 'static {
+    /// Returns how it is doing.
+    fn status(&self) -> ControllerStatus;
+
+    /// Tells `visitor` of every wanted key in its queue, in no order.
+    fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
+}
+
+/// How a controller is doing.
+#[derive(Clone, Debug)]
+pub struct ControllerStatus {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it works only on the replica that leads.
+    pub needs_lease: bool,
+    /// Whether its term is open: this replica leads, or it needs no Lease.
+    pub leading: bool,
+    /// Whether every source has handled its initial list; no reconcile runs before.
+    pub synced: bool,
+    /// The settings in force.
+    pub settings: ControllerSettings,
+    /// What its queue holds.
+    pub counts: Counts,
+}
+
+/// A key as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyText {
+    /// As the key displays itself.
+    pub text: String,
+    /// See [`Key::namespace`].
+    pub namespace: Option<String>,
+    /// See [`Key::name`].
+    pub name: String,
+}
+
+/// Which keys to list; the default is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only keys in one of these states; empty means any.
+    pub states: Vec<State>,
+    /// Only keys of this namespace; the empty string means keys without one.
+    pub namespace: Option<String>,
+    /// Only keys of this name.
+    pub name: Option<String>,
+}
+
+/// A running controller as it enters itself.
+pub(super) struct Insight<Q: Key> {
+    pub(super) name: &'static str,
+    pub(super) needs_lease: bool,
+    pub(super) queue: WorkQueue<Q>,
+    pub(super) settings: watch::Receiver<ControllerSettings>,
+    /// Whether its term is open.
+    pub(super) open: watch::Receiver<bool>,
+    pub(super) synced: SourcesSynced,
+}
+
+/// An entry; dropping it takes the controller out of the directory.
+#[must_use]
+pub(super) struct Listed {
+    directory: Directory,
+    name: &'static str,
+}
+
+// === impl Directory ===
+
+impl Directory {
+    /// Returns the controllers that run now, by name.
+    pub fn all(&self) -> Vec<Arc<dyn ControllerView>> {
+        self.entries.lock().values().cloned().collect()
+    }
+
+    /// Returns the controller of this name if it runs now.
+    pub fn find(&self, name: &str) -> Option<Arc<dyn ControllerView>> {
+        self.entries.lock().get(name).cloned()
+    }
+
+    /// Lists a controller. Names are unique among the controllers of a manager.
+    pub(super) fn enter<Q: Key>(&self, insight: Insight<Q>) -> Listed {
+        let name = insight.name;
+        self.entries.lock().insert(name, Arc::new(insight));
+        Listed { directory: self.clone(), name }
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.entries.lock().keys()).finish()
+    }
+}
+
+// === impl KeyText ===
+
+impl KeyText {
+    fn of(key: &impl Key) -> Self {
+        Self {
+            text: key.to_string(),
+            namespace: key.namespace().map(ToOwned::to_owned),
+            name: key.name().to_owned(),
+        }
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    fn admits<Q: Key>(&self, snapshot: &KeySnapshot<Q>) -> bool {
+        let (namespace, name) = (snapshot.key.namespace().unwrap_or_default(), snapshot.key.name());
+        (self.states.is_empty() || self.states.contains(&snapshot.state))
+            && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.name.as_deref().is_none_or(|wanted| wanted == name)
+    }
+}
+
+// === impl Insight ===
+
+impl<Q: Key> ControllerView for Insight<Q> {
+    fn status(&self) -> ControllerStatus {
+        ControllerStatus {
+            name: self.name,
+            needs_lease: self.needs_lease,
+            leading: *self.open.borrow(),
+            synced: self.synced.is_synced(),
+            settings: self.settings.borrow().clone(),
+            counts: self.queue.counts(),
+        }
+    }
+
+    fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>)) {
+        self.queue.visit(|snapshot| {
+            if wanted.admits(&snapshot) {
+                visitor(snapshot.map_key(|key| KeyText::of(&key)));
+            }
+        });
+    }
+}
+
+// === impl Listed ===
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let gone = self.directory.entries.lock().remove(self.name);
+        // A queue of many keys is freed here, outside the lock.
+        drop(gone);
+    }
+}
