@@ -7,6 +7,8 @@
 pub mod manager;
 
 pub mod cli;
+pub mod inspect;
+
 pub mod config;
 
 pub mod controller;

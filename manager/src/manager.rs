@@ -87,6 +87,7 @@ struct Shared {
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
     metrics_addr: Option<SocketAddr>,
+    inspect_addr: Option<SocketAddr>,
 }
 
 struct Registered {
@@ -101,6 +102,7 @@ struct Registered {
 struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
+    inspect: Option<Bound>,
     intake: mpsc::UnboundedReceiver<Member>,
     event_writer: EventWriter,
 }
@@ -134,6 +136,7 @@ impl Manager {
     ) -> Result<Self, BuildError> {
         let probes = bind("health.bindAddress", configuration.health.bind_address)?;
         let metrics = bind("metrics.bindAddress", configuration.metrics.bind_address)?;
+        let inspect = bind("inspect.bindAddress", configuration.inspect.bind_address)?;
         let election = election_settings(&options, &configuration)?;
         let registry = Registry::new();
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
@@ -161,7 +164,8 @@ impl Manager {
             }),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
-            unstarted: Mutex::new(Some(Unstarted { probes, metrics, intake, event_writer })),
+            inspect_addr: inspect.as_ref().map(Bound::local_addr),
+            unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect, intake, event_writer })),
             options,
             configuration,
             election,
@@ -215,6 +219,11 @@ impl Manager {
     /// Returns the address of the metrics as bound, if they are served.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.shared.metrics_addr
+    }
+
+    /// Returns the address of the inspection as bound, if it is served.
+    pub fn inspect_addr(&self) -> Option<SocketAddr> {
+        self.shared.inspect_addr
     }
 
     /// Asks a running manager to stop in order; one that has not been run yet will end at once.

@@ -97,6 +97,11 @@ impl Candidate {
         )
     }
 
+    /// Returns a view of whether this replica leads, and who does otherwise.
+    pub(super) fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
     /// Stands for election from now on.
     pub(super) fn campaign(&mut self) {
         if self.campaign.take().is_some_and(|campaign| campaign.send(()).is_err()) {

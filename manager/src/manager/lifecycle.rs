@@ -24,6 +24,7 @@ use super::readiness::{self, Heartbeat};
 use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
 use crate::controller::{Environment, Start, Term};
 use crate::election::{Leadership, OnLost};
+use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::Format;
 use crate::reconcile::{BoxError, Surroundings};
 use crate::serve::{Bound, Handler};
@@ -75,7 +76,7 @@ impl Manager {
     /// Dropping the future aborts the members and leaves the Lease to expire; stop the manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
-        let Unstarted { probes, metrics, mut intake, event_writer } =
+        let Unstarted { probes, metrics, inspect, mut intake, event_writer } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
 
         let heartbeat = Heartbeat::new();
@@ -86,14 +87,13 @@ impl Manager {
         let servers_stop = CancellationToken::new();
         // The control thread ends with this future, also if that is dropped.
         let _servers_stop_on_drop = servers_stop.clone().drop_guard();
-        let mut jobs = shared.servers(probes, metrics, &servers_stop);
-        let mut candidate = None;
         let mut running = Running::new(shared);
-        if let Some(settings) = shared.election.clone() {
-            let (election, job) = Candidate::prepare(shared, settings, running.stopping.clone());
-            candidate = Some(election);
-            jobs.push(job);
-        }
+        let election = shared.election.clone();
+        let (mut candidate, election) =
+            election.map(|settings| Candidate::prepare(shared, settings, running.stopping.clone())).unzip();
+        let leader = shared.leader(candidate.as_ref());
+        let mut jobs = shared.servers(probes, metrics, inspect.map(|bound| (bound, leader)), &servers_stop);
+        jobs.extend(election);
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
 
@@ -132,8 +132,14 @@ impl Manager {
 // === impl Shared ===
 
 impl Shared {
-    /// What serves probes and metrics on the control thread.
-    fn servers(&self, probes: Option<Bound>, metrics: Option<Bound>, stop: &CancellationToken) -> Vec<Job> {
+    /// What serves probes, metrics and inspection on the control thread.
+    fn servers(
+        &self,
+        probes: Option<Bound>,
+        metrics: Option<Bound>,
+        inspect: Option<(Bound, Leader)>,
+        stop: &CancellationToken,
+    ) -> Vec<Job> {
         let checks = self.checks.clone();
         let registry = self.registry.clone();
         let probe: Handler = std::sync::Arc::new(move |request| {
@@ -144,10 +150,20 @@ impl Shared {
             let response = scrape(&registry, &request);
             Box::pin(async move { response })
         });
-        [("probes", probes, probe), ("metrics", metrics, scrape)]
+        let (inspect, inspection) = inspect
+            .map(|(bound, leader)| {
+                (bound, Inspect::new(self.directory.clone(), self.cache.clone(), leader).handler())
+            })
+            .unzip();
+        let servers = [
+            ("probes", probes, Some(probe)),
+            ("metrics", metrics, Some(scrape)),
+            ("inspect", inspect, inspection),
+        ];
+        servers
             .into_iter()
             .filter_map(|(name, bound, handler)| {
-                let (bound, stop) = (bound?, stop.clone());
+                let (bound, handler, stop) = (bound?, handler?, stop.clone());
                 info!(server = name, address = %bound.local_addr(), "Serving");
                 Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
             })
@@ -343,6 +359,21 @@ impl<'a> Running<'a> {
 }
 
 impl Shared {
+    /// What the inspection may say about who leads.
+    fn leader(&self, candidate: Option<&Candidate>) -> Leader {
+        let election = self.election.as_ref().zip(candidate);
+        Leader {
+            identity: self.options.identity.clone(),
+            election: election.map(|(settings, candidate)| inspect::Election {
+                namespace: settings.namespace.clone(),
+                lease_name: settings.lease_name.clone(),
+                leadership: candidate.leadership(),
+            }),
+            term: self.term.clone(),
+            fence: self.fence.clone(),
+        }
+    }
+
     fn surroundings(&self, needs_lease: bool, stopping: &CancellationToken) -> Surroundings {
         let client = if needs_lease { &self.leader_client } else { &self.any_client };
         Surroundings { client: client.clone(), events: self.events.clone(), stopping: stopping.clone() }
@@ -440,3 +471,6 @@ impl Problems {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! What is queued, cached and led, as JSON under `/debug`.
+//!
+//! Read-only and for people and their scripts: `curl 127.0.0.1:8082/debug/controllers | jq`, in a cluster through
+//! `kubectl port-forward`. The numbers are read where they live at the moment of the request.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/debug/controllers` | every running controller with the counts of its queue |
+//! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
+//! | `/debug/caches` | every store of the cache |
+//! | `/debug/leader` | who leads |
+//!
+//! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
+//! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. First come keys in
+//! backoff, then parked ones, those with a worker, ready ones, and last those that merely wait for a moment. Among
+//! keys that wait the soonest is first, among others the one that has been in its state for longest; equals are in the
+//! order of their texts.
+//!
+//! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Errors are
+//! JSON too: `{"error": "..."}`.
+//!
+//! # Invariants
+//! 1. Nothing is said to who does not name a loopback host, so that a web page whose name is made to resolve to this
+//!    machine reads nothing.
+//! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
+//!    texts of keys are users' code. At most one answer is put together at a time, which bounds what they cost.
+
+mod caches;
+mod controllers;
+mod host;
+mod keys;
+mod leader;
+mod query;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use self::query::Query;
+use crate::cache::Cache;
+use crate::controller::Directory;
+use crate::serve::Handler;
+
+pub use leader::{Election, Leader};
+
+/// What can be looked at. Cheap to clone.
+#[derive(Clone)]
+pub struct Inspect {
+    shared: Arc<Shared>,
+    /// One permit: see the second invariant.
+    turn: Arc<Semaphore>,
+}
+
+struct Shared {
+    controllers: Directory,
+    cache: Cache,
+    leader: Leader,
+}
+
+/// What a path asks for.
+enum Page<'a> {
+    Controllers,
+    Queue(&'a str),
+    Caches,
+    Leader,
+}
+
+/// A request that is not answered with a page. The text is for who sent it.
+struct Refusal(StatusCode, String);
+
+#[derive(Serialize)]
+struct Error<'a> {
+    error: &'a str,
+}
+
+// === impl Inspect ===
+
+impl Inspect {
+    /// Looks at these.
+    pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
+        let shared = Arc::new(Shared { controllers, cache, leader });
+        Self { shared, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Returns what a server answers with.
+    pub fn handler(self) -> Handler {
+        Arc::new(move |request| self.clone().turn(request))
+    }
+
+    /// Answers one request once it is its turn, away from the runtime's own threads.
+    ///
+    /// # Cancel safety
+    /// Dropped while it is answered, the turn ends when the answer is there.
+    fn turn(self, request: Request<()>) -> BoxFuture<'static, Response<Bytes>> {
+        Box::pin(async move {
+            let turn = Arc::clone(&self.turn).acquire_owned().await;
+            let answered = spawn_blocking(move || {
+                let _turn = turn;
+                self.answer(&request)
+            });
+            answered.await.unwrap_or_else(|_| Refusal::internal("the answer panicked").into())
+        })
+    }
+
+    /// Answers one request; may take long where a queue is large.
+    pub fn answer(&self, request: &Request<()>) -> Response<Bytes> {
+        self.page(request).unwrap_or_else(Response::from)
+    }
+
+    fn page(&self, request: &Request<()>) -> Result<Response<Bytes>, Refusal> {
+        if !host::is_loopback(request) {
+            let text =
+                "the Host header does not name this machine; connect to localhost or a loopback address";
+            return Err(Refusal(StatusCode::FORBIDDEN, text.to_owned()));
+        }
+        let page = Page::at(request.uri().path())?;
+        if request.method() != Method::GET {
+            let text = format!("{} is not answered here; use GET", request.method());
+            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, text));
+        }
+        let bad = |text| Refusal(StatusCode::BAD_REQUEST, text);
+        let query = request.uri().query();
+        if !matches!(page, Page::Queue(_)) {
+            query::none(query).map_err(bad)?;
+        }
+        let Shared { controllers, cache, leader } = &*self.shared;
+        match page {
+            Page::Controllers => json(StatusCode::OK, &controllers::page(controllers)),
+            Page::Queue(name) => {
+                let query = Query::parse(query).map_err(bad)?;
+                let Some(controller) = controllers.find(name) else {
+                    let text = format!(
+                        "controller {name:?} does not run here; /debug/controllers lists those that do"
+                    );
+                    return Err(Refusal(StatusCode::NOT_FOUND, text));
+                };
+                json(StatusCode::OK, &keys::page(&*controller, &query))
+            }
+            Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds())),
+            Page::Leader => json(StatusCode::OK, &leader.page()),
+        }
+    }
+}
+
+impl fmt::Debug for Inspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspect").field("controllers", &self.shared.controllers).finish_non_exhaustive()
+    }
+}
+
+// === impl Page ===
+
+impl<'a> Page<'a> {
+    fn at(path: &'a str) -> Result<Self, Refusal> {
+        let segments: Vec<_> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+        match segments[..] {
+            ["debug", "controllers"] => Ok(Self::Controllers),
+            ["debug", "controllers", name, "queue"] => Ok(Self::Queue(name)),
+            ["debug", "caches"] => Ok(Self::Caches),
+            ["debug", "leader"] => Ok(Self::Leader),
+            _ => {
+                let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches \
+                            and /debug/leader";
+                Err(Refusal(StatusCode::NOT_FOUND, text.to_owned()))
+            }
+        }
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn internal(text: &str) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
+    }
+}
+
+impl From<Refusal> for Response<Bytes> {
+    fn from(Refusal(status, text): Refusal) -> Self {
+        // A text can always be written as JSON; if it could not, the status would still say enough.
+        let mut response = json(status, &Error { error: &text }).unwrap_or_default();
+        *response.status_mut() = status;
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        }
+        response
+    }
+}
+
+/// Writes an answer, with a line feed for terminals.
+fn json(status: StatusCode, page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
+    let mut body = serde_json::to_vec(page).map_err(|error| Refusal::internal(&error.to_string()))?;
+    body.push(b'\n');
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// Seconds to the microsecond: what lies below is noise to a reader.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests;

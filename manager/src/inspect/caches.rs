@@ -1,0 +1,80 @@
+//! `/debug/caches`: every store of the cache, by kind and scope.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::seconds;
+use crate::cache::{KindStatus, Projection};
+
+#[derive(Serialize)]
+pub(super) struct Caches {
+    caches: Vec<Store>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Store {
+    /// As kubectl takes it.
+    kind: String,
+    version: String,
+    scope: String,
+    /// `full`, or `metadata` for metadata only.
+    projection: &'static str,
+    synced: bool,
+    /// `null` while every list and watch of it works.
+    down_seconds: Option<f64>,
+    last_error: Option<String>,
+    /// The kind is not served or not readable: somebody has to act.
+    absent: bool,
+    objects: usize,
+    bytes: usize,
+    restarts: u64,
+    relists: u64,
+    events: u64,
+    last_event_seconds: Option<f64>,
+    decode_errors: u64,
+    /// Handlers that had trouble, by name.
+    handlers: BTreeMap<String, Trouble>,
+}
+
+#[derive(Serialize)]
+struct Trouble {
+    panics: u64,
+    slow: u64,
+}
+
+pub(super) fn page(mut kinds: Vec<KindStatus>) -> Caches {
+    // Stable, so that stores that differ in their projection alone stay in the order of declaration.
+    kinds.sort_by(|one, other| one.kind.cmp(&other.kind).then_with(|| one.scope.cmp(&other.scope)));
+    Caches { caches: kinds.into_iter().map(Store::from).collect() }
+}
+
+impl From<KindStatus> for Store {
+    fn from(status: KindStatus) -> Self {
+        let handlers = status.handlers.into_iter();
+        Self {
+            kind: status.kind.to_string(),
+            version: status.kind.version().to_owned(),
+            scope: status.scope,
+            projection: match status.projection {
+                Projection::Full => "full",
+                Projection::Metadata => "metadata",
+            },
+            synced: status.synced,
+            down_seconds: status.down_since.map(|since| seconds(since.elapsed())),
+            last_error: status.last_error,
+            absent: status.absent,
+            objects: status.objects,
+            bytes: status.bytes,
+            restarts: status.restarts,
+            relists: status.relists,
+            events: status.events,
+            last_event_seconds: status.last_event_age.map(seconds),
+            decode_errors: status.decode_errors,
+            handlers: handlers
+                .map(|(name, trouble)| (name, Trouble { panics: trouble.panics, slow: trouble.slow }))
+                .collect(),
+        }
+    }
+}

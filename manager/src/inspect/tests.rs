@@ -1,0 +1,448 @@
+use super::*;
+
+use http::header::HOST;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{advance, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{CacheSettings, KindStatus, Projection, Scope};
+use crate::client::Recorder;
+use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Environment, Term};
+use crate::election::{Ending, Leadership};
+use crate::key::{Fence, Key, KindId, Request as ObjectName};
+use crate::metrics::Registry;
+use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy};
+use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, Surroundings};
+use crate::serve::{Bound, Limits};
+use crate::watch::{Notifier, channel};
+
+/// A client whose requests are never answered.
+fn silent() -> kube::Client {
+    let service = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+    });
+    kube::Client::new(service, "default")
+}
+
+fn cache(settings: CacheSettings) -> Cache {
+    Cache::new(settings, silent(), &Registry::new())
+}
+
+fn unelected() -> Leader {
+    Leader { identity: "me".to_owned(), election: None, term: Term::begun(), fence: Fence::open() }
+}
+
+fn inspect(controllers: &Directory) -> Inspect {
+    Inspect::new(controllers.clone(), cache(CacheSettings::default()), unelected())
+}
+
+fn request(method: &str, host: &str, path: &str) -> Request<()> {
+    Request::builder().method(method).uri(path).header(HOST, host).body(()).unwrap()
+}
+
+/// Status and text of the answer to a GET from this machine.
+fn get(inspect: &Inspect, path: &str) -> (u16, String) {
+    let response = inspect.answer(&request("GET", "127.0.0.1:8082", path));
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+    (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
+}
+
+/// The texts of the keys that are listed, and how many match.
+fn listed(inspect: &Inspect, query: &str) -> (Vec<String>, Value) {
+    let (status, text) = get(inspect, &format!("/debug/controllers/web/queue?{query}"));
+    assert_eq!(status, 200, "{text}");
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let keys = page["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap().to_owned());
+    (keys.collect(), page["matched"].clone())
+}
+
+/// Does with a key what the key is called.
+struct ByName;
+
+impl Reconciler for ByName {
+    async fn reconcile(&self, request: &ObjectName, _: &Context) -> Outcome {
+        match request.name() {
+            "fails" => Err("the peer hung up".into()),
+            "forbidden" => Err(ReconcileError::terminal("no such class \"a\"")),
+            "slow" => {
+                sleep(Duration::from_mins(1)).await;
+                Ok(Action::Done)
+            }
+            _ => Ok(Action::RequeueAfter(Duration::from_secs(30))),
+        }
+    }
+}
+
+/// A controller on a life of its own.
+struct Live<Q: Key = ObjectName> {
+    controllers: Directory,
+    notifier: Notifier<Q>,
+    term: Term,
+    stop: CancellationToken,
+    life: JoinSet<()>,
+}
+
+impl Live {
+    fn start(term: Term) -> Self {
+        Self::start_keyed(term, ByName)
+    }
+
+    /// Notifies of keys one after the other, and lets each get where it goes at once.
+    async fn notify(&self, keys: &[(&str, &str)]) {
+        for (namespace, name) in keys {
+            self.notifier.notify(ObjectName::namespaced(*namespace, *name));
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl<Q: Key> Live<Q> {
+    /// Starts a controller named `web`; a key that fails waits for exactly a second.
+    fn start_keyed(term: Term, reconciler: impl Reconciler<Q>) -> Self {
+        let (notifier, source) = channel();
+        let registration = Controller::keyed("web").source(source).reconciler(reconciler);
+        let (registry, stop, controllers) = (Registry::new(), CancellationToken::new(), Directory::default());
+        let (events, _writer) = Recorder::new("test", "me", silent(), &registry);
+        let retry =
+            RetryPolicy { base_delay: Duration::from_secs(1), jitter_percent: 0, ..RetryPolicy::default() };
+        let queue = QueueSettings { retry, ..QueueSettings::default() };
+        let settings = ControllerSettings { queue, ..ControllerSettings::default() };
+        let environment = Environment {
+            settings: watch::Sender::new(settings).subscribe(),
+            surroundings: Surroundings { client: silent(), events, stopping: CancellationToken::new() },
+            needs_lease: registration.needs_lease,
+            term: term.clone(),
+            directory: controllers.clone(),
+            metrics: ControllerMetrics::register(&registry),
+            queue_metrics: QueueMetrics::register(&registry),
+            stop: stop.clone(),
+        };
+        let run = registration.start.unwrap()(environment);
+        let mut life = JoinSet::new();
+        life.spawn(async move { run.await.unwrap() });
+        Self { controllers, notifier, term, stop, life }
+    }
+
+    async fn end(self) -> Directory {
+        self.term.lose();
+        self.stop.cancel();
+        self.life.join_all().await;
+        self.controllers
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
+    let live = Live::start(Term::begun());
+    live.notify(&[("shop", "slow"), ("shop", "forbidden"), ("", "node"), ("shop", "fails")]).await;
+    live.notifier.notify(ObjectName::namespaced("shop", "slow"));
+    sleep(Duration::from_millis(100)).await;
+    let inspect = inspect(&live.controllers);
+    let expected = concat!(
+        r#"{"controller":"web","queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"running":1,"#,
+        r#""dirty":1,"parked":1,"oldestReadySeconds":null,"shuttingDown":false},"matched":4,"truncated":false,"#,
+        r#""keys":["#,
+        r#"{"key":"shop/fails","namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
+        r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"lastError":"the peer hung up","lastDurationSeconds":0.0,"#,
+        r#""cause":"generic"},"#,
+        r#"{"key":"shop/forbidden","namespace":"shop","name":"forbidden","state":"parked","lane":null,"#,
+        r#""attempts":1,"sinceSeconds":0.4,"nextRunSeconds":null,"lastError":"no such class \"a\"","#,
+        r#""lastDurationSeconds":0.0,"cause":"generic"},"#,
+        r#"{"key":"shop/slow","namespace":"shop","name":"slow","state":"dirty","lane":"live","attempts":0,"#,
+        r#""sinceSeconds":0.5,"nextRunSeconds":null,"lastError":null,"lastDurationSeconds":null,"#,
+        r#""cause":"generic"},"#,
+        r#"{"key":"node","namespace":null,"name":"node","state":"delayed","lane":null,"attempts":0,"#,
+        r#""sinceSeconds":0.3,"nextRunSeconds":29.7,"lastError":null,"lastDurationSeconds":0.0,"#,
+        r#""cause":"generic"}"#,
+        "]}\n",
+    );
+    assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (200, expected.to_owned()));
+    live.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_and_bound_choose_among_the_keys() {
+    let live = Live::start(Term::begun());
+    live.notify(&[("shop", "slow"), ("shop", "fails"), ("site", "fails"), ("", "node")]).await;
+    let inspect = inspect(&live.controllers);
+    for (query, expected, matched) in [
+        ("", &["shop/fails", "site/fails", "shop/slow", "node"][..], 4),
+        ("state=backoff", &["shop/fails", "site/fails"], 2),
+        ("state=delayed&state=running", &["shop/slow", "node"], 2),
+        ("namespace=shop", &["shop/fails", "shop/slow"], 2),
+        ("namespace=", &["node"], 1),
+        ("name=fails&namespace=site", &["site/fails"], 1),
+        ("name=nobody", &[], 0),
+        ("limit=1", &["shop/fails"], 4),
+    ] {
+        let (keys, all) = listed(&inspect, query);
+        assert_eq!(
+            (keys, all),
+            (expected.iter().map(ToString::to_string).collect(), matched.into()),
+            "{query}"
+        );
+    }
+    let (status, text) = get(&inspect, "/debug/controllers/web/queue?state=broken");
+    assert_eq!(status, 400);
+    assert!(text.starts_with(r#"{"error":"state \"broken\" is none; expected one of "#), "{text}");
+    live.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_lead() {
+    let live = Live::start(Term::new());
+    live.notify(&[("shop", "a")]).await;
+    let inspect = inspect(&live.controllers);
+    let standby = concat!(
+        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"queue":"#,
+        r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"#,
+        r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
+        "\n",
+    );
+    assert_eq!(get(&inspect, "/debug/controllers"), (200, standby.to_owned()));
+    live.term.begin();
+    assert!(get(&inspect, "/debug/controllers").1.contains(r#""leading":true"#));
+    live.end().await;
+    assert_eq!(get(&inspect, "/debug/controllers"), (200, "{\"controllers\":[]}\n".to_owned()));
+    let gone = r#"{"error":"controller \"web\" does not run here; /debug/controllers lists those that do"}"#;
+    assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (404, format!("{gone}\n")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
+    let cache = cache(CacheSettings { namespaces: vec!["shop".to_owned()], ..CacheSettings::default() });
+    let deployment = || KindId::new("apps", "v1", "Deployment", "deployments", true);
+    cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
+    cache.kind(KindId::new("", "v1", "Node", "nodes", false), Scope::all(), Projection::Full);
+    advance(Duration::from_millis(2_500)).await;
+    let inspect = Inspect::new(Directory::default(), cache, unelected());
+    let expected = concat!(
+        r#"{"caches":[{"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
+        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
+        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{}},"#,
+        r#"{"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
+        r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
+        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
+        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{}}]}"#,
+        "\n",
+    );
+    assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
+}
+
+#[test]
+fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
+    let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };
+    let status = KindStatus {
+        kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
+        scope: "all".to_owned(),
+        projection: Projection::Full,
+        synced: true,
+        settled: true,
+        down_since: None,
+        last_error: None,
+        absent: false,
+        objects: 3,
+        bytes: 4096,
+        restarts: 5,
+        relists: 6,
+        events: 7,
+        last_event_age: Some(Duration::from_micros(1_500_001)),
+        decode_errors: 8,
+        handlers: [("owner".to_owned(), trouble)].into(),
+    };
+    let expected = concat!(
+        r#"{"caches":[{"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
+        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"restarts":5,"#,
+        r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"#,
+        r#""handlers":{"owner":{"panics":1,"slow":2}}}]}"#,
+    );
+    assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
+}
+
+#[test]
+fn a_replica_tells_whether_it_leads_who_does_and_whether_writes_may_leave() {
+    let (leadership, seen) = watch::channel(Leadership::Standby { holder: None });
+    let election =
+        Election { namespace: "system".to_owned(), lease_name: "mainstay".to_owned(), leadership: seen };
+    let fence = Fence::closed();
+    let leader = Leader {
+        identity: "me".to_owned(),
+        election: Some(election),
+        term: Term::new(),
+        fence: fence.clone(),
+    };
+    let told = || {
+        let text = serde_json::to_string(&leader.page()).unwrap();
+        let start = r#"{"identity":"me","lease":{"namespace":"system","name":"mainstay"},"#;
+        text.strip_prefix(start).unwrap().to_owned()
+    };
+    let nobody = r#""leading":false,"holder":null,"transitions":null,"lost":null,"fenceOpen":false}"#;
+    assert_eq!(told(), nobody);
+    leadership.send_replace(Leadership::Standby { holder: Some("you".into()) });
+    let other = r#""leading":false,"holder":"you","transitions":null,"lost":null,"fenceOpen":false}"#;
+    assert_eq!(told(), other);
+    leadership.send_replace(Leadership::Leading { transitions: 4 });
+    fence.extend(crate::key::BootInstant::now() + Duration::from_hours(1));
+    let leading = r#""leading":true,"holder":"me","transitions":4,"lost":null,"fenceOpen":true}"#;
+    assert_eq!(told(), leading);
+    leadership.send_replace(Leadership::Lost(Ending::Taken("you".into())));
+    fence.close();
+    let taken = r#""leading":false,"holder":"you","transitions":null,"lost":"taken","fenceOpen":false}"#;
+    assert_eq!(told(), taken);
+}
+
+#[tokio::test]
+async fn without_an_election_there_is_no_lease_to_tell_of() {
+    let expected = concat!(
+        r#"{"identity":"me","lease":null,"leading":true,"holder":null,"transitions":null,"lost":null,"#,
+        r#""fenceOpen":true}"#,
+        "\n",
+    );
+    assert_eq!(get(&inspect(&Directory::default()), "/debug/leader"), (200, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn what_is_not_answered_says_why() {
+    let inspect = inspect(&Directory::default());
+    let refused = |method: &str, host: &str, path: &str| {
+        let response = inspect.answer(&request(method, host, path));
+        let allow = response.headers().get(ALLOW).map(|allow| allow.to_str().unwrap().to_owned());
+        let text = String::from_utf8(response.body().to_vec()).unwrap();
+        let text: Value = serde_json::from_str(&text).unwrap();
+        (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
+    };
+    let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches and \
+                 /debug/leader";
+    for path in ["/", "/debug", "/debug/config", "/debug/controllers/web", "/debug/controllers/web/queue/a"] {
+        assert_eq!(refused("GET", "localhost", path), (404, None, paths.to_owned()), "{path}");
+    }
+    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"] {
+        let text = format!("{method} is not answered here; use GET");
+        assert_eq!(refused(method, "localhost", "/debug/leader"), (405, Some("GET".to_owned()), text));
+    }
+    let host = "the Host header does not name this machine; connect to localhost or a loopback address";
+    for (method, path) in [("GET", "/debug/leader"), ("POST", "/debug/leader"), ("GET", "/nothing")] {
+        assert_eq!(refused(method, "evil.example:8082", path), (403, None, host.to_owned()), "{path}");
+    }
+    let parameter = r#""limit" is no parameter here; this path takes none"#;
+    assert_eq!(refused("GET", "localhost", "/debug/caches?limit=1"), (400, None, parameter.to_owned()));
+}
+
+/// Sends a request line with this host over a connection of its own and returns all that comes back.
+async fn exchange(address: std::net::SocketAddr, line: &str, host: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("{line} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test]
+async fn a_server_on_loopback_answers_those_who_mean_it() {
+    let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
+    let (address, stop) = (bound.local_addr(), CancellationToken::new());
+    let running = JoinSet::from_iter([bound.run(inspect(&Directory::default()).handler(), stop.clone())]);
+
+    let answer = exchange(address, "GET /debug/leader", &address.to_string()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\r\ncontent-type: application/json\r\n"), "{answer}");
+    assert!(answer.contains("\r\ncache-control: no-store\r\n"), "{answer}");
+    assert!(answer.ends_with("\"fenceOpen\":true}\n"), "{answer}");
+    for (line, host, status) in [
+        ("GET /debug/leader", "rebound.example", "403 Forbidden"),
+        ("GET http://rebound.example/debug/leader", "localhost", "403 Forbidden"),
+        ("POST /debug/leader", "localhost", "405 Method Not Allowed"),
+        ("GET /debug/pprof", "localhost", "404 Not Found"),
+    ] {
+        let answer = exchange(address, line, host).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{line}: {answer}");
+    }
+    stop.cancel();
+    running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
+}
+
+/// A key whose text is not to be had for the asking.
+#[derive(Clone)]
+struct Difficult {
+    name: &'static str,
+    /// Met by the test, once it has seen what it wants to see.
+    meet: Arc<std::sync::Barrier>,
+}
+
+impl PartialEq for Difficult {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Difficult {}
+
+impl std::hash::Hash for Difficult {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl Key for Difficult {
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+}
+
+impl fmt::Display for Difficult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        assert!(self.name != "panics", "on purpose");
+        self.meet.wait();
+        f.write_str(self.name)
+    }
+}
+
+struct Never;
+
+impl Reconciler<Difficult> for Never {
+    async fn reconcile(&self, _: &Difficult, _: &Context) -> Outcome {
+        Err("not while it does not lead".into())
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
+    let live = Live::start_keyed(Term::new(), Never);
+    let meet = Arc::new(std::sync::Barrier::new(2));
+    for name in ["panics", "blocks"] {
+        live.notifier.notify(Difficult { name, meet: Arc::clone(&meet) });
+    }
+    let ask = {
+        let handler = inspect(&live.controllers).handler();
+        move |path| handler(request("GET", "localhost", path))
+    };
+    while listed_count(&live.controllers) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut blocked = JoinSet::from_iter([ask("/debug/controllers/web/queue?name=blocks")]);
+    // This test has one thread: had the answer taken it, nothing below would happen.
+    tokio::task::yield_now().await;
+    assert!(blocked.try_join_next().is_none());
+    meet.wait();
+    assert_eq!(blocked.join_next().await.unwrap().unwrap().status(), StatusCode::OK);
+
+    let failed = ask("/debug/controllers/web/queue?name=panics").await;
+    assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(failed.body(), "{\"error\":\"the answer panicked\"}\n");
+    assert_eq!(ask("/debug/leader").await.status(), StatusCode::OK, "the turn went on");
+    live.end().await;
+}
+
+/// How many keys the controller `web` holds, once it runs.
+fn listed_count(controllers: &Directory) -> usize {
+    controllers.find("web").map_or(0, |web| web.status().counts.ready())
+}
