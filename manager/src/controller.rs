@@ -28,7 +28,9 @@ use crate::cache::Store;
 use crate::key::{Key, KindId, Request};
 use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
-use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, SourceError, StoreSource};
+use crate::watch::{
+    EnqueueForObject, EnqueueForOwner, EventHandler, NeverSynced, Source, SourceError, StoreSource,
+};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
 pub use metrics::ControllerMetrics;
@@ -143,6 +145,24 @@ pub enum ControllerError {
         /// What happened to the source.
         #[source]
         source: SourceError,
+    },
+    /// One of its sources ended before it had synced.
+    #[error("controller {controller} would wait for ever")]
+    NeverSynced {
+        /// The controller.
+        controller: &'static str,
+        /// What is wrong.
+        #[source]
+        source: NeverSynced,
+    },
+    /// One of its workers panicked outside a reconcile, which is a bug of this crate.
+    #[error("controller {controller}: a worker panicked")]
+    WorkerPanicked {
+        /// The controller.
+        controller: &'static str,
+        /// The panic.
+        #[source]
+        source: tokio::task::JoinError,
     },
     /// One of its sources panicked.
     #[error("controller {controller}: a source panicked: {message}")]

@@ -12,7 +12,7 @@ mod store;
 
 pub use handler::{Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, enqueue_mapped};
 pub use predicate::{GenerationChanged, Predicate};
-pub use sink::{Sink, SourcesSynced};
+pub use sink::{NeverSynced, Sink, SourcesSynced};
 pub use source::{ChannelSource, Notifier, Source, SourceError, channel};
 pub use store::StoreSource;
 

@@ -117,6 +117,7 @@ impl ControllerMetrics {
             drop(family.get_or_create(&labels));
         }
         drop(self.time.get_or_create(&labels));
+        drop(self.active.get_or_create(&labels));
         OneController { families: self.clone(), labels }
     }
 }

@@ -83,18 +83,26 @@ async fn live<Q: Key>(
         let workers = settings.borrow().workers;
         counted.workers(workers);
         crew.resize(if leading { workers } else { 0 });
-        // Order does not matter: every arm leads to the same look at all of the state above.
+        // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
+        // which says less.
         tokio::select! {
+            biased;
             () = stop.cancelled() => break Ok(()),
             Some(ended) = feeds.join_next() => {
                 if let Some(error) = source_failure(name, ended) {
                     break Err(error);
                 }
             }
-            () = synced.wait(), if !warm => {
-                info!("Every source has synced");
-                warm = true;
+            Some(source) = crew.failure() => {
+                break Err(ControllerError::WorkerPanicked { controller: name, source });
             }
+            sync = synced.wait(), if !warm => match sync {
+                Ok(()) => {
+                    info!("Every source has synced");
+                    warm = true;
+                }
+                Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
+            },
             Ok(()) = open.changed() => debug!(leading = *open.borrow(), "Term changed"),
             Ok(()) = settings.changed() => {
                 let now = settings.borrow_and_update().clone();
@@ -102,7 +110,7 @@ async fn live<Q: Key>(
             }
         }
     };
-    // Sources first: what they would still add finds a queue that refuses it.
+    // The queue first: what sources still add is refused, and no worker takes another key.
     queue.shut_down();
     crew.resize(0);
     crew.ended().await;

@@ -370,6 +370,51 @@ async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
     assert_eq!(error.to_string(), "controller test: a source panicked: oops");
 }
 
+/// A source that has nothing and forgets to say so.
+struct Silent;
+
+impl Source<Request> for Silent {
+    fn run(
+        self: Box<Self>,
+        _sink: Sink<Request>,
+        _stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_ends_without_having_synced_does_not_leave_its_controller_waiting() {
+    let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
+    let mut bench = Bench::start(Controller::new("test").source(Silent), reconciler);
+    let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
+    assert_eq!(error.to_string(), "controller test would wait for ever: a source ended before it had synced");
+}
+
+/// An error whose text cannot be had.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_panics_when_told_costs_no_worker() {
+    let (reconciler, mut runs) = scripted(async |_| Err(Unspeakable.into()));
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    for attempt in 1..=2 * u32::try_from(DEFAULT_WORKERS).expect("small") {
+        assert_eq!(next(&mut runs).await.1, attempt, "tried again by a worker that is still there");
+    }
+    bench.term.end();
+    timeout(LONG, bench.term.ended()).await.expect("its work has been given back");
+}
+
 #[test]
 fn a_controller_wired_wrongly_says_what_to_call() {
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));

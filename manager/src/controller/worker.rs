@@ -11,9 +11,9 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument as _, Span, debug, error, info_span, warn};
+use tracing::{Instrument as _, Span, debug, error, info_span};
 
 use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
@@ -76,6 +76,18 @@ impl<Q: Key> Crew<Q> {
         }
     }
 
+    /// Waits for a worker to panic. Ends with `None` when there is none, so that a `select!` passes it over.
+    ///
+    /// # Cancel safety
+    /// A worker that has ended is taken only when this returns or goes on.
+    pub(super) async fn failure(&mut self) -> Option<JoinError> {
+        loop {
+            if let Err(failure) = self.tasks.join_next().await? {
+                return Some(failure);
+            }
+        }
+    }
+
     /// Waits until every worker has left; call after `resize(0)`.
     pub(super) async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
@@ -100,7 +112,17 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
             return;
         };
         if let Some(permit) = workplace.term.enter(workplace.name) {
-            workplace.run(running, permit).await;
+            // Whatever of the user's panics outside the reconcile itself, such as the `Display` of an error, must not
+            // take the worker along. The key's guard counts it as a failure.
+            let run = AssertUnwindSafe(workplace.run(running, permit)).catch_unwind();
+            if let Err(panic) = run.await {
+                workplace.metrics.count_panic();
+                error!(
+                    controller = workplace.name,
+                    panic = panic_message(&*panic),
+                    "a run panicked after its reconcile"
+                );
+            }
         } else {
             // The term ended between `get` and here. Wait for the next one, not to spin on the same key.
             running.put_back();
@@ -239,8 +261,7 @@ impl<Q: Key> Workplace<Q> {
             }
             Retry::After(delay) => {
                 self.metrics.count(Counted::error);
-                warn!(error = message, retry_after = ?delay, "Reconcile failed");
-                running.retry_after(&message, delay);
+                log_failure(&message, running.retry_after(&message, delay));
             }
             Retry::Never => {
                 self.metrics.count(Counted::error);

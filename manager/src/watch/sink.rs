@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
@@ -21,14 +22,27 @@ pub struct Sink<Q: Key> {
 /// Tells when every source of a controller has handled its initial list.
 #[derive(Clone, Debug)]
 pub struct SourcesSynced {
-    /// Number of sources that have not synced yet.
-    pending: watch::Receiver<usize>,
+    account: watch::Receiver<Account>,
 }
 
-/// One source's entry in the account; counts itself out once.
+/// A source has ended without ever having synced: its controller would wait for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a source ended before it had synced")]
+pub struct NeverSynced;
+
+/// The sources that have not synced.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// Number of those that still can.
+    pending: usize,
+    /// Whether one has ended without.
+    abandoned: bool,
+}
+
+/// One source's entry in the account; counts itself out once, at the latest when its last sink is dropped.
 struct Pending {
-    sources: watch::Sender<usize>,
-    counted_out: std::sync::atomic::AtomicBool,
+    account: watch::Sender<Account>,
+    counted_out: AtomicBool,
 }
 
 // === impl Sink ===
@@ -36,13 +50,13 @@ struct Pending {
 impl<Q: Key> Sink<Q> {
     /// Makes a sink for each of `count` sources, and the account over them.
     pub(crate) fn for_sources(queue: &WorkQueue<Q>, count: usize) -> (Vec<Self>, SourcesSynced) {
-        let sources = watch::Sender::new(count);
-        let pending = sources.subscribe();
+        let sender = watch::Sender::new(Account { pending: count, abandoned: false });
+        let account = sender.subscribe();
         let sink = |_| Self {
             queue: queue.clone(),
-            pending: Arc::new(Pending { sources: sources.clone(), counted_out: false.into() }),
+            pending: Arc::new(Pending { account: sender.clone(), counted_out: false.into() }),
         };
-        ((0..count).map(sink).collect(), SourcesSynced { pending })
+        ((0..count).map(sink).collect(), SourcesSynced { account })
     }
 
     /// Puts a key on the queue because something outside the cache happened.
@@ -60,11 +74,7 @@ impl<Q: Key> Sink<Q> {
 
     /// Says that everything that was there at the start has been put on the queue. Further calls do nothing.
     pub fn synced(&self) {
-        use std::sync::atomic::Ordering::AcqRel;
-        // AcqRel: pairs with itself, so that of two clones only one counts the source out.
-        if !self.pending.counted_out.swap(true, AcqRel) {
-            self.pending.sources.send_modify(|sources| *sources -= 1);
-        }
+        self.pending.count_out(|account| account.pending -= 1);
     }
 
     pub(super) fn queue(&self) -> &WorkQueue<Q> {
@@ -78,21 +88,44 @@ impl<Q: Key> fmt::Debug for Sink<Q> {
     }
 }
 
+// === impl Pending ===
+
+impl Pending {
+    fn count_out(&self, how: impl FnOnce(&mut Account)) {
+        // AcqRel: pairs with itself, so that of two clones only one counts the source out.
+        if !self.counted_out.swap(true, Ordering::AcqRel) {
+            self.account.send_modify(how);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.count_out(|account| account.abandoned = true);
+    }
+}
+
 // === impl SourcesSynced ===
 
 impl SourcesSynced {
-    /// Waits until every source has synced. Never ends if a source has ended without.
+    /// Waits until every source has synced.
+    ///
+    /// # Errors
+    /// Fails once a source has ended without.
     ///
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
-    pub async fn wait(&mut self) {
-        if self.pending.wait_for(|pending| *pending == 0).await.is_err() {
-            std::future::pending::<()>().await;
+    pub async fn wait(&mut self) -> Result<(), NeverSynced> {
+        let decided = self.account.wait_for(|account| account.pending == 0 || account.abandoned).await;
+        match decided {
+            Ok(account) if !account.abandoned => Ok(()),
+            // Without a sender every sink is gone, and with it what could have synced.
+            _ => Err(NeverSynced),
         }
     }
 
     /// Returns whether every source has synced.
     pub fn is_synced(&self) -> bool {
-        *self.pending.borrow() == 0
+        self.account.borrow().pending == 0
     }
 }

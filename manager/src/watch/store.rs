@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A key the queue refused for being full is owed: the store is swept again once the queue has drained, so
 //!    memory stays bounded and nothing is lost.
-//! 2. Only deltas of the controller's own primary can be weak; what happens to other objects always counts in full.
+//! 2. What says nothing new never ends a backoff: a resync, our own write, and of the controller's own primary also a
+//!    change of nothing but status. Everything else counts in full.
 
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ impl<Q: Key> Feed<Q> {
         let request = delta.new.or(delta.old).map(|view| view.meta().request.clone());
         let object = request.map(|request| ObjectKey { kind: self.kind.clone(), request });
         Add {
-            strength: if self.primary { primary_strength(delta) } else { Strength::Strong },
+            strength: strength(delta, self.primary),
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
             cause: Cause { trigger: trigger(delta), object },
             after: None,
@@ -174,13 +175,14 @@ fn generation_changed(delta: &Delta<'_>) -> bool {
     matches!((delta.old, delta.new), (Some(old), Some(new)) if old.meta().generation != new.meta().generation)
 }
 
-/// A delta of the primary is weak if it says nothing new about what is asked for: a resync, our own write, or an
-/// update of nothing but status and managedFields. Kinds without generations have no status apart, so there every
-/// update counts.
-pub(super) fn primary_strength(delta: &Delta<'_>) -> Strength {
+/// A delta is weak if it says nothing new: a resync, or our own write, also of other objects than the primary (a
+/// reconcile that writes a child and then fails must not undo its own backoff). Of the primary, an update of nothing
+/// but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
+/// status apart, so there every update counts.
+pub(super) fn strength(delta: &Delta<'_>, primary: bool) -> Strength {
     let weak = match (delta.old, delta.new) {
         _ if delta.resync || delta.own_write => true,
-        (Some(old), Some(new)) => new.meta().generation.is_some() && same_but_status(old, new),
+        (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),
         _ => false,
     };
     if weak { Strength::Weak } else { Strength::Strong }

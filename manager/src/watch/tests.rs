@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::store::primary_strength;
+use super::store::strength;
 use super::*;
 use crate::cache::testing::view_of;
 use crate::cache::{Delta, View};
@@ -39,9 +39,9 @@ fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
 }
 
 #[test]
-fn only_what_says_nothing_new_about_the_primary_is_weak() {
+fn only_what_says_nothing_new_is_weak() {
     let old = view_of(&base());
-    let strength = |new: &Value| format!("{:?}", primary_strength(&delta(Some(&old), Some(&view_of(new)))));
+    let of = |new: &Value| format!("{:?}", strength(&delta(Some(&old), Some(&view_of(new))), true));
     let changed = [
         ("status", with("/status/ready", json!(1))),
         ("managedFields", with("/metadata/managedFields", json!([{"manager": "x"}]))),
@@ -59,7 +59,7 @@ fn only_what_says_nothing_new_about_the_primary_is_weak() {
         ("deletion", with("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))),
         ("uid", with("/metadata/uid", json!("u2"))),
     ];
-    let table: Vec<String> = changed.iter().map(|(what, new)| format!("{what}: {}", strength(new))).collect();
+    let table: Vec<String> = changed.iter().map(|(what, new)| format!("{what}: {}", of(new))).collect();
     assert_eq!(
         table,
         [
@@ -80,8 +80,13 @@ fn only_what_says_nothing_new_about_the_primary_is_weak() {
     let own = Delta { own_write: true, ..delta(Some(&old), Some(&new)) };
     let created = delta(None, Some(&new));
     let deleted = delta(Some(&old), None);
-    let strengths = [&resync, &own, &created, &deleted].map(|delta| format!("{:?}", primary_strength(delta)));
-    assert_eq!(strengths, ["Weak", "Weak", "Strong", "Strong"]);
+    let status = view_of(&with("/status/ready", json!(1)));
+    let reported = delta(Some(&old), Some(&status));
+    let of = |primary| {
+        [&resync, &own, &created, &deleted, &reported].map(|delta| format!("{:?}", strength(delta, primary)))
+    };
+    assert_eq!(of(true), ["Weak", "Weak", "Strong", "Strong", "Weak"], "of the primary");
+    assert_eq!(of(false), ["Weak", "Weak", "Strong", "Strong", "Strong"], "a child's status is news");
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn every_update_counts_for_a_kind_without_generations() {
         object["metadata"].as_object_mut().expect("metadata").remove("generation");
     }
     let (old, new) = (view_of(&old), view_of(&new));
-    assert_eq!(format!("{:?}", primary_strength(&delta(Some(&old), Some(&new)))), "Strong");
+    assert_eq!(format!("{:?}", strength(&delta(Some(&old), Some(&new)), true)), "Strong");
 }
 
 #[test]
