@@ -76,6 +76,11 @@ impl ManagerProcess {
         Self { child, log, lines, _reader: reader }
     }
 
+    /// Returns its number, to look it up under `/proc`.
+    pub fn id(&self) -> u32 {
+        self.child.id().unwrap_or_else(|| panic!("the process has ended already"))
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
@@ -115,14 +120,13 @@ impl ManagerProcess {
                 if let Some(line) = self.log.lock().iter().find(|line| accepts(line)) {
                     return line.clone();
                 }
-                if lines.changed().await.is_err() {
-                    panic!("the process ended before it logged {what}: {:#?}", self.log.lock());
-                }
+                let more = lines.changed().await.is_ok();
+                assert!(more, "the process ended before it logged {what}: {:#?}", self.log.lock());
             }
         };
         match tokio::time::timeout(PATIENCE, found).await {
             Ok(line) => line,
-            Err(_elapsed) => {
+            Err(tokio::time::error::Elapsed { .. }) => {
                 panic!("waited {PATIENCE:?} for a log line: {what}; log: {:#?}", self.log.lock())
             }
         }
