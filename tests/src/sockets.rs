@@ -1,6 +1,6 @@
 //! The two things a probe can meet on loopback: a prerequisite that comes up, and a black hole.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -9,6 +9,9 @@ use tokio::task::JoinSet;
 
 /// A full queue leaves a connection unanswered; one with room answers on loopback at once.
 const UNANSWERED: Duration = Duration::from_millis(300);
+
+/// Any free port of the usual family.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Connections tried before a queue of length zero must be full.
 const FILL_ATTEMPTS: usize = 16;
@@ -38,7 +41,13 @@ pub struct BlackHole {
 impl Prerequisite {
     /// Reserves an address where nothing listens yet.
     pub fn closed() -> Self {
-        let reserved = bound(0);
+        Self::closed_at(ANY_PORT)
+    }
+
+    /// Reserves this address, on loopback of either family; port 0 takes any.
+    pub fn closed_at(address: SocketAddr) -> Self {
+        assert!(address.ip().is_loopback(), "{address} is not on loopback");
+        let reserved = bound(address);
         let address =
             reserved.local_addr().unwrap_or_else(|error| panic!("a bound socket has an address: {error}"));
         let connections = watch::Sender::new(0);
@@ -54,7 +63,7 @@ impl Prerequisite {
 
     /// Begins to listen: from now on every connection is accepted, and closed at once.
     pub fn come_up(&mut self) {
-        let listener = listen(bound(self.address.port()), 1024);
+        let listener = listen(bound(self.address), 1024);
         let connections = self.connections.clone();
         self.accepting.spawn(async move {
             // An error of a single accept (too many files) must not read as a prerequisite that went down.
@@ -95,7 +104,7 @@ impl Prerequisite {
 
 /// Makes a black hole, and proves that it is one.
 pub async fn black_hole() -> BlackHole {
-    let listener = listen(bound(0), 0);
+    let listener = listen(bound(ANY_PORT), 0);
     let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has an address: {error}"));
     let mut fill = Vec::new();
     for _ in 0..FILL_ATTEMPTS {
@@ -117,14 +126,15 @@ impl BlackHole {
 
 // === private functions ===
 
-/// Binds to loopback; the port may be shared with other sockets made here.
-fn bound(port: u16) -> TcpSocket {
-    let socket = TcpSocket::new_v4().and_then(|socket| {
+/// Binds to an address whose port may be shared with other sockets made here.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = made.and_then(|socket| {
         socket.set_reuseport(true)?;
-        socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
+        socket.bind(address)?;
         Ok(socket)
     });
-    socket.unwrap_or_else(|error| panic!("no socket on loopback port {port}: {error}"))
+    socket.unwrap_or_else(|error| panic!("no socket on {address}: {error}"))
 }
 
 fn listen(socket: TcpSocket, backlog: u32) -> TcpListener {
