@@ -14,3 +14,5 @@ mod control_plane;
 mod rules;
 #[path = "shared/wait_deployment.rs"]
 mod wait_deployment;
+#[path = "shared/waitprobe_inputs.rs"]
+mod waitprobe_inputs;

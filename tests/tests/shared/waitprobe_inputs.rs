@@ -1,0 +1,491 @@
+//! Whatever stands in `waitProbe` has its effect, or is refused in words that let its author act; nothing that is
+//! refused is dialled, and no value stops the manager.
+
+#![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::process::{get, sample};
+use mainstay_tests::sockets::{BlackHole, Prerequisite, black_hole};
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// What a timer may be late by, far above what is usual and below every mistake looked for.
+const LATE: Duration = Duration::from_millis(1500);
+/// Rounds of probing in which nothing of our own must have been dialled.
+const ROUNDS: usize = 3;
+
+/// What is to become of an object.
+enum Expected {
+    /// Its prerequisite listens, so its Deployment appears.
+    Opens,
+    /// Its status says this reason, and a message with all of these.
+    Refused(&'static str, Vec<String>),
+    /// The API server refuses it, naming this field.
+    Inadmissible(&'static str),
+}
+
+/// One manager, and the objects of its namespace as they are, decodable or not.
+struct Stage {
+    cluster: TestCluster,
+    manager: LocalManager,
+    objects: Api<DynamicObject>,
+}
+
+/// A listener on both loopback addresses, at one port.
+struct BothFamilies {
+    v4: Prerequisite,
+    v6: Prerequisite,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    async fn set_up(changes: &Value) -> Option<Self> {
+        let cluster = TestCluster::shared().await?;
+        let identity = cluster.install_base().await;
+        let manager = LocalManager::start(&cluster, &identity, changes).await;
+        let resource = ApiResource::erase::<WaitDeployment>(&());
+        let objects = Api::namespaced_with(cluster.client(), cluster.namespace(), &resource);
+        Some(Self { cluster, manager, objects })
+    }
+
+    async fn create(&self, name: &str, wait_probe: &Value) -> Result<DynamicObject, kube::Error> {
+        let object = json!({
+            "apiVersion": "apps.mainstay.dev/v1alpha1",
+            "kind": "WaitDeployment",
+            "metadata": {"name": name},
+            "waitProbe": wait_probe,
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+                },
+            },
+        });
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        self.objects.create(&PostParams::default(), &object).await
+    }
+
+    async fn edit(&self, name: &str, wait_probe: &Value) {
+        let patch = Patch::Merge(json!({"waitProbe": wait_probe}));
+        self.objects.patch(name, &PatchParams::default(), &patch).await.expect("edited");
+    }
+
+    async fn opens(&self, name: &str) {
+        wait::until(&self.cluster.api::<Deployment>(), name, &format!("Deployment {name}"), |_| true).await;
+    }
+
+    /// Waits until the gate has spoken of the current generation with this reason, and returns its message.
+    async fn says(&self, name: &str, reason: &str) -> String {
+        let what = format!("{name} to say {reason}");
+        let object = wait::until(&self.objects, name, &what, |object| {
+            let seen = object.data["status"]["observedGeneration"].as_i64();
+            seen == object.metadata.generation && ready(object)["reason"] == reason
+        });
+        let object = object.await;
+        ready(&object)["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the first result of its prerequisite is in.
+    async fn has_tried(&self, name: &str) {
+        wait::until(&self.objects, name, &format!("{name} to be tried"), |object| {
+            ready(object)["status"] == "False" && ready(object)["reason"] == "WaitingForDependencies"
+        })
+        .await;
+    }
+
+    /// Creates the objects, then checks what becomes of each.
+    async fn check(&self, cases: Vec<(Value, Expected)>) {
+        let deployments = self.cluster.api::<Deployment>();
+        let mut to_follow = Vec::new();
+        for (at, (wait_probe, expected)) in cases.into_iter().enumerate() {
+            let name = format!("case-{at}");
+            match (self.create(&name, &wait_probe).await, expected) {
+                (Err(kube::Error::Api(refusal)), Expected::Inadmissible(field)) => {
+                    assert_eq!(refusal.code, 422, "{wait_probe}: {refusal:?}");
+                    assert!(refusal.message.contains(field), "{wait_probe}: {}", refusal.message);
+                }
+                (Ok(_), Expected::Inadmissible(_)) => panic!("the API server admits {wait_probe}"),
+                (Ok(_), expected) => to_follow.push((name, wait_probe, expected)),
+                (Err(error), _) => panic!("the API server refuses {wait_probe}: {error}"),
+            }
+        }
+        for (name, wait_probe, expected) in to_follow {
+            if let Expected::Refused(reason, parts) = expected {
+                let message = self.says(&name, reason).await;
+                for part in parts {
+                    assert!(message.contains(&part), "{wait_probe}: expected {part:?} in {message:?}");
+                }
+                let deployment = deployments.get_opt(&name).await.expect("asked");
+                assert!(deployment.is_none(), "{wait_probe}: refused, yet there is a Deployment");
+            } else {
+                self.opens(&name).await;
+            }
+        }
+    }
+
+    async fn metrics(&self) -> String {
+        get(self.manager.metrics(), "/metrics").await.1
+    }
+
+    /// The manager still reconciles, and ends in order.
+    async fn still_works(self) {
+        self.create("after-all", &Value::Null).await.expect("created");
+        self.opens("after-all").await;
+        assert_eq!(get(self.manager.probes(), "/livez").await.0, 200);
+        self.manager.stop().await.expect("stopped in order");
+    }
+}
+
+// === impl BothFamilies ===
+
+impl BothFamilies {
+    fn open() -> Self {
+        // The port is free for one family and may be taken for the other, by a test beside this one.
+        let mut v4 = Prerequisite::closed();
+        let mut v6 =
+            Prerequisite::closed_at(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port()));
+        v4.come_up();
+        v6.come_up();
+        Self { v4, v6 }
+    }
+
+    fn port(&self) -> u16 {
+        self.v4.address().port()
+    }
+
+    fn connections(&self) -> usize {
+        self.v4.connections() + self.v6.connections()
+    }
+}
+
+// === private functions ===
+
+fn ready(object: &DynamicObject) -> &Value {
+    let conditions = object.data["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
+}
+
+/// Refused by the gate itself, which names the field, quotes the value and says what it expects.
+fn invalid(field: &str, value: &str, expected: &str) -> Expected {
+    Expected::Refused("InvalidProbe", vec![format!("waitProbe.{field} {value}: "), expected.to_owned()])
+}
+
+fn denied(by: &str) -> Expected {
+    Expected::Refused("PolicyDenied", vec![by.to_owned()])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_to_write_a_timeout_is_understood_or_refused() {
+    let Some(stage) = Stage::set_up(&json!({})).await else { return };
+    let open = Prerequisite::open();
+    let address = open.address().to_string();
+    let with = |timeout: Value| json!({"address": address, "timeout": timeout});
+    let (number, text) = ("integers are nanoseconds, and 1 ms to 300 s is accepted", "expected 1ms to 300s");
+    let refused_number = |value: i64| (with(json!(value)), invalid("timeout", &value.to_string(), number));
+    let refused_text = |value: &str| (with(json!(value)), invalid("timeout", &format!("{value:?}"), text));
+    let accepted = [
+        json!(3_000_000_000_i64),
+        json!("3s"),
+        json!(0),
+        json!("0s"),
+        json!(null),
+        json!("1m30s"),
+        json!(3e9),
+    ];
+    let mut cases: Vec<_> = accepted.into_iter().map(|timeout| (with(timeout), Expected::Opens)).collect();
+    cases.push((json!({"address": address}), Expected::Opens));
+    cases.extend([-1, 3, 5000, 300_000_000_001, i64::MAX, i64::MIN].map(refused_number));
+    cases
+        .extend(["10h", "banana", "", "-3s", "1.5s", "3", " 3s", "3 s", "0.5ms", "99999h"].map(refused_text));
+    let long = "9".repeat(65);
+    let inadmissible = [json!(2.5), json!([3]), json!({"seconds": 3}), json!(true), json!(long)];
+    cases.extend(inadmissible.map(|timeout| (with(timeout), Expected::Inadmissible("waitProbe.timeout"))));
+    // Beyond what a float holds exactly, the server takes no integer for one.
+    for huge in ["9223372036854775808", "18446744073709551616", "-1e30", "1e300"] {
+        let huge: Value = serde_json::from_str(huge).expect("JSON");
+        cases.push((with(huge), Expected::Inadmissible("waitProbe.timeout")));
+    }
+    for period in [json!(0), json!(-1), json!(3601), json!("1s"), json!(1.5), json!(1e12)] {
+        let wait_probe = json!({"address": address, "periodSeconds": period});
+        cases.push((wait_probe, Expected::Inadmissible("waitProbe.periodSeconds")));
+    }
+    stage.check(cases).await;
+    stage.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_lasts_as_long_as_written() {
+    let Some(stage) = Stage::set_up(&json!({})).await else { return };
+    let (default, short) = (Duration::from_secs(3), Duration::from_millis(700));
+    let groups = [
+        (default, vec![json!(null), json!(0), json!("0s"), json!("3s"), json!(3_000_000_000_i64)]),
+        (short, vec![json!("700ms"), json!(700_000_000)]),
+    ];
+    for (expected, written) in groups {
+        let before = probed(&stage).await;
+        // Each its own target: equal ones would share one probe. Filled at the same time, since that takes a while.
+        let holes: Vec<BlackHole> =
+            futures_util::future::join_all(written.iter().map(|_| black_hole())).await;
+        for (at, (hole, timeout)) in holes.iter().zip(&written).enumerate() {
+            // Tried once, so that the figures are of one probe each.
+            let wait_probe =
+                json!({"address": hole.address().to_string(), "timeout": timeout, "periodSeconds": 3600});
+            stage.create(&format!("of-{}-{at}", expected.as_millis()), &wait_probe).await.expect("created");
+        }
+        for at in 0..written.len() {
+            stage.has_tried(&format!("of-{}-{at}", expected.as_millis())).await;
+        }
+        let after = probed(&stage).await;
+        let (count, sum) = (after.0 - before.0, after.1 - before.1);
+        assert!(
+            (count - written.len() as f64).abs() < 0.5,
+            "{count} probes instead of one for each of {written:?}"
+        );
+        let least = expected.as_secs_f64() * count;
+        let most = least + LATE.as_secs_f64() * count;
+        assert!((least..most).contains(&sum), "{written:?}: {count} probes took {sum} s, expected {least} s");
+    }
+    stage.still_works().await;
+}
+
+/// Returns how many probes have ended and the seconds they took together.
+async fn probed(stage: &Stage) -> (f64, f64) {
+    let metrics = stage.metrics().await;
+    let of = |series| sample(&metrics, series).unwrap_or_default();
+    let family = "mainstay_waitdeployment_probe_duration_seconds";
+    (of(&format!("{family}_count")), of(&format!("{family}_sum")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_way_to_write_an_address_is_understood_or_refused() {
+    let Some(stage) = Stage::set_up(&json!({})).await else { return };
+    let open = BothFamilies::open();
+    let port = open.port();
+    let at = |host: &str| json!({"address": format!("{host}:{port}")});
+    let good = [
+        "127.0.0.1",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+        "localhost",
+        "LocalHost.",
+        "127.0.0.1.",
+        "[::ffff:127.0.0.1]",
+    ];
+    let mut cases: Vec<_> = good.map(|host| (at(host), Expected::Opens)).into();
+
+    let refused = |address: String, problem: &str| {
+        let expected = Expected::Refused(
+            "InvalidProbe",
+            vec![
+                format!("waitProbe.address {address:?}: "),
+                problem.to_owned(),
+                "expected host:port, such as postgres:5432 or [2001:db8::1]:5432".to_owned(),
+            ],
+        );
+        (json!({"address": address}), expected)
+    };
+    let hosts = [
+        ("", "the host is empty"),
+        ("::1", "needs brackets"),
+        ("::ffff:127.0.0.1", "needs brackets"),
+        ("[127.0.0.1]", "not an IPv6 address"),
+        ("[::1%lo]", "zone id"),
+        ("0177.0.0.1", "IPv4 address in an unusual form"),
+        ("0x7f.0.0.1", "IPv4 address in an unusual form"),
+        ("2130706433", "IPv4 address in an unusual form"),
+        ("127.1", "IPv4 address in an unusual form"),
+        ("0", "IPv4 address in an unusual form"),
+        (" 127.0.0.1", "neither a name nor an address"),
+        ("127.0.0.1 ", "neither a name nor an address"),
+        ("localhost..", "neither a name nor an address"),
+        (".", "neither a name nor an address"),
+        ("local host", "neither a name nor an address"),
+        ("user@127.0.0.1", "neither a name nor an address"),
+        ("tcp://127.0.0.1", "a scheme has no place here"),
+    ];
+    cases.extend(hosts.map(|(host, problem)| refused(format!("{host}:{port}"), problem)));
+    let bad_ports = ["0", "65536", "http", "-1", "+1", "1e3", " 80", "80 ", "99999999999999999999"];
+    let not_a_port = "the port is not a number from 1 to 65535";
+    cases.extend(bad_ports.map(|port| refused(format!("127.0.0.1:{port}"), not_a_port)));
+    let whole = [
+        ("", "the address is empty"),
+        (" ", "the port is missing"),
+        ("127.0.0.1", "the port is missing"),
+        ("127.0.0.1:", "the port is missing"),
+        ("[::1]", "the port is missing"),
+        ("[::1", "the closing bracket is missing"),
+        (":", "the host is empty"),
+    ];
+    cases.extend(whole.map(|(address, problem)| refused(address.to_owned(), problem)));
+    for missing in [json!({}), json!({"address": null}), json!({"adress": "127.0.0.1:1"})] {
+        cases.push((missing, invalid("address", "\"\"", "the address is empty")));
+    }
+    for wrong in [json!(5432), json!(["127.0.0.1:1"]), json!("a".repeat(301))] {
+        cases.push((json!({"address": wrong}), Expected::Inadmissible("waitProbe.address")));
+    }
+    cases.push((json!("127.0.0.1:1"), Expected::Inadmissible("waitProbe")));
+    stage.check(cases).await;
+    stage.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_our_own_is_dialled_unless_the_policy_says_so() {
+    let policy = json!({"probePolicy": {"mode": "Any", "allowLoopback": false}});
+    let Some(stage) = Stage::set_up(&policy).await else { return };
+    let own = BothFamilies::open();
+    let port = own.port();
+    let external = |name: &str, outside: &str| -> Service {
+        let service = json!({
+            "metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": outside},
+        });
+        serde_json::from_value(service).expect("a Service")
+    };
+    let services = stage.cluster.api::<Service>();
+    services.create(&PostParams::default(), &external("alias", "localhost")).await.expect("created");
+
+    let at = |host: &str| json!({"address": format!("{host}:{port}"), "periodSeconds": 1});
+    let by_key = [
+        "127.0.0.1",
+        "127.0.0.1.",
+        "127.9.9.9",
+        "localhost",
+        "LOCALHOST.",
+        "any.localhost",
+        "alias",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+    ];
+    let mut cases: Vec<_> = by_key.map(|host| (at(host), denied("probePolicy.allowLoopback"))).into();
+    // Reaches loopback on Linux; there is no setting for it, and the message says that too.
+    let never = ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "0.0.0.0."];
+    cases.extend(never.map(|host| (at(host), denied("the unspecified address, and no setting admits it"))));
+    for host in ["", "0", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "::1"] {
+        cases.push((at(host), Expected::Refused("InvalidProbe", vec!["waitProbe.address".to_owned()])));
+    }
+    let targets = by_key.len() + never.len();
+    stage.check(cases).await;
+    looked_at(&stage, targets * ROUNDS).await;
+    assert_eq!(own.connections(), 0, "our own loopback was dialled");
+    stage.still_works().await;
+}
+
+/// Waits until so many probes were denied. The spelling of a host is no part of a target, so some are shared and the
+/// rounds are a little longer.
+async fn looked_at(stage: &Stage, times: usize) {
+    let began = Instant::now();
+    loop {
+        let denied = r#"mainstay_waitdeployment_probe_total{type="tcp",result="denied"}"#;
+        let count = sample(&stage.metrics().await, denied).unwrap_or_default();
+        if count >= times as f64 {
+            return;
+        }
+        assert!(began.elapsed() < wait::PATIENCE, "{count} of {times} looks were denied");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_default_only_services_of_its_own_namespace_are_probed() {
+    let policy = json!({"probePolicy": {"mode": "ServicesOnly", "allowLoopback": false}});
+    let Some(stage) = Stage::set_up(&policy).await else { return };
+    let own = BothFamilies::open();
+    let at = |address: &str| json!({"address": address});
+    let more = "mode AllowList with an entry in probePolicy.allow admits more";
+    let outside = [
+        "192.0.2.1:80",
+        "[2001:db8::1]:80",
+        "[::ffff:192.0.2.1]:80",
+        "db.example.com:5432",
+        "db.elsewhere:5432",
+        "db.elsewhere.svc.cluster.local:5432",
+    ];
+    let mut cases: Vec<_> = outside.map(|address| (at(address), denied(more))).into();
+    for host in ["127.0.0.1", "[::1]", "localhost", "[::ffff:127.0.0.1]"] {
+        cases.push((at(&format!("{host}:{}", own.port())), denied("probePolicy.allowLoopback")));
+    }
+    let missing = "Service {namespace}/db does not exist".replace("{namespace}", stage.cluster.namespace());
+    cases.push((at("db:5432"), Expected::Refused("WaitingForDependencies", vec![missing])));
+    stage.check(cases).await;
+    assert_eq!(own.connections(), 0, "our own loopback was dialled");
+    stage.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_recovers_by_an_edit() {
+    let Some(stage) = Stage::set_up(&json!({})).await else { return };
+    let open = Prerequisite::open();
+    let good = json!({"address": open.address().to_string(), "timeout": "3s", "periodSeconds": 1});
+    let bad = [
+        ("address", json!({"address": ":5432"}), "InvalidProbe"),
+        ("timeout", json!({"address": "127.0.0.1:1", "timeout": 3}), "InvalidProbe"),
+        ("policy", json!({"address": "0.0.0.0:1"}), "PolicyDenied"),
+    ];
+    for (name, wait_probe, reason) in &bad {
+        stage.create(name, wait_probe).await.expect("created");
+        stage.says(name, reason).await;
+    }
+    for (name, ..) in &bad {
+        stage.edit(name, &good).await;
+        stage.opens(name).await;
+        // Its new generation is what the status speaks of, and the refusal is gone from it.
+        wait::until(&stage.objects, name, "the refusal to go", |object| {
+            let conditions = object.data["status"]["conditions"].as_array();
+            let stalled = conditions.into_iter().flatten().find(|condition| condition["type"] == "Stalled");
+            stalled.is_some_and(|stalled| stalled["status"] == "False")
+                && object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
+        })
+        .await;
+    }
+    stage.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_of_what_waits_switches_the_target_at_once() {
+    let Some(stage) = Stage::set_up(&json!({})).await else { return };
+    let targets = async || sample(&stage.metrics().await, "mainstay_waitdeployment_probe_targets");
+    let (hole, mut closed, open) = (black_hole().await, Prerequisite::closed(), Prerequisite::open());
+    let at =
+        |address: SocketAddr| json!({"address": address.to_string(), "timeout": "5m", "periodSeconds": 1});
+
+    // From a probe that would still be in flight long after this test.
+    stage.create("web", &at(hole.address())).await.expect("created");
+    wait::until(&stage.objects, "web", "web to wait", |web| ready(web)["status"] == "Unknown").await;
+    stage.edit("web", &at(closed.address())).await;
+    stage.has_tried("web").await;
+    let message = stage.says("web", "WaitingForDependencies").await;
+    assert!(message.contains(&closed.address().to_string()), "{message}");
+    assert_eq!(targets().await, Some(1.0), "the earlier target is let go");
+
+    // Nothing is probed for an object that was edited into a bad one.
+    stage.edit("web", &json!({"address": "127.0.0.1:0"})).await;
+    stage.says("web", "InvalidProbe").await;
+    assert_eq!(targets().await, Some(0.0), "nobody waits for anything");
+
+    stage.edit("web", &at(open.address())).await;
+    stage.opens("web").await;
+    closed.come_up();
+    stage.create("other", &at(closed.address())).await.expect("created");
+    stage.opens("other").await;
+    assert_eq!(closed.connections(), 1, "only for the one that asked for it");
+
+    // Taking the prerequisite away opens the gate, too.
+    stage.create("bare", &at(hole.address())).await.expect("created");
+    wait::until(&stage.objects, "bare", "bare to wait", |bare| ready(bare)["status"] == "Unknown").await;
+    stage.edit("bare", &Value::Null).await;
+    stage.opens("bare").await;
+    stage.still_works().await;
+}
