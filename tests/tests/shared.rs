@@ -6,6 +6,8 @@
     reason = "helpers of tests fail the test by panicking, as tests do"
 )]
 
+#[path = "shared/black_holes.rs"]
+mod black_holes;
 #[path = "shared/command_line.rs"]
 mod command_line;
 #[path = "shared/control_plane.rs"]

@@ -1,0 +1,314 @@
+//! A thousand WaitDeployments that wait for black holes cost the others nothing.
+//!
+//! Two managers run side by side, each with a Lease and a namespace of its own and the same few open WaitDeployments in
+//! it; in one of the namespaces a thousand more point at ten black holes. A sample goes all the way: a label of an open
+//! WaitDeployment is changed, and a watch sees it on the Deployment. Short windows of samples from one and from the
+//! other alternate: whatever else the machine does slows both, and only the queue, the workers and the probes
+//! of the one manager know of the black holes. What this comparison cannot see, that the waiting objects
+//! burn processor time of the whole machine, is measured on its own.
+
+#![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Resource, ResourceExt as _};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::process::{get, sample};
+use mainstay_tests::sockets::{BlackHole, black_hole};
+use mainstay_tests::{ManagerProcess, TestCluster, wait};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const HOLES: usize = 10;
+const WAITING: usize = 1000;
+/// Open WaitDeployments on each side, each with one change on its way at a time.
+const OPEN: usize = 4;
+/// Changes of each open WaitDeployment in one window: a tenth of a second or a few, shorter than what a build
+/// beside this test does in one go.
+const CHANGES: usize = 25;
+/// Windows of each side, so two thousand samples in all; with `MAINSTAY_LONG=1`, ten times as many.
+const WINDOWS: usize = 10;
+/// What p99 may grow by where twice is less.
+const ALLOWED: Duration = Duration::from_millis(20);
+/// The shortest period there is, and a timeout that nearly fills it: all ten probes are in flight most of the time.
+const PERIOD: Duration = Duration::from_secs(1);
+const TIMEOUT: &str = "900ms";
+/// Writes at one time while a thousand objects are created.
+const CREATING: usize = 16;
+/// The label that is changed.
+const LABEL: &str = "sample";
+/// Ticks per second in `/proc/PID/stat`, on every architecture of Linux that Rust's std runs on.
+const TICKS: f64 = 100.0;
+/// Growth of the manager's memory that is noise of its allocator.
+const MEMORY_NOISE_MIB: f64 = 16.0;
+
+/// One of the two managers, with its open WaitDeployments.
+struct Side {
+    cluster: TestCluster,
+    manager: ManagerProcess,
+    objects: Api<WaitDeployment>,
+    /// By name of a Deployment: the label as last seen on it.
+    labels: Arc<BTreeMap<String, watch::Sender<String>>>,
+    _watching: JoinSet<()>,
+    /// Changes so far, so that no two are equal.
+    round: usize,
+}
+
+/// What `/proc` says of a process.
+struct Usage {
+    cpu_seconds: f64,
+    resident_mib: f64,
+}
+
+// === impl Side ===
+
+impl Side {
+    async fn set_up() -> Option<Self> {
+        let cluster = TestCluster::shared().await?;
+        let identity = cluster.install_base().await;
+        let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+        let manager = ManagerProcess::start(binary, &cluster, &identity, "manager", &json!({}));
+        let objects = cluster.api::<WaitDeployment>();
+        let names: Vec<_> = (0..OPEN).map(|at| format!("open-{at}")).collect();
+        for name in &names {
+            objects.create(&PostParams::default(), &object(name, None)).await.expect("created");
+        }
+        let deployments = cluster.api::<Deployment>();
+        for name in &names {
+            wait::until(&deployments, name, "its Deployment", |_| true).await;
+        }
+        let labels = names.into_iter().map(|name| (name, watch::Sender::new(String::new()))).collect();
+        let labels: Arc<BTreeMap<_, _>> = Arc::new(labels);
+        let (seen, mut watching) = (Arc::clone(&labels), JoinSet::new());
+        watching.spawn(async move {
+            follow(&deployments, |deployment| {
+                if let Some(seen) = seen.get(&deployment.name_any())
+                    && let Some(label) = deployment.labels().get(LABEL)
+                {
+                    seen.send_replace(label.clone());
+                }
+                false
+            })
+            .await;
+        });
+        Some(Self { cluster, manager, objects, labels, _watching: watching, round: 0 })
+    }
+
+    /// Returns how long each change of one window took to reach its Deployment.
+    async fn window(&mut self) -> Vec<Duration> {
+        let first = self.round;
+        self.round += CHANGES;
+        let one = async |name: &String, seen: &watch::Sender<String>| {
+            let mut took = Vec::with_capacity(CHANGES);
+            for change in first..first + CHANGES {
+                let value = change.to_string();
+                let patch = Patch::Merge(json!({"metadata": {"labels": {LABEL: value}}}));
+                let mut seen = seen.subscribe();
+                let began = Instant::now();
+                let arrived = async {
+                    self.objects.patch(name, &PatchParams::default(), &patch).await.expect("changed");
+                    seen.wait_for(|seen| *seen == value).await.expect("the watch lives as long as its side");
+                };
+                tokio::time::timeout(wait::PATIENCE, arrived)
+                    .await
+                    .expect("the change reaches its Deployment");
+                took.push(began.elapsed());
+            }
+            took
+        };
+        let all = self.labels.iter().map(|(name, seen)| one(name, seen));
+        futures_util::future::join_all(all).await.concat()
+    }
+
+    /// Creates the waiting objects, and returns once each says what it waits for.
+    async fn wait_for(&self, holes: &[BlackHole]) {
+        let names = (0..WAITING).map(|at| (format!("waiting-{at}"), holes[at % HOLES].address().to_string()));
+        let mut missing: BTreeMap<String, String> = names.collect();
+        let objects: Vec<_> = missing.iter().map(|(name, address)| object(name, Some(address))).collect();
+        let parameters = PostParams::default();
+        let created = futures_util::stream::iter(&objects)
+            .map(|object| self.objects.create(&parameters, object))
+            .buffer_unordered(CREATING)
+            .try_fold((), async |(), _| Ok(()));
+        created.await.expect("created");
+        let told = follow(&self.objects, |object| {
+            let name = object.name_any();
+            let says = object.status.as_ref().and_then(|status| status.waiting_for.as_deref());
+            if missing.get(&name).is_some_and(|address| says == Some(&format!("{address} (NotReady)"))) {
+                missing.remove(&name);
+            }
+            missing.is_empty()
+        });
+        let in_time = tokio::time::timeout(wait::PATIENCE, told).await.is_ok();
+        assert!(in_time, "{} of {WAITING} do not say what they wait for", missing.len());
+    }
+
+    async fn metric(&self, series: &str) -> f64 {
+        let metrics = get(self.manager.address("metrics").await, "/metrics").await.1;
+        sample(&metrics, series).unwrap_or_default()
+    }
+
+    /// Returns how many probes have ended without an answer.
+    async fn probes(&self) -> f64 {
+        self.metric(r#"mainstay_waitdeployment_probe_total{type="tcp",result="not_ready"}"#).await
+    }
+
+    fn usage(&self) -> Usage {
+        let read = |file: &str| {
+            let path = format!("/proc/{}/{file}", self.manager.id());
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        let stat = read("stat");
+        // The name in parentheses may hold spaces; user and system time are the 12th and 13th field after it.
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let ticks =
+            after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+        let status = read("status");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        Usage { cpu_seconds: ticks.sum::<f64>() / TICKS, resident_mib: kib.unwrap_or_default() / 1024.0 }
+    }
+
+    async fn stop(mut self) {
+        self.manager.terminate();
+        assert!(self.manager.ended().await.success(), "{} ended in order", self.cluster.namespace());
+    }
+}
+
+// === private functions ===
+
+/// An object that waits for this address, or for nothing.
+fn object(name: &str, address: Option<&str>) -> WaitDeployment {
+    let wait_probe = address
+        .map(|address| json!({"address": address, "timeout": TIMEOUT, "periodSeconds": PERIOD.as_secs()}));
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "waitProbe": wait_probe.unwrap_or(Value::Null),
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+        },
+    }))
+    .expect("a WaitDeployment")
+}
+
+/// Shows every object and every change to `until`, until it has seen enough. Keeps nothing: `wait::until_all` would
+/// copy a thousand objects at each of their changes.
+async fn follow<K>(api: &Api<K>, mut until: impl FnMut(&K) -> bool)
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    loop {
+        let list = api.list(&ListParams::default()).await.expect("listed");
+        for object in &list.items {
+            if until(object) {
+                return;
+            }
+        }
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let events = api.watch(&WatchParams::default(), &version).await.expect("watched");
+        let mut events = std::pin::pin!(events);
+        // An error means a new list, as an end does.
+        while let Ok(Some(event)) = events.try_next().await {
+            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
+                && until(&object)
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// The smallest duration that at most one in a hundred exceeds.
+fn p99(samples: &mut [Duration]) -> Duration {
+    samples.sort_unstable();
+    samples[(samples.len() * 99).div_ceil(100) - 1]
+}
+
+fn figure(name: &str, value: f64, unit: &str) {
+    // A reader who has gone away has seen enough.
+    drop(writeln!(std::io::stdout(), "figure {name} {value:.2} {unit}"));
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
+    let Some(mut undisturbed) = Side::set_up().await else { return };
+    let Some(mut disturbed) = Side::set_up().await else { return };
+    let holes = futures_util::future::join_all((0..HOLES).map(|_| black_hole())).await;
+    let began = Instant::now();
+    disturbed.wait_for(&holes).await;
+    figure("blackhole.all_told", began.elapsed().as_secs_f64(), "s");
+
+    // Once over, uncounted: connections are opened and memory is taken.
+    undisturbed.window().await;
+    disturbed.window().await;
+    let (calm_before, before, probes_before) =
+        (undisturbed.usage(), disturbed.usage(), disturbed.probes().await);
+    let began = Instant::now();
+    let windows =
+        if std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1") { 10 } else { 1 } * WINDOWS;
+    let (mut calm, mut busy, mut most_in_flight) = (Vec::new(), Vec::new(), 0_f64);
+    for window in 0..windows {
+        // Each goes first as often as the other.
+        if window % 2 == 0 {
+            calm.extend(undisturbed.window().await);
+            busy.extend(disturbed.window().await);
+        } else {
+            busy.extend(disturbed.window().await);
+            calm.extend(undisturbed.window().await);
+        }
+        most_in_flight = most_in_flight.max(disturbed.metric("mainstay_waitdeployment_probe_inflight").await);
+    }
+    let took = began.elapsed().as_secs_f64();
+    let (calm_after, after) = (undisturbed.usage(), disturbed.usage());
+    let probes = disturbed.probes().await - probes_before;
+
+    let (calm_p99, busy_p99) = (p99(&mut calm), p99(&mut busy));
+    figure("blackhole.samples.undisturbed", calm.len() as f64, "samples");
+    figure("blackhole.samples.disturbed", busy.len() as f64, "samples");
+    figure("blackhole.p50.undisturbed", milliseconds(calm[calm.len() / 2]), "ms");
+    figure("blackhole.p50.disturbed", milliseconds(busy[busy.len() / 2]), "ms");
+    figure("blackhole.p99.undisturbed", milliseconds(calm_p99), "ms");
+    figure("blackhole.p99.disturbed", milliseconds(busy_p99), "ms");
+    let limit = (calm_p99 * 2).max(calm_p99 + ALLOWED);
+    assert!(busy_p99 <= limit, "p99 {busy_p99:?} beside black holes, {calm_p99:?} without");
+
+    // One probe per target, however many wait for it; and the holes were really probed all the time.
+    figure("blackhole.probes", probes / took, "per_s");
+    let targets = disturbed.metric("mainstay_waitdeployment_probe_targets").await;
+    assert!((targets - HOLES as f64).abs() < 0.5, "{targets} targets for {HOLES} addresses");
+    assert!((1.0..=HOLES as f64).contains(&most_in_flight), "{most_in_flight} probes in flight");
+    let rounds = took / PERIOD.as_secs_f64();
+    let (least, most) = (HOLES as f64 * rounds / 4.0, HOLES as f64 * (rounds / 0.9 + 2.0));
+    assert!((least..=most).contains(&probes), "{probes} probes in {took} s, expected {least} to {most}");
+
+    let cpu = |after: &Usage, before: &Usage| (after.cpu_seconds - before.cpu_seconds) / took * 100.0;
+    let (calm_cpu, busy_cpu) = (cpu(&calm_after, &calm_before), cpu(&after, &before));
+    figure("blackhole.cpu.undisturbed", calm_cpu, "percent");
+    figure("blackhole.cpu.disturbed", busy_cpu, "percent");
+    assert!(busy_cpu - calm_cpu < 25.0, "waiting takes {} % of a core", busy_cpu - calm_cpu);
+    figure("blackhole.memory.before", before.resident_mib, "MiB");
+    figure("blackhole.memory.after", after.resident_mib, "MiB");
+    let growth = after.resident_mib - before.resident_mib;
+    assert!(growth < MEMORY_NOISE_MIB, "memory grew by {growth} MiB while nothing changed");
+    undisturbed.stop().await;
+    disturbed.stop().await;
+}
