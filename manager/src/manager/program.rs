@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tokio::runtime::Runtime;
 use tracing::error;
 
 use super::{Manager, ManagerOptions};
 use crate::cli::{self, Exit, Parsed, RunArgs};
 use crate::client::connect;
 use crate::reconcile::{BoxError, ReconcileError};
+
+/// tokio's own variable for the number of a runtime's threads.
+const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
 
 type Setup = Box<dyn FnOnce(&Manager) -> Result<(), BoxError>>;
 type Own = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
@@ -98,7 +102,7 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     if let Err(problem) = cli::logging::init(&args.configuration.logging) {
         return fail(&chain(problem));
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(problem) => return fail(&chain(problem)),
     };
@@ -118,6 +122,17 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// The runtime of the reconciles. Never a single thread, which is what one CPU would give: one reconcile that blocks its
+/// thread must not stop all the others, and in the end fail the liveness probe.
+fn runtime() -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // Who has asked for a number gets it.
+    if std::env::var_os(THREADS_VARIABLE).is_none() {
+        builder.worker_threads(std::thread::available_parallelism().map_or(2, usize::from).max(2));
+    }
+    builder.enable_all().build()
 }
 
 /// The text of an error with all its causes, each once.
