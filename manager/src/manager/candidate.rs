@@ -1,27 +1,23 @@
 //! The manager's half of the election: when to stand, what to end when a term ends, when to let go.
 //!
-//! The elector lives on the control thread, leader-only work on the caller's runtime. Three channels join them: the
-//! word to begin, the state of leadership, and the question whether the work of an ended term is over.
+//! The elector lives on the control thread, leader-only work on the caller's runtime. The word to begin, the state of
+//! leadership and the [`Term`] join them. The elector ends the term by itself: nothing of that may have to wait for a
+//! free thread of the caller's runtime.
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use super::Shared;
-use super::control::Job;
+use super::control::{Job, Timers};
 use crate::client::connect::Role;
 use crate::client::{EventType, Recorder};
 use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
-
-/// Asks whether the work of the ended term is over; `true` lets the Lease go.
-type Question = oneshot::Sender<bool>;
 
 /// A replica that stands for election.
 pub(super) struct Candidate {
@@ -32,9 +28,9 @@ pub(super) struct Candidate {
     _stop_on_drop: DropGuard,
     /// Cancelled when work of the term is given up on.
     gave_up: CancellationToken,
+    /// A manager that is dropped does not wait for its work either.
+    _give_up_on_drop: DropGuard,
     ended: oneshot::Receiver<()>,
-    /// Answers the elector's questions.
-    answers: JoinSet<()>,
 }
 
 // === impl Candidate ===
@@ -47,12 +43,10 @@ impl Candidate {
         stopping: CancellationToken,
     ) -> (Self, Job) {
         let (campaign, may_begin) = oneshot::channel();
-        let (questions, asked) = mpsc::unbounded_channel::<Question>();
         let (publish, leadership) = watch::channel(Leadership::Standby { holder: None });
         let (end_guard, ended) = oneshot::channel();
         let (stop, gave_up) = (CancellationToken::new(), CancellationToken::new());
-        let mut answers = JoinSet::new();
-        answers.spawn(answer(asked, shared.term.clone(), stopping, gave_up.clone()));
+        let (term, work_is_late) = (shared.term.clone(), gave_up.clone());
 
         let (connections, fence, registry) =
             (shared.connections.clone(), shared.fence.clone(), shared.registry.clone());
@@ -68,12 +62,7 @@ impl Candidate {
             let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
             let elector = Elector::new(settings, client, fence, &registry, on_event)?;
             let mut state = elector.leadership();
-            let end_work = move || {
-                let (ask, reply) = oneshot::channel();
-                // A manager that is gone has no work left, but cannot say so: the Lease then runs out by itself.
-                drop(questions.send(ask));
-                reply.map(|reply| reply.unwrap_or(false))
-            };
+            let end_work = move || end_work(term.clone(), stopping.clone(), work_is_late.clone());
             let forward = async {
                 while state.changed().await.is_ok() {
                     publish.send_replace(state.borrow_and_update().clone());
@@ -89,9 +78,9 @@ impl Candidate {
                 campaign: Some(campaign),
                 _stop_on_drop: stop.clone().drop_guard(),
                 stop,
+                _give_up_on_drop: gave_up.clone().drop_guard(),
                 gave_up,
                 ended,
-                answers,
             },
             job,
         )
@@ -123,41 +112,30 @@ impl Candidate {
 
     /// Ends the candidacy: the Lease is renewed while the work of the term goes on, and released once that has ended.
     /// Work that has not by `deadline` is given up on, and the Lease left to run out.
-    pub(super) async fn finish(mut self, term: &Term, deadline: Instant) -> bool {
+    pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
         self.stop.cancel();
-        let in_time = timeout_at(deadline, term.ended()).await.is_ok();
+        let in_time = timers.until(deadline, term.ended()).await.is_some();
         if !in_time {
             self.gave_up.cancel();
         }
         // The elector bounds its last requests itself. An error means that its thread is gone.
         drop(self.ended.await);
-        self.answers.shutdown().await;
         in_time
     }
 }
 
-/// Ends the term whenever the elector asks, and answers once its work is over or given up on.
-async fn answer(
-    mut questions: mpsc::UnboundedReceiver<Question>,
-    term: Term,
-    stopping: CancellationToken,
-    gave_up: CancellationToken,
-) {
-    while let Some(question) = questions.recv().await {
-        if stopping.is_cancelled() {
-            term.end();
-        } else {
-            term.lose();
-        }
-        // Biased: work that has ended in time was not given up on.
-        let over = tokio::select! {
-            biased;
-            () = term.ended() => true,
-            () = gave_up.cancelled() => false,
-        };
-        if question.send(over).is_err() {
-            debug!(over, "The elector was gone before it heard about the work of its term");
-        }
+/// Ends the term, and answers once its work is over (`true`) or given up on.
+async fn end_work(term: Term, stopping: CancellationToken, gave_up: CancellationToken) -> bool {
+    if stopping.is_cancelled() {
+        term.end();
+    } else {
+        term.lose();
+    }
+    // Biased: work that has ended in time was not given up on.
+    tokio::select! {
+        biased;
+        () = term.ended() => true,
+        () = gave_up.cancelled() => false,
     }
 }
 

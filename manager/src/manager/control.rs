@@ -1,15 +1,18 @@
 //! The control thread: what must stay alive whatever the reconciles do.
 //!
 //! Elector, probes, metrics and signals run on a thread and a runtime of their own. A reconcile that blocks every
-//! thread of the caller's runtime costs neither the Lease nor the answer of a probe.
+//! thread of the caller's runtime costs neither the Lease nor the answer of a probe. It also keeps the time of the
+//! stop: a runtime without a free thread fires no timer of its own.
 
 use std::io;
 
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, error, info};
 
 use crate::reconcile::BoxError;
@@ -21,13 +24,19 @@ pub(super) struct Job {
     pub(super) start: Box<dyn FnOnce() -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
-/// The running thread.
+/// The running thread. It ends once all jobs have and this value is gone: signals are watched to the last.
 pub(super) struct ControlThread {
     /// Answers when the last job has ended.
-    ended: oneshot::Receiver<()>,
+    jobs_ended: oneshot::Receiver<()>,
+    timers: Handle,
+    _end_on_drop: DropGuard,
     /// Jobs that failed, by name.
     pub(super) failures: mpsc::Receiver<(&'static str, BoxError)>,
 }
+
+/// Timers that run on the control thread. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Timers(Handle);
 
 // === impl Job ===
 
@@ -43,42 +52,66 @@ impl Job {
 // === impl ControlThread ===
 
 impl ControlThread {
-    /// Starts the thread; it ends when all jobs have. With `signals`, the first SIGTERM or SIGINT cancels the token and
+    /// Starts the thread. With `signals`, the first SIGTERM or SIGINT cancels the token and
     /// the second ends the process at once.
     pub(super) fn spawn(jobs: Vec<Job>, signals: Option<CancellationToken>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (end, ended) = oneshot::channel();
+        let timers = runtime.handle().clone();
+        let (tell, jobs_ended) = oneshot::channel();
+        let end = CancellationToken::new();
+        let end_on_drop = end.clone().drop_guard();
         // One slot per job: each reports at most once, so nobody ever waits for room.
         let (report, failures) = mpsc::channel(jobs.len().max(1));
         std::thread::Builder::new().name("mainstay-control".to_owned()).spawn(move || {
-            runtime.block_on(run(jobs, signals, &report));
-            if end.send(()).is_err() {
-                debug!("Nobody waited for the end of the control thread");
-            }
+            runtime.block_on(async {
+                // Ends with this future, as the last of all.
+                let _watching = watch_signals(signals);
+                run(jobs, &report).await;
+                if tell.send(()).is_err() {
+                    debug!("Nobody waited for the end of the control thread");
+                }
+                end.cancelled().await;
+            });
         })?;
-        Ok(Self { ended, failures })
+        Ok(Self { jobs_ended, failures, timers, _end_on_drop: end_on_drop })
     }
 
-    /// Waits until the thread has done its last work.
-    pub(super) async fn ended(self) {
-        // An error means that the thread panicked: it has ended all the same.
-        drop(self.ended.await);
+    /// Waits until the last job has ended.
+    pub(super) async fn jobs_ended(&mut self) {
+        // An error means that the thread panicked: its jobs have ended all the same.
+        drop((&mut self.jobs_ended).await);
+    }
+
+    /// Returns what gives up on futures in time.
+    pub(super) fn timers(&self) -> Timers {
+        Timers(self.timers.clone())
     }
 }
 
-async fn run(
-    jobs: Vec<Job>,
-    signals: Option<CancellationToken>,
-    report: &mpsc::Sender<(&'static str, BoxError)>,
-) {
-    let mut watching = JoinSet::new();
-    if let Some(stop) = signals {
-        watching.spawn(async move {
-            if let Err(error) = watch_signals(stop).await {
-                error!(%error, "Signals cannot be watched; stopping works by SIGKILL only");
+// === impl Timers ===
+
+impl Timers {
+    /// Waits for the future until then, even if the caller's runtime has no thread left to look at the clock. `None`
+    /// if it was not ready in time.
+    pub(super) async fn until<T>(&self, deadline: Instant, future: impl Future<Output = T>) -> Option<T> {
+        let mut alarm = JoinSet::new();
+        alarm.spawn_on(async move { sleep_until(deadline).await }, &self.0);
+        let over = async {
+            // Without the thread, for it has panicked, the caller's own timers have to do.
+            if !matches!(alarm.join_next().await, Some(Ok(()))) {
+                sleep_until(deadline).await;
             }
-        });
+        };
+        // Biased: what is ready at the deadline is in time.
+        tokio::select! {
+            biased;
+            done = future => Some(done),
+            () = over => None,
+        }
     }
+}
+
+async fn run(jobs: Vec<Job>, report: &mpsc::Sender<(&'static str, BoxError)>) {
     let mut running = JoinSet::new();
     for job in jobs {
         let name = job.name;
@@ -99,7 +132,19 @@ async fn run(
     while running.join_next().await.is_some() {}
 }
 
-async fn watch_signals(stop: CancellationToken) -> io::Result<()> {
+fn watch_signals(stop: Option<CancellationToken>) -> JoinSet<()> {
+    let mut watching = JoinSet::new();
+    if let Some(stop) = stop {
+        watching.spawn(async move {
+            if let Err(error) = obey_signals(stop).await {
+                error!(%error, "Signals cannot be watched; stopping works by SIGKILL only");
+            }
+        });
+    }
+    watching
+}
+
+async fn obey_signals(stop: CancellationToken) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut next = async || {

@@ -8,18 +8,18 @@
 //! 1. The Lease is never released while leader-only work is running.
 //! 2. Every task spawned here is awaited here, or named as late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
 use super::candidate::Candidate;
-use super::control::{ControlThread, Job};
+use super::control::{ControlThread, Job, Timers};
 use super::readiness::{self, Heartbeat};
 use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
 use crate::controller::{Environment, Start, Term};
@@ -31,6 +31,10 @@ use crate::serve::{Bound, Handler};
 
 /// What the Events still to be written get, even if the grace period is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What those get at least who are told to end after others: they are not to be named as late for being behind
+/// somebody who was. Three of these and the last words fit between the grace period (30 s) and the kubelet's (45 s).
+const OWN_TURN: Duration = Duration::from_secs(1);
 
 /// A running manager: who runs, and how they are told to end.
 struct Running<'a> {
@@ -73,7 +77,8 @@ impl Manager {
     /// The first failure is the error; what went wrong while stopping is attached to it.
     ///
     /// # Cancel safety
-    /// Dropping the future aborts the members and leaves the Lease to expire; stop the manager instead.
+    /// Dropping the future aborts the members and leaves the Lease to expire, unless they ended at once; stop the
+    /// manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
         let Unstarted { probes, metrics, inspect, mut intake, event_writer } =
@@ -112,18 +117,31 @@ impl Manager {
         drop(intake);
         info!("Stopping");
         let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
-        let mut problems = running.stop(&end, candidate, deadline).await;
+        let timers = control.timers();
+        let mut problems = running.stop(&end, candidate, &timers, deadline).await;
 
         caches_stop.cancel();
-        if timeout_at(deadline, async { while caches.join_next().await.is_some() {} }).await.is_err() {
+        if timers
+            .until(own_turn(deadline), async { while caches.join_next().await.is_some() {} })
+            .await
+            .is_none()
+        {
             problems.late.push("caches".to_owned());
         }
         servers_stop.cancel();
-        if timeout_at(deadline.max(Instant::now() + LAST_WORDS), control.ended()).await.is_err() {
+        if timers.until(own_turn(deadline), control.jobs_ended()).await.is_none() {
             problems.late.push("servers".to_owned());
         }
         events_stop.cancel();
-        while events.join_next().await.is_some() {}
+        // The writer bounds itself by its last words, if it finds a thread to run on.
+        let written = async { while events.join_next().await.is_some() {} };
+        if timers
+            .until(own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN), written)
+            .await
+            .is_none()
+        {
+            problems.late.push("events".to_owned());
+        }
         info!("Stopped");
         problems.conclude(end, shared.configuration.shutdown.grace_period)
     }
@@ -333,7 +351,13 @@ impl<'a> Running<'a> {
     }
 
     /// Stops all members: leader-only ones first, then the Lease, then the others.
-    async fn stop(&mut self, end: &End, candidate: Option<Candidate>, deadline: Instant) -> Problems {
+    async fn stop(
+        &mut self,
+        end: &End,
+        candidate: Option<Candidate>,
+        timers: &Timers,
+        deadline: Instant,
+    ) -> Problems {
         let mut problems = Problems::default();
         self.stopping.cancel();
         if matches!(end, End::LeaseLost) {
@@ -344,16 +368,16 @@ impl<'a> Running<'a> {
         self.leader_only.stop.cancel();
         // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
         let in_time = match candidate {
-            Some(candidate) => candidate.finish(&self.shared.term, deadline).await,
-            None => timeout_at(deadline, self.shared.term.ended()).await.is_ok(),
+            Some(candidate) => candidate.finish(&self.shared.term, timers, deadline).await,
+            None => timers.until(deadline, self.shared.term.ended()).await.is_some(),
         };
         if !in_time {
             problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
         }
-        self.leader_only.end(deadline, &mut problems).await;
+        self.leader_only.end(timers, deadline, &mut problems).await;
         self.always.end();
         self.others.stop.cancel();
-        self.others.end(deadline, &mut problems).await;
+        self.others.end(timers, own_turn(deadline), &mut problems).await;
         problems
     }
 }
@@ -386,6 +410,11 @@ async fn news(candidate: Option<&mut Candidate>) -> Leadership {
         Some(candidate) => candidate.news().await,
         None => std::future::pending().await,
     }
+}
+
+/// When the turn ends of somebody who is told only now.
+fn own_turn(deadline: Instant) -> Instant {
+    deadline.max(Instant::now() + OWN_TURN)
 }
 
 // === impl Group ===
@@ -430,8 +459,8 @@ impl Group {
     }
 
     /// Waits for the members to end; aborts and names those who have not by the deadline.
-    async fn end(&mut self, deadline: Instant, problems: &mut Problems) {
-        while let Ok(ended) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+    async fn end(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
+        while let Some(ended) = timers.until(deadline, self.tasks.join_next_with_id()).await {
             let Some(ended) = ended else { return };
             if let Some((name, error)) = self.judge(ended) {
                 problems.failures.push(format!("{name}: {error}"));
@@ -451,8 +480,9 @@ struct Problems {
 
 impl Problems {
     fn conclude(mut self, end: End, grace: Duration) -> Result<(), ManagerError> {
-        self.late.sort();
-        self.late.dedup();
+        // In the order of the stop: the first one may be why the others were late.
+        let mut named = BTreeSet::new();
+        self.late.retain(|name| named.insert(name.clone()));
         let mut others = self.failures;
         if let End::Asked = end {
             return if !self.late.is_empty() {
