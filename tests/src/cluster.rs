@@ -22,6 +22,7 @@ use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
+use crate::audit;
 use crate::manifests::Cleanup;
 
 /// A cluster, seen by one test.
@@ -133,6 +134,11 @@ impl TestCluster {
     /// Returns the file with the authority behind the server's certificate.
     pub fn authority_path(&self) -> &Path {
         self.cluster().authority_path()
+    }
+
+    /// Returns the folder its programs run in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.cluster().folder()
     }
 
     /// Returns a path in a folder that goes with the cluster, of this test alone.
@@ -277,7 +283,12 @@ fn run_shared(state: &watch::Sender<Shared>) {
 fn options() -> Options {
     let definition = serde_json::to_value(mainstay_api::crd::crd());
     let definition = definition.unwrap_or_else(|error| panic!("our definition is not JSON: {error}"));
-    Options { crds: vec![definition], progress: Progress::new(say), ..Options::default() }
+    Options {
+        crds: vec![definition],
+        apiserver_flags: audit::flags(),
+        progress: Progress::new(say),
+        ..Options::default()
+    }
 }
 
 /// Writes past the test runner's capture: a build of minutes must not look like a hang.

@@ -2,7 +2,8 @@
 //!
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
 //! watching; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
-//! prerequisites and black holes it probes, [`dial`] what it may probe them with. Nothing here sends a
+//! prerequisites and black holes it probes, [`dial`] what it may probe them with; [`audit`] tells who wrote
+//! what. Nothing here sends a
 //! packet to any address outside loopback.
 
 #![expect(
@@ -11,6 +12,7 @@
     reason = "a helper of a test fails the test by panicking"
 )]
 
+pub mod audit;
 pub mod cluster;
 
 pub mod manifests;
@@ -18,6 +20,7 @@ pub mod wait;
 
 pub mod manager;
 pub mod process;
+pub mod slow;
 
 pub mod dial;
 pub mod sockets;

@@ -96,6 +96,11 @@ impl LocalManager {
     /// Stops it in order and returns how it ended.
     pub async fn stop(mut self) -> Result<(), ManagerError> {
         self.manager.stop();
+        self.stopped().await
+    }
+
+    /// Waits until it has stopped and returns how it ended.
+    pub async fn stopped(&mut self) -> Result<(), ManagerError> {
         let ended = self.running.join_next().await;
         match ended {
             Some(Ok(result)) => result,

@@ -1,7 +1,6 @@
 //! A manager in a process of its own, to be signalled and killed as an operating system would.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,18 +41,29 @@ impl ManagerProcess {
         name: &str,
         changes: &Value,
     ) -> Self {
+        Self::start_with(binary, cluster, identity, name, changes, &[])
+    }
+
+    /// As [`ManagerProcess::start`], with these variables in its environment.
+    pub fn start_with(
+        binary: &str,
+        cluster: &TestCluster,
+        identity: &Identity,
+        name: &str,
+        changes: &Value,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let config = cluster.scratch(&format!("{name}.yaml"));
         let text = configuration_of(cluster, changes).to_string();
         std::fs::write(&config, text).unwrap_or_else(|error| panic!("{}: {error}", config.display()));
-        Self::spawn(binary, &["run", "--config"], &config, &identity.kubeconfig)
+        let mut command = Command::new(binary);
+        command.args(["run", "--config"]).arg(&config).arg("--kubeconfig").arg(&identity.kubeconfig);
+        command.envs(environment.iter().copied());
+        Self::spawn(binary, command)
     }
 
-    fn spawn(binary: &str, arguments: &[&str], config: &Path, kubeconfig: &Path) -> Self {
-        let mut child = Command::new(binary)
-            .args(arguments)
-            .arg(config)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
+    fn spawn(binary: &str, mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

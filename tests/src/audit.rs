@@ -1,0 +1,212 @@
+//! Who wrote what and when, as the API server saw it: the proof that two replicas never write at the same time.
+//!
+//! The server appends a line to its audit log for each write of a ServiceAccount, with its own clock. One account per
+//! replica tells the writers apart.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cluster::TestCluster;
+use crate::wait::PATIENCE;
+
+/// The file, relative to the folder of the cluster, in which its programs run.
+const LOG: &str = "audit.log";
+
+/// Pause between two looks at the log: a file that grows tells nobody.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+
+/// One write that reached the API server.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The ServiceAccount, without its namespace.
+    pub user: String,
+    /// `create`, `update`, `patch` or `delete`.
+    pub verb: String,
+    /// Plural of the kind, with the subresource behind a slash.
+    pub resource: String,
+    /// The object.
+    pub name: String,
+    /// What the server answered.
+    pub code: u64,
+    /// When the request arrived, by the server's clock.
+    pub received: Timestamp,
+    /// What was sent, for Leases alone.
+    pub body: Value,
+}
+
+/// The time one replica held the Lease, as the server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// The ServiceAccount whose writes made and kept it the holder.
+    pub user: String,
+    /// What it called itself.
+    pub holder: String,
+    /// When the request that made it the holder arrived.
+    pub from: Timestamp,
+    /// When its last renewal arrived.
+    pub renewed: Timestamp,
+    /// When the request arrived that named nobody or somebody else.
+    pub until: Option<Timestamp>,
+}
+
+// === impl Write ===
+
+impl Write {
+    /// Whether it is work: neither the Lease itself nor an Event, which tells of the past and decides nothing.
+    pub fn is_work(&self) -> bool {
+        !self.is_of_lease() && self.resource != "events"
+    }
+
+    /// Whether it wrote the Lease, or tried to.
+    pub fn is_of_lease(&self) -> bool {
+        self.resource == "leases"
+    }
+
+    /// Whether the server accepted it.
+    pub fn is_accepted(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Returns whom a write of the Lease names as the holder; empty for nobody.
+    pub fn holder(&self) -> &str {
+        self.body["spec"]["holderIdentity"].as_str().unwrap_or_default()
+    }
+
+    fn parse(line: &str, namespace: &str) -> Option<Self> {
+        // The last line may be half written.
+        let event: Value = serde_json::from_str(line).ok()?;
+        let user = event["user"]["username"].as_str()?.strip_prefix("system:serviceaccount:")?;
+        let (of, user) = user.split_once(':')?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let object = &event["objectRef"];
+        let resource = match object["subresource"].as_str() {
+            Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
+            None => text(&object["resource"]),
+        };
+        (of == namespace).then(|| Self {
+            user: user.to_owned(),
+            verb: text(&event["verb"]),
+            resource,
+            name: text(&object["name"]),
+            code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
+            received: event["requestReceivedTimestamp"]
+                .as_str()
+                .and_then(|at| at.parse().ok())
+                .unwrap_or_else(|| panic!("an audit line without a time: {line}")),
+            body: event["requestObject"].clone(),
+        })
+    }
+}
+
+// === impl TestCluster ===
+
+impl TestCluster {
+    /// Returns the writes of this test's ServiceAccounts so far, in the order in which they arrived.
+    pub fn writes(&self) -> Vec<Write> {
+        let log = std::fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
+        let writes = log.lines().filter_map(|line| Write::parse(line, self.namespace()));
+        let mut writes: Vec<Write> = writes.collect();
+        writes.sort_by_key(|write| write.received);
+        writes
+    }
+
+    /// Waits until `accepts` finds what it looks for among the writes, and returns it.
+    pub async fn until_written<T>(&self, what: &str, accepts: impl Fn(&[Write]) -> Option<T>) -> T {
+        let looking = async {
+            loop {
+                if let Some(found) = accepts(&self.writes()) {
+                    return found;
+                }
+                tokio::time::sleep(LOOK_PERIOD).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, looking).await {
+            Ok(found) => found,
+            Err(elapsed) => {
+                let writes = self.writes();
+                let last = &writes[writes.len().saturating_sub(20)..];
+                panic!("{elapsed}: waited {PATIENCE:?} for {what}; written last: {last:#?}")
+            }
+        }
+    }
+}
+
+/// Flags that make an API server keep the log.
+pub(crate) fn flags() -> Vec<String> {
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml");
+    vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}")]
+}
+
+/// Returns the terms of the Lease, from the first one on.
+pub fn terms(writes: &[Write]) -> Vec<Term> {
+    let mut terms: Vec<Term> = Vec::new();
+    for write in writes.iter().filter(|write| write.is_of_lease() && write.is_accepted()) {
+        let (holder, at) = (write.holder(), write.received);
+        let current = terms.last_mut().filter(|term| term.until.is_none());
+        if let Some(term) = current {
+            if term.holder == holder {
+                term.renewed = at;
+                continue;
+            }
+            term.until = Some(at);
+        }
+        if !holder.is_empty() {
+            let (user, holder) = (write.user.clone(), holder.to_owned());
+            terms.push(Term { user, holder, from: at, renewed: at, until: None });
+        }
+    }
+    terms
+}
+
+/// Returns the writes of work that arrived while another one than the writer held the Lease, or nobody: what must
+/// never be. Refused ones count as well, since nothing but luck refused them.
+pub fn outside_of_terms(writes: &[Write]) -> Vec<Write> {
+    let terms = terms(writes);
+    let allowed = |write: &Write| {
+        terms.iter().any(|term| {
+            let before_the_end = term.until.is_none_or(|until| write.received < until);
+            term.user == write.user && term.from <= write.received && before_the_end
+        })
+    };
+    writes.iter().filter(|write| write.is_work() && !allowed(write)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(user: &str, resource: &str, holder: &str, second: i64) -> Write {
+        Write {
+            user: user.to_owned(),
+            verb: "update".to_owned(),
+            resource: resource.to_owned(),
+            name: "web".to_owned(),
+            code: 200,
+            received: Timestamp::from_second(second).unwrap(),
+            body: serde_json::json!({"spec": {"holderIdentity": holder}}),
+        }
+    }
+
+    #[test]
+    fn only_the_holder_may_write_and_only_while_it_is_the_holder() {
+        let writes = [
+            write("b", "deployments", "", 1),
+            write("a", "leases", "pod-a", 2),
+            write("a", "deployments", "", 3),
+            write("b", "deployments", "", 4),
+            write("a", "leases", "pod-a", 5),
+            write("a", "leases", "", 6),
+            write("a", "deployments", "", 7),
+            write("a", "events", "", 7),
+            write("b", "leases", "pod-b", 8),
+            write("b", "deployments", "", 9),
+        ];
+        let wrong: Vec<i64> = outside_of_terms(&writes).iter().map(|w| w.received.as_second()).collect();
+        assert_eq!(wrong, [1, 4, 7], "before any term, in another one's, between two");
+        let terms = terms(&writes);
+        assert_eq!(terms.len(), 2);
+        assert_eq!((terms[0].renewed.as_second(), terms[0].until.map(Timestamp::as_second)), (5, Some(6)));
+    }
+}

@@ -1,0 +1,103 @@
+//! Reconciles that do not end when they should: what the stop order and the control thread are tried with.
+
+use std::time::Duration;
+
+use mainstay::controller::Controller;
+use mainstay::key::Request;
+use mainstay::manager::{Manager, Program, RegisterError};
+use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+use mainstay::watch::channel;
+use mainstay_controllers::CONTROLLERS;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// The name of the controller in logs, metrics and errors.
+pub const NAME: &str = "slow";
+
+/// Set to the seconds that each reconcile blocks its thread, it turns the binary under test into [`program`].
+pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_SLOW";
+
+/// What the log says when a reconcile begins, with the `count` of those that have.
+pub const BEGAN: &str = "a slow reconcile began";
+
+/// What one reconcile does.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Waits as it should, at an await.
+    Wait(CancellationToken),
+    /// Blocks its thread for so long, as none should.
+    Block(Duration),
+}
+
+/// How many reconciles have begun and how many have ended.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Those that have begun.
+    pub began: watch::Receiver<usize>,
+    /// Those that have ended by themselves.
+    pub ended: watch::Receiver<usize>,
+}
+
+struct Slow {
+    task: Task,
+    began: watch::Sender<usize>,
+    ended: watch::Sender<usize>,
+}
+
+// === impl Slow ===
+
+impl Reconciler for Slow {
+    async fn reconcile(&self, _request: &Request, _cx: &Context) -> Outcome {
+        let mut count = 0;
+        self.began.send_modify(|began| {
+            *began += 1;
+            count = *began;
+        });
+        info!(count, "{BEGAN}");
+        match &self.task {
+            Task::Wait(token) => token.cancelled().await,
+            Task::Block(duration) => block(*duration),
+        }
+        self.ended.send_modify(|ended| *ended += 1);
+        Ok(Action::Done)
+    }
+}
+
+/// Registers a controller that reconciles so many keys once each.
+///
+/// # Errors
+/// Fails as [`Manager::register`] does.
+pub fn register(manager: &Manager, task: Task, keys: usize) -> Result<Progress, RegisterError> {
+    let (notifier, source) = channel();
+    for number in 0..keys {
+        notifier.notify(Request::new(None, &format!("key-{number}")));
+    }
+    let (began, ended) = (watch::Sender::new(0), watch::Sender::new(0));
+    let progress = Progress { began: began.subscribe(), ended: ended.subscribe() };
+    manager.register(Controller::new(NAME).source(source).reconciler(Slow { task, began, ended }))?;
+    Ok(progress)
+}
+
+/// Returns the number of threads of a program's runtime: so many reconciles that block leave none.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).max(2)
+}
+
+/// Returns a binary with this controller alone, if the environment asks for it.
+pub fn program() -> Option<Program> {
+    let seconds = std::env::var(VARIABLE).ok()?.parse().ok()?;
+    let task = Task::Block(Duration::from_secs(seconds));
+    let program = Program::new(NAME, env!("CARGO_PKG_VERSION"), "A manager that is slow on purpose");
+    Some(program.controllers(CONTROLLERS).setup(move |manager| {
+        register(manager, task, threads())?;
+        Ok(())
+    }))
+}
+
+fn block(duration: Duration) {
+    let (never, lock) = (Condvar::new(), Mutex::new(()));
+    let waited = never.wait_for(&mut lock.lock(), duration);
+    assert!(waited.timed_out(), "nobody notifies");
+}
