@@ -8,13 +8,55 @@
 
 #[path = "shared/black_holes.rs"]
 mod black_holes;
+#[path = "shared/blocked.rs"]
+mod blocked;
 #[path = "shared/command_line.rs"]
 mod command_line;
 #[path = "shared/control_plane.rs"]
 mod control_plane;
+#[path = "shared/ha.rs"]
+mod ha;
 #[path = "shared/rules.rs"]
 mod rules;
+#[path = "shared/stopping.rs"]
+mod stopping;
 #[path = "shared/wait_deployment.rs"]
 mod wait_deployment;
 #[path = "shared/waitprobe_inputs.rs"]
 mod waitprobe_inputs;
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use mainstay_tests::{ManagerProcess, slow};
+
+/// Prints a figure for people and scripts to compare.
+fn figure(name: &str, value: f64, unit: &str) {
+    // A reader who has gone away has seen enough.
+    drop(writeln!(std::io::stdout(), "figure {name} {value:.3} {unit}"));
+}
+
+/// Whether the full form of the long tests was asked for.
+fn long_form() -> bool {
+    std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
+}
+
+/// Waits until reconciles block every thread of a slow process.
+async fn all_blocked(process: &ManagerProcess) {
+    let count = slow::threads() as u64;
+    process
+        .logged("every thread is blocked", |line| line["msg"] == slow::BEGAN && line["count"] == count)
+        .await;
+}
+
+/// Returns whom a Lease names; empty for nobody.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// Returns when the holder of a Lease says that it renewed it.
+fn renewed(lease: &Lease) -> Timestamp {
+    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+    renewed.expect("a Lease that was held").0
+}

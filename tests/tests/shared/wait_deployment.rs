@@ -1,6 +1,5 @@
 //! A WaitDeployment's life: waiting, opened, rolled out, at rest, deleted.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -13,6 +12,8 @@ use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::figure;
 
 /// The period the tests ask for.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -56,11 +57,6 @@ fn counters(object: &impl serde::Serialize) -> Value {
         "availableReplicas": of("availableReplicas"),
         "unavailableReplicas": of("unavailableReplicas"),
     })
-}
-
-fn figure(name: &str, value: f64, unit: &str) {
-    // A reader who has gone away has seen enough.
-    drop(writeln!(std::io::stdout(), "figure {name} {value:.3} {unit}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,240 @@
+//! Two replicas, one Lease: one works, and when it goes in whatever way the other one does, never both.
+//!
+//! Each replica is a process with a ServiceAccount of its own, so that the server's audit log tells who wrote what.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::audit::{Term, Write, outside_of_terms, terms};
+use mainstay_tests::manifests::{Identity, documents_below};
+use mainstay_tests::process::get;
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{ManagerProcess, TestCluster, wait};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::figure;
+
+/// What a hand-over may take when the leader says goodbye, far below the 15 s of its Lease.
+const PLANNED: Duration = Duration::from_secs(5);
+/// The Lease of the tests that wait for one to run out.
+const SHORT_LEASE: Duration = Duration::from_secs(5);
+/// What a take-over may take beyond that: a slow machine, no further lease duration.
+const SLACK: Duration = Duration::from_secs(4);
+/// Between two changes of the object that keeps the leader busy.
+const CHANGE_PERIOD: Duration = Duration::from_millis(50);
+/// Writes after which a replica has plainly taken up work.
+const AT_WORK: usize = 10;
+
+struct Replica {
+    user: &'static str,
+    process: ManagerProcess,
+}
+
+/// Two replicas, the first of which leads, with something to do all the time.
+struct Pair {
+    leader: Replica,
+    standby: Replica,
+    prerequisite: Prerequisite,
+    _changes: JoinSet<()>,
+}
+
+// === impl Replica ===
+
+impl Replica {
+    async fn start(cluster: &TestCluster, user: &'static str, changes: &Value) -> Self {
+        let kubeconfig = cluster.kubeconfig_of(user).await;
+        let identity = Identity { service_account: user.to_owned(), kubeconfig };
+        let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+        Self { user, process: ManagerProcess::start(binary, cluster, &identity, user, changes) }
+    }
+
+    async fn logged(&self, message: &str) {
+        self.process.logged(message, |line| line["msg"] == message).await;
+    }
+
+    fn works<'a>(&self, writes: &'a [Write]) -> Vec<&'a Write> {
+        writes.iter().filter(|write| write.user == self.user && write.is_work()).collect()
+    }
+
+    fn term(&self, writes: &[Write]) -> Option<Term> {
+        terms(writes).into_iter().find(|term| term.user == self.user)
+    }
+
+    /// Waits until it has written so much since then, and returns the first of it.
+    async fn at_work(&self, cluster: &TestCluster, since: Timestamp) -> Write {
+        let what = format!("{} to work since {since}", self.user);
+        let done = |writes: &[Write]| {
+            let mut done = self.works(writes);
+            done.retain(|write| write.received >= since);
+            (done.len() >= AT_WORK).then(|| done[0].clone())
+        };
+        cluster.until_written(&what, done).await
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    async fn start(cluster: &TestCluster, changes: &Value) -> Self {
+        install_two_accounts(cluster).await;
+        let leader = Replica::start(cluster, "mainstay", changes).await;
+        leader.logged("became leader").await;
+        let standby = Replica::start(cluster, "mainstay-too", changes).await;
+        standby.logged("new leader").await;
+
+        let prerequisite = Prerequisite::open();
+        create(cluster, "busy", &prerequisite).await;
+        let objects = cluster.api::<WaitDeployment>();
+        let mut changes = JoinSet::new();
+        changes.spawn(async move {
+            for limit in 0u64.. {
+                let change = Patch::Merge(json!({"spec": {"revisionHistoryLimit": limit}}));
+                objects.patch("busy", &PatchParams::default(), &change).await.expect("changed");
+                tokio::time::sleep(CHANGE_PERIOD).await;
+            }
+        });
+        leader.at_work(cluster, Timestamp::UNIX_EPOCH).await;
+        let writes = cluster.writes();
+        assert!(standby.works(&writes).is_empty(), "a standby replica writes nothing: {writes:#?}");
+        let probes = standby.process.address("probes").await;
+        assert_eq!(get(probes, "/readyz").await.0, 200, "a standby replica is ready");
+        Self { leader, standby, prerequisite, _changes: changes }
+    }
+
+    /// The new leader acts on what comes after the hand-over, and ends in good order. All along, nobody wrote outside
+    /// of its own term, and there were two.
+    async fn conclude(mut self, cluster: &TestCluster) {
+        create(cluster, "after", &self.prerequisite).await;
+        wait::until(&cluster.api::<Deployment>(), "after", "work goes on", |_| true).await;
+        self.standby.process.terminate();
+        assert!(self.standby.process.ended().await.success(), "the last leader ends in good order");
+
+        let writes = cluster.writes();
+        let wrong = outside_of_terms(&writes);
+        assert!(wrong.is_empty(), "written without the Lease: {wrong:#?}; terms: {:#?}", terms(&writes));
+        let terms = terms(&writes);
+        let users: Vec<_> = terms.iter().map(|term| term.user.as_str()).collect();
+        assert_eq!(users, [self.leader.user, self.standby.user], "{terms:#?}");
+        assert!(terms[1].until.is_some(), "it released the Lease: {terms:#?}");
+        for (replica, least) in [(&self.leader, AT_WORK), (&self.standby, AT_WORK)] {
+            assert!(replica.works(&writes).len() >= least, "{} was at work", replica.user);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_leader_told_to_stop_hands_over_in_a_fraction_of_its_lease() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let mut pair = Pair::start(&cluster, &json!({})).await;
+
+    let asked = Timestamp::now();
+    pair.leader.process.terminate();
+    let first = pair.standby.at_work(&cluster, asked).await;
+    let took = first.received.duration_since(asked).unsigned_abs();
+    figure("ha.hand_over_at_sigterm", took.as_secs_f64(), "s");
+    assert!(took < PLANNED, "handed over after {took:?}, by {first:?}");
+    assert!(pair.leader.process.ended().await.success(), "it ends in good order");
+
+    let writes = cluster.writes();
+    let (old, new) = (pair.leader.term(&writes), pair.standby.term(&writes));
+    let released = old.and_then(|term| term.until).expect("the Lease was let go");
+    let taken = new.expect("the Lease was taken").from;
+    figure("ha.release_to_take_over", taken.duration_since(released).as_secs_f64(), "s");
+    pair.conclude(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let mut pair = Pair::start(&cluster, &short_lease()).await;
+
+    pair.leader.process.kill();
+    assert!(!pair.leader.process.ended().await.success());
+    assert_taken_over_in_time(&cluster, &pair, "ha.take_over_after_kill").await;
+    pair.conclude(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_leader_frozen_past_its_lease_writes_nothing_when_it_thaws() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let mut pair = Pair::start(&cluster, &short_lease()).await;
+
+    pair.leader.process.signal(Signal::STOP);
+    assert_taken_over_in_time(&cluster, &pair, "ha.take_over_after_freeze").await;
+    let thawed = Timestamp::now();
+    pair.leader.process.signal(Signal::CONT);
+    assert_eq!(pair.leader.process.ended().await.code(), Some(1), "a replica that lost the Lease fails");
+
+    let took = Timestamp::now().duration_since(thawed).as_secs_f64();
+    figure("ha.thaw_to_exit", took, "s");
+    let writes = cluster.writes();
+    let late: Vec<_> = writes
+        .iter()
+        .filter(|write| {
+            write.user == pair.leader.user && write.received >= thawed && write.resource != "events"
+        })
+        .collect();
+    assert!(late.is_empty(), "the thawed one wrote: {late:#?}");
+    let log = pair.leader.process.log();
+    let told =
+        log.iter().any(|line| line["error"].as_str().is_some_and(|e| e.contains("the Lease was lost")));
+    assert!(told, "it says why it ended: {log:#?}");
+    pair.conclude(&cluster).await;
+}
+
+/// Waits for the standby to work, and holds it against the last renewal of the leader, which has gone.
+async fn assert_taken_over_in_time(cluster: &TestCluster, pair: &Pair, name: &str) {
+    let gone = Timestamp::now();
+    let first = pair.standby.at_work(cluster, gone).await;
+    let writes = cluster.writes();
+    let old = pair.leader.term(&writes).expect("the first term");
+    let waited = first.received.duration_since(old.renewed).unsigned_abs();
+    figure(&format!("{name}_since_renewal"), waited.as_secs_f64(), "s");
+    let taken = old.until.expect("the Lease was taken").duration_since(old.renewed).unsigned_abs();
+    assert!(taken >= SHORT_LEASE, "taken {taken:?} after the last renewal, before the Lease was over");
+    assert!(waited < SHORT_LEASE + SLACK, "worked only {waited:?} after the last renewal");
+}
+
+fn short_lease() -> Value {
+    let duration = format!("{}s", SHORT_LEASE.as_secs());
+    json!({"leaderElection": {"leaseDuration": duration, "renewDeadline": "3s", "retryPeriod": "1s"}})
+}
+
+/// Installs what we ship with a second ServiceAccount that has the same rights.
+async fn install_two_accounts(cluster: &TestCluster) {
+    let mut documents = documents_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base"));
+    for document in &mut documents {
+        if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
+            let mut too = subjects[0].clone();
+            too["name"] = "mainstay-too".into();
+            subjects.push(too);
+        }
+    }
+    let too = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mainstay-too"}});
+    documents.push(too);
+    cluster.install(&documents).await;
+}
+
+async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) {
+    let object: WaitDeployment = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1},
+        "spec": {
+            // No Pods: what is written matters here, not what comes of it.
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+        },
+    }))
+    .expect("a WaitDeployment");
+    cluster.api::<WaitDeployment>().create(&PostParams::default(), &object).await.expect("created");
+}
