@@ -18,7 +18,7 @@ use crate::probe::{Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::WaitDeploymentReconciler;
-use crate::{status_mirror, wait_deployment};
+use crate::{deployment, mirror, status_mirror, wait_deployment};
 
 /// The names a configuration file may use.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
@@ -63,11 +63,17 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         .reconciles(&objects)
         .watches(&deployments, enqueue_mapped(concerned(objects.clone())))
         .source(results)
-        .reconciler(WaitDeploymentReconciler::new(&objects, &deployments, engine));
+        .reconciler(WaitDeploymentReconciler::new(
+            &objects,
+            &deployments,
+            &manager.applier(deployment::FIELD_MANAGER),
+            manager.applier(deployment::FIELD_MANAGER),
+            engine,
+        ));
     let mirror = Controller::new(status_mirror::NAME)
         .reconciles(&objects)
         .owns(&deployments)
-        .reconciler(StatusMirror::new(&objects, &deployments));
+        .reconciler(StatusMirror::new(&objects, &deployments, manager.applier(mirror::FIELD_MANAGER)));
     manager.add(ProbeEngine(driver))?;
     manager.register(gate)?;
     manager.register(mirror)

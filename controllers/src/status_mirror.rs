@@ -7,12 +7,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
 use mainstay::client::Applier;
-use mainstay::key::{KindId, Request};
+use mainstay::key::Request;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
 
 use crate::deployment::LiveDeployment;
-use crate::mirror::{FIELD_MANAGER, mirror};
+use crate::mirror::mirror;
 use crate::wait_deployment::{retry, unreadable};
 
 /// Name in metrics, logs and configuration.
@@ -30,12 +30,16 @@ pub struct StatusMirror {
 // === impl StatusMirror ===
 
 impl StatusMirror {
-    /// Makes the reconciler.
-    pub fn new(objects: &Store<WaitDeployment>, deployments: &Store<Deployment>) -> Self {
+    /// Makes the reconciler; `write_status` is in the name of [`FIELD_MANAGER`](crate::mirror::FIELD_MANAGER).
+    pub fn new(
+        objects: &Store<WaitDeployment>,
+        deployments: &Store<Deployment>,
+        write_status: Applier<WaitDeployment>,
+    ) -> Self {
         Self {
             objects: objects.clone(),
             deployments: deployments.view(),
-            write_status: Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            write_status,
             clock: Timestamp::now,
         }
     }

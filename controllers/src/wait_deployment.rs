@@ -22,12 +22,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use mainstay::cache::{ReadError, Store};
 use mainstay::client::{Applier, EventType, WriteError, refusal};
-use mainstay::key::{Key, KindId, Request};
+use mainstay::key::{Key, Request};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
 use mainstay_api::{Condition, WaitDeployment};
 use tracing::info;
 
-use crate::deployment::{FIELD_MANAGER, LiveDeployment, desired, guarded};
+use crate::deployment::{LiveDeployment, desired, guarded};
 use crate::gate::{self, Applied, Decision, GateStatus};
 use crate::probe::{Engine, Target};
 use crate::reasons::{self, condition};
@@ -61,13 +61,21 @@ struct Written {
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
-    /// Makes the reconciler. `engine` must wake its controller when a result changes.
-    pub fn new(objects: &Store<WaitDeployment>, deployments: &Store<Deployment>, engine: Engine) -> Self {
+    /// Makes the reconciler. The appliers are in the name of
+    /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `engine` must wake the controller when a
+    /// result changes.
+    pub fn new(
+        objects: &Store<WaitDeployment>,
+        deployments: &Store<Deployment>,
+        write_deployment: &Applier<Deployment>,
+        write_status: Applier<WaitDeployment>,
+        engine: Engine,
+    ) -> Self {
         Self {
             objects: objects.clone(),
             deployments: deployments.view(),
-            write_deployment: Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
-            write_status: Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            write_deployment: write_deployment.view(),
+            write_status,
             engine,
             memory: Memory::default(),
             clock: Timestamp::now,

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, Scope, Store};
+use crate::cache::{Cache, Meta, Scope, Store};
 use crate::client::connect::{Connections, Role};
 use crate::client::{Applier, EventWriter, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
@@ -185,6 +185,16 @@ impl Manager {
         K::Scope: KindScope,
     {
         self.shared.cache.store(scope)
+    }
+
+    /// As [`Manager::store`], for who needs no more than metadata: `list` and `entry` give it without decoding, and a
+    /// kind that nobody needs whole is cached without its bodies.
+    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.shared.cache.metadata::<K>(scope)
     }
 
     /// Declares the right to write a kind under a field manager's name.

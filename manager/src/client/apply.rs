@@ -49,6 +49,13 @@ impl<K> Applier<K> {
         Self { kind, field_manager, decode: PhantomData }
     }
 
+    /// Returns the same right with its answers decoded as another type, such as one that names only the fields of
+    /// interest.
+    #[must_use]
+    pub fn view<V>(&self) -> Applier<V> {
+        Applier { kind: self.kind.clone(), field_manager: self.field_manager, decode: PhantomData }
+    }
+
     /// Returns the kind this writes.
     pub fn kind(&self) -> &KindId {
         &self.kind
