@@ -33,8 +33,8 @@ const HOLES: usize = 10;
 const WAITING: usize = 1000;
 /// Open WaitDeployments on each side, each with one change on its way at a time.
 const OPEN: usize = 4;
-/// Changes of each open WaitDeployment in one window: a tenth of a second or a few, shorter than what a build
-/// beside this test does in one go.
+/// Changes of each open WaitDeployment in one window: about a second, so that a burst of work beside this test falls
+/// on both sides.
 const CHANGES: usize = 25;
 /// Windows of each side, so two thousand samples in all; with `MAINSTAY_LONG=1`, ten times as many.
 const WINDOWS: usize = 10;
