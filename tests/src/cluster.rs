@@ -85,9 +85,24 @@ impl TestCluster {
     /// Returns a cluster of this test's own, for tests that restart the server, delete definitions or take away
     /// rights. One at a time: each is most of a gigabyte. None as for [`TestCluster::shared`].
     pub async fn exclusive() -> Option<Self> {
+        Self::exclusive_with(options()).await
+    }
+
+    /// As [`TestCluster::exclusive`], with no definition of ours in it.
+    pub async fn exclusive_without_crds() -> Option<Self> {
+        Self::exclusive_with(Options { crds: Vec::new(), ..options() }).await
+    }
+
+    /// Waits until no other test of this binary has a control plane of its own, and keeps others from starting one for
+    /// as long as the result is kept: for a test whose subject starts one itself.
+    pub async fn turn() -> SemaphorePermit<'static> {
         static TURN: Semaphore = Semaphore::const_new(1);
-        let turn = TURN.acquire().await.unwrap_or_else(|_closed| panic!("nobody closes the semaphore"));
-        match DevCluster::start(options()).await {
+        TURN.acquire().await.unwrap_or_else(|_closed| panic!("nobody closes the semaphore"))
+    }
+
+    async fn exclusive_with(options: Options) -> Option<Self> {
+        let turn = Self::turn().await;
+        match DevCluster::start(options).await {
             Ok(cluster) => Some(Self::attach(Backing::Exclusive(Box::new(cluster), turn)).await),
             Err(error) => Failure::from(error).skip_or_fail(),
         }

@@ -21,6 +21,7 @@ pub mod wait;
 pub mod manager;
 pub mod process;
 pub mod slow;
+pub mod terminal;
 
 pub mod dial;
 pub mod sockets;
@@ -31,3 +32,4 @@ mod house;
 pub use cluster::TestCluster;
 pub use manager::LocalManager;
 pub use process::ManagerProcess;
+pub use terminal::Terminal;

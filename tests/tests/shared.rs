@@ -16,6 +16,8 @@ mod command_line;
 mod control_plane;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/dev.rs"]
+mod dev;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/stopping.rs"]

@@ -1,0 +1,94 @@
+//! A command as a person runs it: lines are read from its standard output, Ctrl-C ends it.
+
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinSet;
+
+use crate::wait::PATIENCE;
+
+/// A running command in a process group of its own, as a shell would start it. Dropping it kills the command.
+#[derive(Debug)]
+pub struct Terminal {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// Standard output so far.
+    told: Vec<String>,
+    /// Reads standard error to its end.
+    errors: JoinSet<String>,
+}
+
+impl Terminal {
+    /// Starts `binary`, with the environment of the test.
+    pub fn start(binary: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(binary)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
+        let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            panic!("both outputs were asked for")
+        };
+        let mut errors = JoinSet::new();
+        errors.spawn(async move {
+            let mut text = String::new();
+            // What cannot be read is not part of what was said.
+            drop(stderr.read_to_string(&mut text).await);
+            text
+        });
+        Self { child, lines: BufReader::new(stdout).lines(), told: Vec::new(), errors }
+    }
+
+    /// Returns the number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id().unwrap_or_else(|| panic!("the command has ended: {:#?}", self.told))
+    }
+
+    /// Reads on until a line contains `text`, and returns that line. None if the command ends before.
+    pub async fn tells(&mut self, text: &str) -> Option<String> {
+        let told = &mut self.told;
+        let reading = async {
+            while let Ok(Some(line)) = self.lines.next_line().await {
+                told.push(line.clone());
+                if line.contains(text) {
+                    return Some(line);
+                }
+            }
+            None
+        };
+        let read = tokio::time::timeout(PATIENCE, reading).await;
+        read.unwrap_or_else(|_elapsed| panic!("waited {PATIENCE:?} for {text:?}; told: {:#?}", self.told))
+    }
+
+    /// Returns what it wrote to standard output so far, as far as it was read.
+    pub fn told(&self) -> &[String] {
+        &self.told
+    }
+
+    /// Presses Ctrl-C: the whole process group gets SIGINT.
+    pub fn interrupt(&self) {
+        let Some(group) = Pid::from_raw(self.id().cast_signed()) else { panic!("no process has number 0") };
+        kill_process_group(group, Signal::INT).unwrap_or_else(|error| panic!("SIGINT: {error}"));
+    }
+
+    /// Waits for the end and returns how it ended, with all of standard error. Standard output is read to its end.
+    pub async fn ended(&mut self) -> (ExitStatus, String) {
+        let ending = async {
+            while let Ok(Some(line)) = self.lines.next_line().await {
+                self.told.push(line);
+            }
+            let errors = self.errors.join_next().await.and_then(Result::ok).unwrap_or_default();
+            (self.child.wait().await, errors)
+        };
+        match tokio::time::timeout(PATIENCE, ending).await {
+            Ok((Ok(status), errors)) => (status, errors),
+            other => panic!("the command did not end: {other:?}; told: {:#?}", self.told),
+        }
+    }
+}
