@@ -1,5 +1,7 @@
 //! Tests that each need a cluster of their own: they stop its server, or end it.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail the test by panicking, as tests do")]
+
 #[path = "exclusive/dev.rs"]
 mod dev;
 #[path = "exclusive/end.rs"]

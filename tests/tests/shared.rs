@@ -14,10 +14,10 @@ mod blocked;
 mod command_line;
 #[path = "shared/control_plane.rs"]
 mod control_plane;
-#[path = "shared/ha.rs"]
-mod ha;
 #[path = "shared/dev.rs"]
 mod dev;
+#[path = "shared/ha.rs"]
+mod ha;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/stopping.rs"]
