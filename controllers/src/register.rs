@@ -34,8 +34,8 @@ pub struct Sockets {
 
 /// Gives the probe engine its life beside the controllers.
 ///
-/// It runs without the Lease: what it probes is what reconciles, which need the Lease, have asked for, so on a
-/// standby replica it has nothing to do.
+/// It needs no Lease, since it must live as long as the manager does, and rests while another replica leads: what the
+/// reconciles of an earlier term asked for is probed again when this replica leads again.
 struct ProbeEngine(Driver);
 
 /// Registers the built-in controllers and their probe engine with a manager.
@@ -117,7 +117,20 @@ impl Runnable for ProbeEngine {
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
-            self.0.run(cx.stop.clone()).await;
+            let mut leading = cx.leading.clone();
+            while !cx.stop.is_cancelled() {
+                // Order does not matter: the loop looks at both.
+                tokio::select! {
+                    () = cx.stop.cancelled() => {}
+                    led = leading.wait_for(|leading| *leading) => if led.is_err() { return Ok(()) },
+                }
+                let term = cx.stop.child_token();
+                tokio::join!(self.0.run(term.clone()), async {
+                    // The sender is the manager's, which outlives its members.
+                    drop(term.run_until_cancelled(leading.wait_for(|leading| !*leading)).await);
+                    term.cancel();
+                });
+            }
             Ok(())
         })
     }

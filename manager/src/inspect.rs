@@ -37,17 +37,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use self::query::Query;
 use crate::cache::Cache;
 use crate::controller::Directory;
-use crate::serve::Handler;
+use crate::serve::{Handler, blocking};
 
 pub use leader::{Election, Leader};
 
@@ -55,8 +52,6 @@ pub use leader::{Election, Leader};
 #[derive(Clone)]
 pub struct Inspect {
     shared: Arc<Shared>,
-    /// One permit: see the second invariant.
-    turn: Arc<Semaphore>,
 }
 
 struct Shared {
@@ -87,27 +82,12 @@ impl Inspect {
     /// Looks at these.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
         let shared = Arc::new(Shared { controllers, cache, leader });
-        Self { shared, turn: Arc::new(Semaphore::new(1)) }
+        Self { shared }
     }
 
-    /// Returns what a server answers with.
+    /// Returns what a server answers with: one answer at a time, away from the runtime's own threads.
     pub fn handler(self) -> Handler {
-        Arc::new(move |request| self.clone().turn(request))
-    }
-
-    /// Answers one request once it is its turn, away from the runtime's own threads.
-    ///
-    /// # Cancel safety
-    /// Dropped while it is answered, the turn ends when the answer is there.
-    fn turn(self, request: Request<()>) -> BoxFuture<'static, Response<Bytes>> {
-        Box::pin(async move {
-            let turn = Arc::clone(&self.turn).acquire_owned().await;
-            let answered = spawn_blocking(move || {
-                let _turn = turn;
-                self.answer(&request)
-            });
-            answered.await.unwrap_or_else(|_| Refusal::internal("the answer panicked").into())
-        })
+        blocking(1, move |request| self.answer(request))
     }
 
     /// Answers one request; may take long where a queue is large.

@@ -10,6 +10,8 @@
 //!    it has `grace` to send what it began.
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
+mod blocking;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -32,6 +34,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+pub(crate) use blocking::blocking;
 
 /// Pause after an accept that failed for want of something, usually descriptors: trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);

@@ -10,14 +10,18 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Shared;
 use super::control::{Job, Timers};
+use super::lifecycle::own_turn;
 use crate::client::connect::Role;
 use crate::client::{EventType, Recorder};
 use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
+
+/// What the election is called when it fails.
+pub(super) const ELECTION: &str = "leader election";
 
 /// A replica that stands for election.
 pub(super) struct Candidate {
@@ -52,15 +56,15 @@ impl Candidate {
             (shared.connections.clone(), shared.fence.clone(), shared.registry.clone());
         let on_event = record_on_lease(shared.events.clone(), &settings);
         let stop_election = stop.clone();
-        let job = Job::new("leader election", move || async move {
+        let job = Job::new(ELECTION, move || async move {
             // Dropped at the end, whichever way that comes.
             let _ended = end_guard;
+            let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
+            let elector = Elector::new(settings, client, fence, &registry, on_event)?;
             tokio::select! {
                 () = stop_election.cancelled() => return Ok(()),
                 begun = may_begin => if begun.is_err() { return Ok(()) },
             }
-            let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
-            let elector = Elector::new(settings, client, fence, &registry, on_event)?;
             let mut state = elector.leadership();
             let end_work = move || end_work(term.clone(), stopping.clone(), work_is_late.clone());
             let forward = async {
@@ -111,15 +115,31 @@ impl Candidate {
     }
 
     /// Ends the candidacy: the Lease is renewed while the work of the term goes on, and released once that has ended.
-    /// Work that has not by `deadline` is given up on, and the Lease left to run out.
-    pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
+    /// Work that has not by `deadline` is given up on, and the Lease left to run out; if the Lease is lost meanwhile,
+    /// work is dropped at once. Returns whether the work ended in time.
+    pub(super) async fn finish(mut self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
         self.stop.cancel();
-        let in_time = timers.until(deadline, term.ended()).await.is_some();
+        let lost = async {
+            // An elector that has ended can lose nothing any more.
+            if self.leadership.wait_for(|state| matches!(state, Leadership::Lost(_))).await.is_ok() {
+                term.lose();
+            }
+            std::future::pending::<()>().await;
+        };
+        let work = async {
+            tokio::select! {
+                () = term.ended() => {}
+                () = lost => {}
+            }
+        };
+        let in_time = timers.until(deadline, work).await.is_some();
         if !in_time {
             self.gave_up.cancel();
         }
-        // The elector bounds its last requests itself. An error means that its thread is gone.
-        drop(self.ended.await);
+        // The elector bounds its last requests itself, by less than a lease. An error means that its thread is gone.
+        if timers.until(own_turn(deadline), self.ended).await.is_none() {
+            warn!("the lease could not be released in time and is left to run out");
+        }
         in_time
     }
 }

@@ -101,12 +101,14 @@ pub enum ManagerError {
         others: Vec<String>,
     },
     /// Not everything had ended when the grace period was over.
-    #[error("still running after shutdown.gracePeriod {grace:?}: {}", names.join(", "))]
+    #[error("still running after shutdown.gracePeriod {grace:?}: {}{}", names.join(", "), while_stopping(.others))]
     Late {
         /// Who was late.
         names: Vec<String>,
         /// The period.
         grace: Duration,
+        /// What failed while stopping, in words.
+        others: Vec<String>,
     },
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Job, Timers};
 use super::readiness::{self, Heartbeat};
 use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
@@ -26,8 +26,11 @@ use crate::controller::{Environment, Start, Term};
 use crate::election::{Leadership, OnLost};
 use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::Format;
-use crate::reconcile::{BoxError, Surroundings};
-use crate::serve::{Bound, Handler};
+use crate::reconcile::{BoxError, ReconcileError, Surroundings};
+use crate::serve::{Bound, blocking};
+
+/// Probes answered at the same time: liveness and readiness of a kubelet, and a few people.
+const PROBES_AT_ONCE: usize = 8;
 
 /// What the Events still to be written get, even if the grace period is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -45,7 +48,9 @@ struct Running<'a> {
     others: Group,
     /// Runs the controllers that need no Lease.
     always: Term,
-    /// Runnables that need the Lease and have not had it yet.
+    /// Whether the caches have been listed, as far as they can be.
+    settled: bool,
+    /// Runnables that wait for what they need: the caches, and most of them the Lease.
     waiting: Vec<Box<dyn Runnable>>,
 }
 
@@ -160,14 +165,9 @@ impl Shared {
     ) -> Vec<Job> {
         let checks = self.checks.clone();
         let registry = self.registry.clone();
-        let probe: Handler = std::sync::Arc::new(move |request| {
-            let response = checks.respond(&request);
-            Box::pin(async move { response })
-        });
-        let scrape: Handler = std::sync::Arc::new(move |request| {
-            let response = scrape(&registry, &request);
-            Box::pin(async move { response })
-        });
+        // Checks and collectors may be users' own, and block. A probe must not wait behind another one that does.
+        let probe = blocking(PROBES_AT_ONCE, move |request| checks.respond(request));
+        let scrape = blocking(1, move |request| scrape(&registry, request));
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
                 (bound, Inspect::new(self.directory.clone(), self.cache.clone(), leader).handler())
@@ -223,6 +223,7 @@ impl<'a> Running<'a> {
             leader_only: Group::new(),
             others: Group::new(),
             always: Term::begun(),
+            settled: false,
             waiting: Vec::new(),
         }
     }
@@ -238,7 +239,6 @@ impl<'a> Running<'a> {
         while let Ok(member) = intake.try_recv() {
             self.start(member);
         }
-        let mut settled = false;
         loop {
             // Biased: who asked for the end should not wait behind a busy intake.
             tokio::select! {
@@ -253,8 +253,9 @@ impl<'a> Running<'a> {
                     }
                 }
                 Some(member) = intake.recv() => self.start(member),
-                () = self.shared.cache.settled(), if !settled => {
-                    settled = true;
+                () = self.shared.cache.settled(), if !self.settled => {
+                    self.settled = true;
+                    self.start_waiting();
                     match candidate.as_deref_mut() {
                         Some(candidate) => candidate.campaign(),
                         None => self.lead(),
@@ -270,15 +271,9 @@ impl<'a> Running<'a> {
             Member::Controller { name, needs_lease, start } => {
                 self.start_controller(name, needs_lease, start);
             }
-            Member::Runnable(runnable) if !runnable.needs_lease() => {
-                let cx = RunContext::new(self.others.stop.child_token(), self.surroundings(false));
-                self.others.spawn(runnable.name(), runnable.run(cx));
-            }
             Member::Runnable(runnable) => {
                 self.waiting.push(runnable);
-                if *self.shared.term.subscribe().borrow() {
-                    self.start_waiting();
-                }
+                self.start_waiting();
             }
         }
     }
@@ -292,7 +287,7 @@ impl<'a> Running<'a> {
         let stop = group.stop.child_token();
         let environment = Environment {
             settings,
-            surroundings: self.shared.surroundings(needs_lease, &self.stopping),
+            surroundings: self.shared.surroundings(name, needs_lease, &self.stopping),
             needs_lease,
             term: if needs_lease { self.shared.term.clone() } else { self.always.clone() },
             directory: self.shared.directory.clone(),
@@ -304,15 +299,23 @@ impl<'a> Running<'a> {
         group.spawn(name, Box::pin(async move { Ok(life.await?) }));
     }
 
-    /// Starts the runnables that have waited for the Lease. They count as work of the term.
+    /// Starts the runnables that have what they need. Those that need the Lease count as work of the term.
     fn start_waiting(&mut self) {
+        if !self.settled {
+            return;
+        }
         for runnable in std::mem::take(&mut self.waiting) {
             let name = runnable.name();
+            if !runnable.needs_lease() {
+                let cx = self.run_context(name, &self.others, false);
+                self.others.spawn(name, runnable.run(cx));
+                continue;
+            }
             let Some(work) = self.shared.term.enter(name) else {
                 self.waiting.push(runnable);
                 continue;
             };
-            let cx = RunContext::new(self.leader_only.stop.child_token(), self.surroundings(true));
+            let cx = self.run_context(name, &self.leader_only, true);
             let run = runnable.run(cx);
             let run = async move {
                 // Order matters little: a runnable that ends as the Lease goes has ended.
@@ -325,8 +328,9 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn surroundings(&self, needs_lease: bool) -> Surroundings {
-        self.shared.surroundings(needs_lease, &self.stopping)
+    fn run_context(&self, name: &'static str, group: &Group, needs_lease: bool) -> RunContext {
+        let surroundings = self.shared.surroundings(name, needs_lease, &self.stopping);
+        RunContext::new(group.stop.child_token(), self.shared.term.subscribe(), surroundings)
     }
 
     fn lead(&mut self) {
@@ -339,6 +343,8 @@ impl<'a> Running<'a> {
         let leading = *self.shared.term.subscribe().borrow();
         match leadership {
             Leadership::Leading { .. } if !leading => self.lead(),
+            // A loss that was published and taken back before it was seen here.
+            Leadership::Standby { .. } if leading => self.shared.term.lose(),
             Leadership::Lost(_) => {
                 self.shared.term.lose();
                 if self.shared.configuration.leader_election.on_lost == OnLost::Exit {
@@ -360,7 +366,8 @@ impl<'a> Running<'a> {
     ) -> Problems {
         let mut problems = Problems::default();
         self.stopping.cancel();
-        if matches!(end, End::LeaseLost) {
+        // Without an elector nobody renews: the term is as good as lost.
+        if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
             self.shared.term.lose();
         } else {
             self.shared.term.end();
@@ -398,9 +405,15 @@ impl Shared {
         }
     }
 
-    fn surroundings(&self, needs_lease: bool, stopping: &CancellationToken) -> Surroundings {
+    fn surroundings(
+        &self,
+        name: &'static str,
+        needs_lease: bool,
+        stopping: &CancellationToken,
+    ) -> Surroundings {
         let client = if needs_lease { &self.leader_client } else { &self.any_client };
-        Surroundings { client: client.clone(), events: self.events.clone(), stopping: stopping.clone() }
+        let events = self.events.for_controller(&format!("{}/{name}", self.options.name));
+        Surroundings { client: client.clone(), events, stopping: stopping.clone() }
     }
 }
 
@@ -413,7 +426,7 @@ async fn news(candidate: Option<&mut Candidate>) -> Leadership {
 }
 
 /// When the turn ends of somebody who is told only now.
-fn own_turn(deadline: Instant) -> Instant {
+pub(super) fn own_turn(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + OWN_TURN)
 }
 
@@ -463,6 +476,8 @@ impl Group {
         while let Some(ended) = timers.until(deadline, self.tasks.join_next_with_id()).await {
             let Some(ended) = ended else { return };
             if let Some((name, error)) = self.judge(ended) {
+                let error = ReconcileError::from(error);
+                error!(name, %error, "failed while stopping");
                 problems.failures.push(format!("{name}: {error}"));
             }
         }
@@ -486,7 +501,7 @@ impl Problems {
         let mut others = self.failures;
         if let End::Asked = end {
             return if !self.late.is_empty() {
-                Err(ManagerError::Late { names: self.late, grace })
+                Err(ManagerError::Late { names: self.late, grace, others })
             } else if others.is_empty() {
                 Ok(())
             } else {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::{BoxError, Context, Surroundings};
@@ -30,14 +31,20 @@ pub struct RunContext {
     /// Cancelled when the runnable is to end. Its future is dropped if it has not by the end of the grace period, or at
     /// once if the Lease is lost.
     pub stop: CancellationToken,
+    /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
+    pub leading: watch::Receiver<bool>,
     surroundings: Surroundings,
 }
 
 // === impl RunContext ===
 
 impl RunContext {
-    pub(super) fn new(stop: CancellationToken, surroundings: Surroundings) -> Self {
-        Self { stop, surroundings }
+    pub(super) fn new(
+        stop: CancellationToken,
+        leading: watch::Receiver<bool>,
+        surroundings: Surroundings,
+    ) -> Self {
+        Self { stop, leading, surroundings }
     }
 
     /// Returns what writes are made with: fenced by the Lease if the runnable needs it.

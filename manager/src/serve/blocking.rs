@@ -1,0 +1,105 @@
+//! Answers that may take their time, away from the runtime that serves.
+//!
+//! The runtime here is the control thread's: an answer that blocked it would stop the elector. So whatever calls code
+//! of users (checks, collectors, the `Display` of keys) runs on a blocking thread, a bounded number at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::Handler;
+
+/// How long an answer may take, its wait for a turn included: longer than any prober waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Makes a handler of a function that may block. At most `at_once` calls run at the same time; who has no answer within
+/// ten seconds gets a 503, while a call that has begun keeps its turn until it ends. A panic answers 500.
+pub(crate) fn blocking(
+    at_once: usize,
+    answer: impl Fn(&Request<()>) -> Response<Bytes> + Send + Sync + 'static,
+) -> Handler {
+    let (turns, answer) = (Arc::new(Semaphore::new(at_once)), Arc::new(answer));
+    Arc::new(move |request| {
+        let (turns, answer) = (Arc::clone(&turns), Arc::clone(&answer));
+        Box::pin(async move {
+            let answered = timeout(PATIENCE, async {
+                let turn = turns.acquire_owned().await;
+                spawn_blocking(move || {
+                    let _turn = turn;
+                    answer(&request)
+                })
+                .await
+            });
+            match answered.await {
+                Ok(Ok(response)) => response,
+                Ok(Err(_panic)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer panicked\n"),
+                Err(_elapsed) => plain(StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n"),
+            }
+        })
+    })
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(text.as_bytes()));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Barrier, Mutex};
+
+    fn asked(path: &str) -> Request<()> {
+        Request::builder().uri(path).body(()).expect("a request")
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_blocks_costs_neither_the_runtime_nor_another_answer() {
+        let gate = Arc::new(Barrier::new(2));
+        let stuck = Arc::clone(&gate);
+        let handler = blocking(2, move |request| {
+            if request.uri().path() == "/stuck" {
+                stuck.wait();
+            }
+            plain(StatusCode::OK, "ok")
+        });
+        let mut asking = tokio::task::JoinSet::new();
+        asking.spawn(handler(asked("/stuck")));
+        assert_eq!(handler(asked("/quick")).await.status(), StatusCode::OK, "on this very thread");
+        spawn_blocking(move || gate.wait()).await.expect("met");
+        assert_eq!(asking.join_next().await.expect("asked").expect("answered").status(), StatusCode::OK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gets_no_turn_in_time_is_told_so() {
+        let held = Arc::new(Mutex::new(()));
+        let wait = Arc::clone(&held);
+        let guard = held.lock().expect("unpoisoned");
+        let handler = blocking(1, move |_| {
+            drop(wait.lock());
+            plain(StatusCode::OK, "ok")
+        });
+        // Advanced by hand: the clock does not pause while a blocking thread works.
+        let mut asking = tokio::task::JoinSet::new();
+        asking.spawn(handler(asked("/")));
+        tokio::task::yield_now().await;
+        tokio::time::advance(PATIENCE).await;
+        let answer = asking.join_next().await.expect("asked").expect("answered");
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        drop(guard);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_of_its_own() {
+        let handler = blocking(1, |_| panic!("oops"));
+        for _ in 0..2 {
+            assert_eq!(handler(asked("/")).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    }
+}
