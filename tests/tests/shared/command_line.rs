@@ -36,7 +36,7 @@ fn refused(text: &str, lines: &[&str]) {
     let file = folder.path().join("manager.yaml");
     std::fs::write(&file, format!("{HEAD}{text}")).expect("written");
     let name = file.display().to_string();
-    let expected: String = lines.iter().map(|line| format!("{name}:{line}\n")).collect();
+    let expected = lines.iter().flat_map(|line| [name.as_str(), ":", line, "\n"]).collect::<String>();
     check(&["config", "validate", &name], 2, "", &expected);
     check(&["run", "--config", &name], 2, "", &expected);
     // The directory stands for the file in it, as a mounted ConfigMap does.
