@@ -179,7 +179,7 @@ pub struct ProbePolicy {
     pub allow_loopback: bool,
     /// Ports never dialled.
     pub denied_ports: Vec<u16>,
-    /// The most connections opened per second, over all targets.
+    /// The most probes begun per second, over all targets; one probe opens at most four connections.
     pub max_per_second: u32,
 }
 

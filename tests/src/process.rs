@@ -145,7 +145,7 @@ impl ManagerProcess {
     /// Returns where one of its servers, `probes` or `metrics`, listens.
     pub async fn address(&self, server: &str) -> SocketAddr {
         let line =
-            self.logged("its addresses", |line| line["msg"] == "Serving" && line["server"] == server).await;
+            self.logged("its addresses", |line| line["msg"] == "serving" && line["server"] == server).await;
         let address = line["address"].as_str().and_then(|address| address.parse().ok());
         address.unwrap_or_else(|| panic!("no address in {line}"))
     }

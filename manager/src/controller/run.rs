@@ -98,12 +98,12 @@ async fn live<Q: Key>(
             }
             sync = synced.wait(), if !warm => match sync {
                 Ok(()) => {
-                    info!("Every source has synced");
+                    info!("every source has synced");
                     warm = true;
                 }
                 Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
             },
-            Ok(()) = open.changed() => debug!(leading = *open.borrow(), "Term changed"),
+            Ok(()) = open.changed() => debug!(leading = *open.borrow(), "term changed"),
             Ok(()) = settings.changed() => {
                 let now = settings.borrow_and_update().clone();
                 queue.reconfigure(now.queue, now.workers);

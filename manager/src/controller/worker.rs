@@ -181,7 +181,7 @@ impl<Q: Key> Workplace<Q> {
             cause = %cx.cause(),
         );
         async {
-            debug!("Reconciling");
+            debug!("reconciling");
             self.metrics.started();
             let ended = self.reconcile(&key, &cx, deadline, &permit).await;
             self.metrics.ended(began.elapsed());
@@ -241,7 +241,7 @@ impl<Q: Key> Workplace<Q> {
                 log_failure(&message, running.retry(&message));
             }
             Ended::Interrupted => {
-                debug!("Dropped, since the Lease was lost");
+                debug!("dropped, since the Lease was lost");
                 running.put_back();
             }
         }
@@ -252,7 +252,7 @@ impl<Q: Key> Workplace<Q> {
         match failure.retry() {
             Retry::Backoff if failure.is_conflict() => {
                 self.metrics.count(Counted::requeue);
-                debug!(error = message, "Conflict, trying again");
+                debug!(error = message, "conflict, trying again");
                 running.retry(&message);
             }
             Retry::Backoff => {
@@ -266,7 +266,7 @@ impl<Q: Key> Workplace<Q> {
             Retry::Never => {
                 self.metrics.count(Counted::error);
                 self.metrics.count_terminal();
-                error!(error = message, "Reconcile failed for good; waiting for a change");
+                error!(error = message, "reconcile failed for good; waiting for a change");
                 running.terminal(&message);
             }
         }
@@ -275,9 +275,9 @@ impl<Q: Key> Workplace<Q> {
 
 fn log_failure(message: &str, retried: Retried) {
     match retried {
-        Retried::After(delay) => error!(error = message, retry_after = ?delay, "Reconcile failed"),
+        Retried::After(delay) => error!(error = message, retry_after = ?delay, "reconcile failed"),
         Retried::Parked => {
-            error!(error = message, "Reconcile failed too often; parked until something changes");
+            error!(error = message, "reconcile failed too often; parked until something changes");
         }
     }
 }

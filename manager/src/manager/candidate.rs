@@ -98,7 +98,7 @@ impl Candidate {
     /// Stands for election from now on.
     pub(super) fn campaign(&mut self) {
         if self.campaign.take().is_some_and(|campaign| campaign.send(()).is_err()) {
-            debug!("The control thread was gone before the election began");
+            debug!("the control thread was gone before the election began");
         }
     }
 

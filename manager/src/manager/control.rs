@@ -68,7 +68,7 @@ impl ControlThread {
                 let _watching = watch_signals(signals);
                 run(jobs, &report).await;
                 if tell.send(()).is_err() {
-                    debug!("Nobody waited for the end of the control thread");
+                    debug!("nobody waited for the end of the control thread");
                 }
                 end.cancelled().await;
             });
@@ -137,7 +137,7 @@ fn watch_signals(stop: Option<CancellationToken>) -> JoinSet<()> {
     if let Some(stop) = stop {
         watching.spawn(async move {
             if let Err(error) = obey_signals(stop).await {
-                error!(%error, "Signals cannot be watched; stopping works by SIGKILL only");
+                error!(%error, "signals cannot be watched; stopping works by SIGKILL only");
             }
         });
     }
@@ -155,9 +155,9 @@ async fn obey_signals(stop: CancellationToken) -> io::Result<()> {
         }
     };
     let first = next().await;
-    info!(signal = first, "Stopping; a second signal ends the process at once");
+    info!(signal = first, "stopping; a second signal ends the process at once");
     stop.cancel();
     let second = next().await;
-    error!(signal = second, "Second signal, ending at once");
+    error!(signal = second, "second signal, ending at once");
     std::process::exit(1);
 }

@@ -120,7 +120,7 @@ impl Manager {
 
         let end = running.live(&mut intake, &mut control, candidate.as_mut()).await;
         drop(intake);
-        info!("Stopping");
+        info!("stopping");
         let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
         let timers = control.timers();
         let mut problems = running.stop(&end, candidate, &timers, deadline).await;
@@ -147,7 +147,7 @@ impl Manager {
         {
             problems.late.push("events".to_owned());
         }
-        info!("Stopped");
+        info!("stopped");
         problems.conclude(end, shared.configuration.shutdown.grace_period)
     }
 }
@@ -182,7 +182,7 @@ impl Shared {
             .into_iter()
             .filter_map(|(name, bound, handler)| {
                 let (bound, handler, stop) = (bound?, handler?, stop.clone());
-                info!(server = name, address = %bound.local_addr(), "Serving");
+                info!(server = name, address = %bound.local_addr(), "serving");
                 Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
             })
             .collect()
@@ -204,7 +204,7 @@ fn scrape(registry: &crate::metrics::Registry, request: &http::Request<()>) -> h
     let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::negotiate(accept);
     let Ok(text) = registry.encode(format) else {
-        error!("A collector could not write its metrics");
+        error!("a collector could not write its metrics");
         return status(http::StatusCode::INTERNAL_SERVER_ERROR);
     };
     let mut response = http::Response::new(text.into());
@@ -266,7 +266,7 @@ impl<'a> Running<'a> {
     }
 
     fn start(&mut self, member: Member) {
-        debug!(name = member.name(), "Starting");
+        debug!(name = member.name(), "starting");
         match member {
             Member::Controller { name, needs_lease, start } => {
                 self.start_controller(name, needs_lease, start);
@@ -281,7 +281,7 @@ impl<'a> Running<'a> {
     fn start_controller(&mut self, name: &'static str, needs_lease: bool, start: Start) {
         let Some(settings) = self.shared.registered.lock().settings.get(name).map(watch::Sender::subscribe)
         else {
-            return error!(name, "A controller without settings was submitted");
+            return error!(name, "a controller without settings was submitted");
         };
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
         let stop = group.stop.child_token();

@@ -118,7 +118,7 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     match result {
         Ok(()) => Exit::Success,
         Err(problem) => {
-            error!(error = chain(problem), "The manager ended");
+            error!(error = chain(problem), "the manager ended");
             Exit::Failure
         }
     }

@@ -53,7 +53,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Barrier, Mutex};
+    use std::sync::{Barrier, Mutex, mpsc};
 
     fn asked(path: &str) -> Request<()> {
         Request::builder().uri(path).body(()).expect("a request")
@@ -78,11 +78,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_gets_no_turn_in_time_is_told_so() {
-        let held = Arc::new(Mutex::new(()));
-        let wait = Arc::clone(&held);
-        let guard = held.lock().expect("unpoisoned");
+        let (go, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
         let handler = blocking(1, move |_| {
-            drop(wait.lock());
+            // Ends when the test drops its end.
+            held.lock().expect("unpoisoned").recv().expect_err("nothing is sent");
             plain(StatusCode::OK, "ok")
         });
         // Advanced by hand: the clock does not pause while a blocking thread works.
@@ -92,7 +92,7 @@ mod tests {
         tokio::time::advance(PATIENCE).await;
         let answer = asking.join_next().await.expect("asked").expect("answered");
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        drop(guard);
+        drop(go);
     }
 
     #[tokio::test]

@@ -119,7 +119,7 @@ async fn a_process_with_nothing_but_controllers_hears_the_signal() {
         "metrics": {"bindAddress": ""},
     });
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "bare", &bare);
-    process.logged("it is at work", |line| line["msg"] == "Every source has synced").await;
+    process.logged("it is at work", |line| line["msg"] == "every source has synced").await;
     process.terminate();
     assert!(process.ended().await.success(), "it stops in good order");
 }
