@@ -129,6 +129,9 @@ async fn tell_on(
         "the cluster is ready; to look with kubectl: export KUBECONFIG={}",
         kubeconfig.display()
     ));
+    if let Some(cluster) = cluster {
+        story.say(&format!("if you have no kubectl: {}", cluster.kubectl().display()));
+    }
     interruptible(install_crd(&client)).await?;
     story.say("the CRD waitdeployments.apps.mainstay.dev is installed");
 
@@ -148,6 +151,11 @@ async fn tell_on(
         sample::NAME,
         sample.address()
     ));
+    if let Some(address) = manager.inspect_addr() {
+        story.say(&format!(
+            "the manager's queues, caches and leader: curl http://{address}/debug/controllers"
+        ));
+    }
     // Biased: the manager's end is the end; the prerequisite only comes up beside it.
     let result = tokio::select! {
         biased;

@@ -15,6 +15,7 @@ pub mod wait_deployment;
 
 pub mod gate;
 pub mod mirror;
+mod status;
 
 pub mod deployment;
 pub mod probe;

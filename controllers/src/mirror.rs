@@ -16,13 +16,13 @@
 mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
-use kube::Resource;
 use mainstay_api::{Condition, DeploymentReference, WaitDeployment, WaitDeploymentStatus};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::deployment::{LiveDeployment, text};
 use crate::gate::since;
 use crate::reasons::{self, condition};
+use crate::status::status_of;
 
 /// Who owns the mirrored fields of the status.
 pub const FIELD_MANAGER: &str = "waitdeployment-status";
@@ -44,20 +44,9 @@ pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
 // === impl MirrorStatus ===
 
 impl MirrorStatus {
-    /// Returns the body of the apply. The resourceVersion in it makes a write meant for an object of the past fail with
-    /// 409 instead of reaching its successor: for the status of a custom resource the server does not compare uids.
+    /// Returns the body of the apply.
     pub fn to_apply(&self, object: &WaitDeployment) -> Value {
-        json!({
-            "apiVersion": WaitDeployment::api_version(&()),
-            "kind": WaitDeployment::kind(&()),
-            "metadata": {
-                "name": object.metadata.name,
-                "namespace": object.metadata.namespace,
-                "uid": object.metadata.uid,
-                "resourceVersion": object.metadata.resource_version,
-            },
-            "status": self.0,
-        })
+        status_of(object, &self.0)
     }
 
     /// Returns whether the object already shows this and nothing else of the mirror's.

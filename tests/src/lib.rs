@@ -23,6 +23,8 @@ pub mod process;
 pub mod slow;
 pub mod terminal;
 
+pub mod report;
+
 pub mod dial;
 pub mod sockets;
 

@@ -27,22 +27,9 @@ mod wait_deployment;
 #[path = "shared/waitprobe_inputs.rs"]
 mod waitprobe_inputs;
 
-use std::io::Write as _;
-
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use mainstay_tests::{ManagerProcess, slow};
-
-/// Prints a figure for people and scripts to compare.
-fn figure(name: &str, value: f64, unit: &str) {
-    // A reader who has gone away has seen enough.
-    drop(writeln!(std::io::stdout(), "figure {name} {value:.3} {unit}"));
-}
-
-/// Whether the full form of the long tests was asked for.
-fn long_form() -> bool {
-    std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
-}
 
 /// Waits until reconciles block every thread of a slow process.
 async fn all_blocked(process: &ManagerProcess) {

@@ -10,16 +10,16 @@
 //! 4. Ready, Reconciling and Stalled share one reason, and at most one of the three is True.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Resource;
 use mainstay_api::wait_probe::DEFAULT_DEPENDENCY;
 use mainstay_api::{Address, Condition, DependencyStatus, WaitDeployment};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Decision, Opened};
 use crate::deployment::{LiveDeployment, text};
 use crate::probe::ProbeResult;
 use crate::reasons::{self, condition};
+use crate::status::status_of;
 
 /// Longest message in bytes; a refusal of the API server may quote the whole template.
 const MAX_MESSAGE: usize = 1024;
@@ -99,20 +99,9 @@ pub fn report(object: &WaitDeployment, decision: &Decision, applied: &Applied, n
 // === impl GateStatus ===
 
 impl GateStatus {
-    /// Returns the body of the apply. The resourceVersion in it makes a write meant for an object of the past fail with
-    /// 409 instead of reaching its successor: for the status of a custom resource the server does not compare uids.
+    /// Returns the body of the apply.
     pub fn to_apply(&self, object: &WaitDeployment) -> Value {
-        json!({
-            "apiVersion": WaitDeployment::api_version(&()),
-            "kind": WaitDeployment::kind(&()),
-            "metadata": {
-                "name": object.metadata.name,
-                "namespace": object.metadata.namespace,
-                "uid": object.metadata.uid,
-                "resourceVersion": object.metadata.resource_version,
-            },
-            "status": self,
-        })
+        status_of(object, self)
     }
 
     /// Returns whether the object already shows all of this, so that nothing needs to be written.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::deployment::{GENERATION_ANNOTATION, desired};

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mainstay_tests::report::figure_of_time;
 use mainstay_tests::{Terminal, TestCluster, wait};
 use tokio::time::Instant;
 
@@ -31,12 +32,12 @@ async fn dev_tells_its_story_and_leaves_nothing_behind() {
         dev.tells(chapter).await.unwrap_or_else(|| panic!("it ended before {chapter:?}: {:#?}", dev.told()));
     }
     let took = began.elapsed();
-    figure("dev.ready", took);
+    figure_of_time("dev.ready", took);
 
     let interrupted = Instant::now();
     dev.interrupt();
     let (status, errors) = dev.ended().await;
-    figure("dev.stopped", interrupted.elapsed());
+    figure_of_time("dev.stopped", interrupted.elapsed());
     assert!(status.success(), "{status}; {errors}; {:#?}", dev.told());
     assert_eq!(errors, "", "nothing went wrong on the way");
     assert!(!programs.iter().any(|id| runs(*id)), "programs of {programs:?} still run");
@@ -97,8 +98,4 @@ fn stat(id: u32) -> Option<(String, u32)> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat")).ok()?;
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
-}
-
-fn figure(name: &str, value: Duration) {
-    drop(writeln!(std::io::stdout(), "figure {name} {:.3} s", value.as_secs_f64()));
 }

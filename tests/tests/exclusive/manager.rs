@@ -14,6 +14,7 @@ use mainstay::key::{Key as _, Request};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::process::{get, sample};
+use mainstay_tests::report::{figure_of_time, long_form};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use parking_lot::Mutex;
@@ -45,7 +46,7 @@ async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
     let lease = cluster.api::<Lease>().get("mainstay").await.expect("a Lease").spec.expect("a holder");
 
     let outage = scene.outage(Duration::ZERO).await;
-    figure("api.outage.killed", outage);
+    figure_of_time("api.outage.killed", outage);
     if outage > SHORT {
         say(&format!("skipped: the server took {outage:?} to start, longer than a Lease must outlive"));
         return;
@@ -55,7 +56,7 @@ async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
     let began = Instant::now();
     cluster.control_plane().restart_apiserver().await.expect("it starts again");
     let outage = began.elapsed();
-    figure("api.outage.restarted", outage);
+    figure_of_time("api.outage.restarted", outage);
     scene.acts_on_new_objects("after-restart").await;
 
     if outage <= SHORT {
@@ -73,16 +74,16 @@ async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stays_away_is_waited_for_even_past_the_lease() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
-    let full = std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1");
+    let full = long_form();
     let mut scene = Scene::begin(&cluster, &json!({"leaderElection": {"onLost": "Campaign"}})).await;
 
     let away = if full { VERY_LONG } else { LONG };
     let began = Instant::now();
     let outage = scene.outage(away).await;
-    figure("api.outage.away", outage);
+    figure_of_time("api.outage.away", outage);
     let back = Instant::now();
     scene.nothing_was_lost().await;
-    figure("api.recovered_after", back.elapsed());
+    figure_of_time("api.recovered_after", back.elapsed());
     scene.acts_on_new_objects("after-return").await;
     assert!(back.elapsed() < Duration::from_mins(1), "it works again after {:?}", back.elapsed());
 
@@ -92,11 +93,11 @@ async fn a_server_that_stays_away_is_waited_for_even_past_the_lease() {
         None => assert!(outage <= WATCH_DOWN_LIMIT, "not ready with watches down for {outage:?}"),
         Some((at, reason)) => {
             let after = at.duration_since(began);
-            figure("readiness.false_after", after);
+            figure_of_time("readiness.false_after", after);
             assert!(after >= WATCH_DOWN_LIMIT, "false after only {after:?}");
             assert!(reason.contains(&format!("[-]{WAIT_DEPLOYMENTS} failed")), "{reason}");
             let last = unready.last().map(|(at, _)| at.saturating_duration_since(back));
-            figure("readiness.true_after_return", last.unwrap_or_default());
+            figure_of_time("readiness.true_after_return", last.unwrap_or_default());
         }
     }
     assert_eq!(full, !unready.is_empty(), "the full form, and only that, lasts longer than readiness allows");
@@ -156,7 +157,7 @@ async fn a_missing_crd_holds_up_its_own_controllers_only_and_is_picked_up_when_i
         create(&cluster, name, &prerequisite).await;
         wait::until(&cluster.api::<Deployment>(), name, "its Deployment", |_| true).await;
         let took = there.elapsed();
-        figure(&format!("crd.picked_up.{name}"), took);
+        figure_of_time(&format!("crd.picked_up.{name}"), took);
         assert!(took < Duration::from_secs(30), "picked up after {took:?}");
 
         // The kind goes, with all its objects, and comes back under the same name.
@@ -349,10 +350,6 @@ impl Probes {
 }
 
 // === output ===
-
-fn figure(name: &str, value: Duration) {
-    say(&format!("figure {name} {:.3} s", value.as_secs_f64()));
-}
 
 /// Writes past the test runner's capture. A reader who has gone away has seen enough.
 fn say(line: &str) {

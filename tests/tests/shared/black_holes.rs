@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::{Api, Resource, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::process::{get, sample};
+use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::sockets::{BlackHole, black_hole};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde::de::DeserializeOwned;
@@ -239,11 +239,6 @@ fn p99(samples: &mut [Duration]) -> Duration {
     samples[(samples.len() * 99).div_ceil(100) - 1]
 }
 
-fn figure(name: &str, value: f64, unit: &str) {
-    // A reader who has gone away has seen enough.
-    drop(writeln!(std::io::stdout(), "figure {name} {value:.2} {unit}"));
-}
-
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
@@ -263,8 +258,7 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
     let (calm_before, before, probes_before) =
         (undisturbed.usage(), disturbed.usage(), disturbed.probes().await);
     let began = Instant::now();
-    let windows =
-        if std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1") { 10 } else { 1 } * WINDOWS;
+    let windows = if long_form() { 10 } else { 1 } * WINDOWS;
     let (mut calm, mut busy, mut most_in_flight) = (Vec::new(), Vec::new(), 0_f64);
     for window in 0..windows {
         // Each goes first as often as the other.

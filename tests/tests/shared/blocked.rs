@@ -6,12 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_tests::audit::terms;
 use mainstay_tests::process::get;
+use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::slow::{self, Task};
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{all_blocked, figure, long_form};
+use super::all_blocked;
 
 /// Several times over while a reconcile blocks.
 const LEASE: Duration = Duration::from_secs(5);

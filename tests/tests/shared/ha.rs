@@ -12,13 +12,12 @@ use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::{Term, Write, outside_of_terms, terms};
 use mainstay_tests::manifests::{Identity, documents_below};
 use mainstay_tests::process::get;
+use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-
-use super::figure;
 
 /// What a hand-over may take when the leader says goodbye, far below the 15 s of its Lease.
 const PLANNED: Duration = Duration::from_secs(5);

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use mainstay_tests::manifests::Identity;
+use mainstay_tests::report::figure;
 use mainstay_tests::slow::{self, Task};
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{all_blocked, figure, holder, renewed};
+use super::{all_blocked, holder, renewed};
 
 /// What ending at once may take: a process, not a grace period.
 const AT_ONCE: Duration = Duration::from_secs(3);

@@ -8,12 +8,11 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::process::{get, sample};
+use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use super::figure;
 
 /// The period the tests ask for.
 const PERIOD: Duration = Duration::from_secs(1);

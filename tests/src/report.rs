@@ -1,0 +1,20 @@
+//! What a test says for people and scripts to compare, and how much of it is asked for.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Prints one figure on a line of its own, past the test runner's capture.
+pub fn figure(name: &str, value: f64, unit: &str) {
+    // A reader who has gone away has seen enough.
+    drop(writeln!(std::io::stdout(), "figure {name} {value:.3} {unit}"));
+}
+
+/// Prints how long something took, in seconds.
+pub fn figure_of_time(name: &str, took: Duration) {
+    figure(name, took.as_secs_f64(), "s");
+}
+
+/// Returns whether the full form of the long tests was asked for, by `MAINSTAY_LONG=1`.
+pub fn long_form() -> bool {
+    std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
+}
