@@ -14,10 +14,11 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::cli::{self, ConfigFlags};
-use mainstay::client::connect;
+use mainstay::client::connect::{self, ConnectError};
 use mainstay::config::{ConfigError, LogFilter, ManagerConfiguration, Overrides};
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
+use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
 use mainstay_devcluster::{DevCluster, Options, Progress};
 
@@ -52,8 +53,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     match start(configuration, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            story::complain(&format!("{problem:#}"));
-            ExitCode::FAILURE
+            let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
+            story::complain(&ReconcileError::from(problem).to_string());
+            if wrong_input { cli::Exit::WrongInput.into() } else { ExitCode::FAILURE }
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum BuildError {
     Election(#[source] InvalidSettings),
     /// Nothing says which namespace the Lease lives in.
     #[error(
-        "leaderElection.namespace is empty and this process runs outside a cluster; set it, or set leaderElection.enabled to false"
+        "leaderElection.namespace is empty and this process runs outside a cluster; set it or --leader-election-namespace, or turn the election off with --leader-elect=false"
     )]
     NoLeaseNamespace,
 }

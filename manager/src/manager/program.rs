@@ -1,6 +1,7 @@
 //! A binary in one call: the commands every manager has, around the controllers of this one.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,9 +11,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use tokio::runtime::Runtime;
 use tracing::error;
 
-use super::{Manager, ManagerOptions};
+use super::{BuildError, Manager, ManagerOptions};
 use crate::cli::{self, Exit, Parsed, RunArgs};
-use crate::client::connect;
+use crate::client::connect::{self, ConnectError};
 use crate::reconcile::{BoxError, ReconcileError};
 
 /// tokio's own variable for the number of a runtime's threads.
@@ -117,6 +118,10 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     runtime.shutdown_background();
     match result {
         Ok(()) => Exit::Success,
+        Err(problem) if is_wrong_input(&*problem) => {
+            fail(&chain(problem));
+            Exit::WrongInput
+        }
         Err(problem) => {
             error!(error = chain(problem), "the manager ended");
             Exit::Failure
@@ -133,6 +138,16 @@ fn runtime() -> io::Result<Runtime> {
         builder.worker_threads(std::thread::available_parallelism().map_or(2, usize::from).max(2));
     }
     builder.enable_all().build()
+}
+
+/// Whether the way to mend it is another command line or configuration, rather than another try.
+fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
+    let connect = match problem.downcast_ref::<BuildError>() {
+        Some(BuildError::NoLeaseNamespace | BuildError::Election(_)) => return true,
+        Some(BuildError::Connect(connect)) => Some(connect),
+        _ => problem.downcast_ref::<ConnectError>(),
+    };
+    connect.is_some_and(|connect| !matches!(connect, ConnectError::Credentials { .. }))
 }
 
 /// The text of an error with all its causes, each once.

@@ -77,21 +77,52 @@ impl<E: Into<BoxError>> From<E> for ReconcileError {
     }
 }
 
-/// Displays the whole chain of causes, each once, joined by `: `.
+/// Displays the whole chain of causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
+/// consequence; such a cause is not told again.
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.source)?;
+        let mut text = self.source.to_string();
         let mut cause = self.source.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            let of_cause = error.to_string();
+            if !text.contains(&of_cause) {
+                text.push_str(": ");
+                text.push_str(&of_cause);
+            }
             cause = error.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 
 impl fmt::Debug for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReconcileError").field("source", &self.source).field("retry", &self.retry).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        #[source]
+        cause: Option<Box<Link>>,
+    }
+
+    fn chain(texts: &[&'static str]) -> Option<Box<Link>> {
+        let (text, rest) = texts.split_first()?;
+        Some(Box::new(Link { text, cause: chain(rest) }))
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let plain = chain(&["cannot start", "no config", "no such file"]).expect("an error");
+        assert_eq!(ReconcileError::from(plain).to_string(), "cannot start: no config: no such file");
+        let repeating = chain(&["no config: no such file", "no such file"]).expect("an error");
+        assert_eq!(ReconcileError::from(repeating).to_string(), "no config: no such file");
     }
 }
