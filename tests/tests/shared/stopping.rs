@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Patch, PatchParams};
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::report::figure;
 use mainstay_tests::slow::{self, Task};
@@ -68,6 +71,27 @@ async fn work_that_outlives_the_grace_period_is_named_and_the_lease_is_not_relea
     assert_eq!(error.to_string(), "still running after shutdown.gracePeriod 2s: slow");
     let left = leases.get("mainstay").await.expect("the Lease");
     assert_eq!(holder(&left), holder(&held), "it is left to run out");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_lost_while_stopping_ends_the_work_at_once_and_stays_the_other_ones() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let never = CancellationToken::new();
+    let grace = Duration::from_mins(5);
+    let (mut manager, progress) = start_waiting(&cluster, &identity, grace, &never).await;
+    manager.manager.stop();
+
+    let leases = cluster.api::<Lease>();
+    let taken = json!({"spec": {"holderIdentity": "intruder", "renewTime": MicroTime(Timestamp::now())}});
+    let lost = Instant::now();
+    leases.patch("mainstay", &PatchParams::default(), &Patch::Merge(&taken)).await.expect("taken");
+    manager.stopped().await.expect("nothing was late: what ran was dropped");
+    figure("ha.lease_lost_while_stopping_to_end", lost.elapsed().as_secs_f64(), "s");
+    assert!(lost.elapsed() < grace / 10, "after {:?}", lost.elapsed());
+    assert_eq!(*progress.ended.borrow(), 0, "the reconcile did not end by itself");
+    let left = leases.get("mainstay").await.expect("the Lease");
+    assert_eq!(holder(&left), "intruder", "it is not ours to release");
 }
 
 #[tokio::test]
