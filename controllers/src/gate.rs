@@ -20,7 +20,7 @@ use crate::deployment::LiveDeployment;
 use crate::probe::ProbeResult;
 
 pub(crate) use report::since;
-pub use report::{Applied, GateStatus, report};
+pub use report::{Applied, GateStatus, is_still_told, report};
 
 /// What to do about one WaitDeployment.
 #[derive(Clone, Debug, PartialEq)]

@@ -161,6 +161,7 @@ impl Reconciler for WaitDeploymentReconciler {
         let decision = self.decide(request, &object, live.as_deref());
         let written = match decision {
             Decision::Leave => return Ok(Action::Done),
+            _ if gate::is_still_told(&object, &decision) => return Ok(Action::Done),
             Decision::Open(_) => self.write(request, &object, live, cx).await?,
             _ => Written::of(Applied::NotTried, None),
         };

@@ -26,7 +26,7 @@ pub struct ManagerProcess {
     /// Lines of its log so far, in order; each a JSON object where it could be read as one.
     log: Arc<Mutex<Vec<Value>>>,
     lines: watch::Receiver<usize>,
-    _reader: JoinSet<()>,
+    reader: JoinSet<()>,
 }
 
 // === impl ManagerProcess ===
@@ -83,7 +83,7 @@ impl ManagerProcess {
                 count.send_modify(|count| *count += 1);
             }
         });
-        Self { child, log, lines, _reader: reader }
+        Self { child, log, lines, reader }
     }
 
     /// Returns its number, to look it up under `/proc`.
@@ -108,9 +108,14 @@ impl ManagerProcess {
         kill_process(id, signal).unwrap_or_else(|error| panic!("signal {signal:?}: {error}"));
     }
 
-    /// Waits for the process to end.
+    /// Waits for the process to end, and for the last line of its log.
     pub async fn ended(&mut self) -> ExitStatus {
-        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+        let ended = async {
+            let status = self.child.wait().await;
+            while self.reader.join_next().await.is_some() {}
+            status
+        };
+        match tokio::time::timeout(PATIENCE, ended).await {
             Ok(Ok(status)) => status,
             other => panic!("the process did not end: {other:?}; its log: {:#?}", self.log.lock()),
         }

@@ -5,11 +5,12 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::{Controller, Registration};
-use mainstay::key::Request;
+use mainstay::key::{Key as _, Request};
 use mainstay::manager::Manager;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
@@ -29,6 +30,8 @@ struct Narrator {
     objects: Store<WaitDeployment>,
     deployments: Store<Deployment>,
     last: Mutex<Scene>,
+    /// Whether the user was told where to look. Relaxed: it guards nothing but a line.
+    hinted: AtomicBool,
 }
 
 /// What the narrator tells about: as long as it stays the same, there is nothing to tell.
@@ -53,7 +56,14 @@ pub(super) fn controller(manager: &Manager, story: &Story, key: Request) -> Regi
     let controller =
         Controller::new("dev-story").reconciles(&objects).owns(&deployments).runs_without_lease();
     let last = Mutex::default();
-    controller.reconciler(Narrator { story: story.clone(), key, objects, deployments, last })
+    controller.reconciler(Narrator {
+        story: story.clone(),
+        key,
+        objects,
+        deployments,
+        last,
+        hinted: AtomicBool::new(false),
+    })
 }
 
 // === impl Story ===
@@ -113,10 +123,13 @@ impl Narrator {
             self.story.say(&format!("{name}: available replicas: {}", now.available));
         }
         if now.ready && !before.ready {
-            self.story.say(&format!("{name} is Ready. Have a look, or press Ctrl-C to stop everything:"));
-            self.story.say("    kubectl get waitdeployments,deployments,pods");
-            self.story
-                .say(&format!("    kubectl describe waitdeployment {}", mainstay::key::Key::name(name)));
+            self.story.say(&format!("{name} is Ready"));
+            // Once: a rollout makes it Ready again, and the hint is known by then.
+            if !self.hinted.swap(true, Ordering::Relaxed) {
+                self.story.say("have a look, or press Ctrl-C to stop everything:");
+                self.story.say("    kubectl get waitdeployments,deployments,pods");
+                self.story.say(&format!("    kubectl describe waitdeployment {}", name.name()));
+            }
         }
     }
 }

@@ -96,6 +96,18 @@ pub fn report(object: &WaitDeployment, decision: &Decision, applied: &Applied, n
     }
 }
 
+/// Returns whether the object already tells of this very wait, from before this replica led: then what was found out
+/// about the prerequisite stands until it has been tried again, or every restart would make every waiting object forget
+/// and find out anew.
+pub fn is_still_told(object: &WaitDeployment, decision: &Decision) -> bool {
+    let (Decision::Wait { address, result: None }, Some(status)) = (decision, &object.status) else {
+        return false;
+    };
+    let told = status.waiting_for.as_deref().and_then(|told| told.strip_prefix(&address.to_string()));
+    status.observed_generation == Some(object.generation())
+        && told.is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+}
+
 // === impl GateStatus ===
 
 impl GateStatus {

@@ -227,6 +227,25 @@ fn an_invalid_probe_is_told_while_the_deployment_runs() {
 }
 
 #[test]
+fn what_an_earlier_replica_found_out_stands_until_it_is_tried_again() {
+    let untried = decide(&object(&probe()), None, |_, _| None);
+    let mut ours = object(&probe());
+    assert!(!is_still_told(&ours, &untried), "a new object is told about");
+    for result in [refused(), denied()] {
+        let waits = decide(&object(&probe()), None, |_, _| Some(result.clone()));
+        let status = report(&ours, &waits, &Applied::NotTried, &at(10));
+        write(&mut ours, &status);
+        assert!(is_still_told(&ours, &untried), "after {result:?}");
+        assert!(!is_still_told(&ours, &waits), "a result is always told");
+    }
+    let elsewhere = json!({"address": "postgres:54321", "timeout": "1s"});
+    let moved = decide(&object(&elsewhere), None, |_, _| None);
+    assert!(!is_still_told(&ours, &moved), "another address that begins alike");
+    ours.metadata.generation = Some(ours.generation() + 1);
+    assert!(!is_still_told(&ours, &untried), "a new generation");
+}
+
+#[test]
 fn transition_times_change_with_the_status_only() {
     let mut ours = object(&probe());
     let wait = |result: ProbeResult| decide(&object(&probe()), None, |_, _| Some(result));
