@@ -1,4 +1,4 @@
-//! A whole operator: says hello to every `ConfigMap` that is labelled `greet=yes`, and again whenever its data change.
+//! A whole operator: says hello to every `ConfigMap` that is labelled `greet=yes`, and again whenever it changes.
 //!
 //! `cargo run --example greeter -- run --leader-elect=false` runs it against the cluster of your kubeconfig, such as
 //! the one that `cargo run -- dev` starts; `cargo run --example greeter -- --help` shows the commands it got for free.

@@ -88,7 +88,7 @@ impl Programs {
             chosen,
             assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
             // The crate lies one level below the workspace. An installed binary may have outlived its source tree.
-            workspace: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+            workspace: Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default(),
             go: on_path("go"),
         };
         Self::find_in(place, progress).await

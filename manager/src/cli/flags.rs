@@ -12,7 +12,7 @@ use crate::config::{BindAddress, ConfigError, LogFilter, LogFormat, ManagerConfi
 /// A command of the binary's own gets them by [`ConfigFlags::add_to`] and reads them by [`ConfigFlags::of`].
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigFlags {
-    /// The configuration: a file, or a directory with a manager.yaml; without it the defaults hold
+    /// The configuration: a file, or a directory with a manager.yaml; without it the built-in defaults of this command hold
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Whether to wait for leadership [over leaderElection.enabled]
