@@ -9,6 +9,7 @@ mod story;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -21,12 +22,17 @@ use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
 use mainstay_devcluster::{DevCluster, Options, Progress};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use sample::Sample;
 use story::Story;
 
 /// Settings of `dev` unless a file is given: no election, ports on loopback, prerequisites on this machine.
 const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
+
+/// How much later than the programs it started this process may hear of the same Ctrl-C.
+const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
 /// Describes the command.
 pub(crate) fn command() -> Command {
@@ -98,12 +104,20 @@ async fn tell(configuration: ManagerConfiguration, kubeconfig: Option<&Path>) ->
 
 /// A step before the manager runs and listens to signals itself: Ctrl-C drops it, and with it what it has started.
 async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::select! {
-        result = step => result,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted?;
-            anyhow::bail!("interrupted")
-        }
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    // Biased: what a step says after an interrupt is of no interest.
+    let problem = tokio::select! {
+        biased;
+        _ = interrupts.recv() => anyhow::bail!("interrupted"),
+        result = step => match result {
+            Ok(done) => return Ok(done),
+            Err(problem) => problem,
+        },
+    };
+    // A terminal interrupts the programs of the step as well, and their end may be seen before our own signal.
+    match timeout(SIGNAL_LAG, interrupts.recv()).await {
+        Ok(_) => anyhow::bail!("interrupted"),
+        Err(_elapsed) => Err(problem),
     }
 }
 
@@ -182,7 +196,7 @@ async fn install_crd(client: &kube::Client) -> anyhow::Result<()> {
     let apply = PatchParams::apply("mainstay-dev").force();
     crds.patch(&name, &apply, &Patch::Apply(&crd)).await.context("installing the CRD")?;
     // Asked a few times a second: this happens once per start and takes well under a second.
-    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(100));
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
     for _ in 0..300 {
         ticks.tick().await;
         let conditions =
