@@ -16,8 +16,8 @@
 //! keys that wait the soonest is first, among others the one that has been in its state for longest; equals are in the
 //! order of their texts.
 //!
-//! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Errors are
-//! JSON too: `{"error": "..."}`.
+//! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Refusals are
+//! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
 //!
 //! # Invariants
 //! 1. Nothing is said to who does not name a loopback host, so that a web page whose name is made to resolve to this
