@@ -54,13 +54,24 @@ pub struct ObjectKey {
     pub request: Request,
 }
 
-/// Why a key was put on a queue.
+/// Why a key was put on a queue. Two words long: every key of every queue holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// What happened.
     pub trigger: Trigger,
-    /// The object it happened to; `None` where no object was involved, such as a timer.
-    pub object: Option<ObjectKey>,
+    /// The object it happened to; `None` where no object was involved, such as a timer. One copy for all keys that
+    /// one event concerns, and for namesakes one copy per source.
+    pub object: Option<Arc<Subject>>,
+}
+
+/// The object a [`Cause`] is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The object of this kind that has the key's own namespace and name: mostly the very object the key names, so
+    /// that the common cause needs no memory of its own.
+    Namesake(KindId),
+    /// An object of another name.
+    Other(ObjectKey),
 }
 
 /// What happened that put a key on a queue.
@@ -262,7 +273,7 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-// === impl Cause ===
+// === impl Cause, Subject ===
 
 impl Cause {
     /// A cause that no object had a part in.
@@ -271,8 +282,28 @@ impl Cause {
     }
 
     /// A cause that came from an object.
-    pub fn from_object(trigger: Trigger, object: ObjectKey) -> Self {
-        Self { trigger, object: Some(object) }
+    pub fn from_object(trigger: Trigger, object: impl Into<Arc<Subject>>) -> Self {
+        Self { trigger, object: Some(object.into()) }
+    }
+}
+
+impl Subject {
+    /// Returns the kind of the object.
+    pub fn kind(&self) -> &KindId {
+        match self {
+            Self::Namesake(kind) => kind,
+            Self::Other(object) => &object.kind,
+        }
+    }
+
+    /// Returns the object's full name, given the key it is the cause for.
+    pub fn of(&self, key: &impl Key) -> ObjectKey {
+        match self {
+            Self::Namesake(kind) => {
+                ObjectKey { kind: kind.clone(), request: Request::new(key.namespace(), key.name()) }
+            }
+            Self::Other(object) => object.clone(),
+        }
     }
 }
 
@@ -293,7 +324,17 @@ impl Trigger {
     }
 }
 
-/// Displays as `updated Deployment.apps shop/web`, or as the bare word.
+/// Displays as the kind alone where the key beside it says the rest, else as `Deployment.apps shop/web`.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namesake(kind) => write!(f, "{kind}"),
+            Self::Other(object) => write!(f, "{object}"),
+        }
+    }
+}
+
+/// Displays as `updated Deployment.apps shop/web`, without the name if it is the key's own, or as the bare word.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.trigger.as_str())?;
@@ -323,9 +364,24 @@ mod tests {
     #[test]
     fn a_cause_reads_as_a_phrase() {
         let web = ObjectKey { kind: KindId::of::<Deployment>(), request: Request::namespaced("shop", "web") };
-        let cause = Cause::from_object(Trigger::Updated, web);
+        let cause = Cause::from_object(Trigger::Updated, Subject::Other(web));
         assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
+        let namesake = Subject::Namesake(KindId::of::<Deployment>());
+        assert_eq!(Cause::from_object(Trigger::Deleted, namesake).to_string(), "deleted Deployment.apps");
         assert_eq!(Cause::bare(Trigger::Manual).to_string(), "manual");
+    }
+
+    #[test]
+    fn a_namesake_is_named_in_full_by_its_key() {
+        let web = Request::namespaced("shop", "web");
+        let object = ObjectKey { kind: KindId::of::<Deployment>(), request: web.clone() };
+        assert_eq!(Subject::Namesake(object.kind.clone()).of(&web), object);
+        assert_eq!(Subject::Other(object.clone()).of(&Request::cluster("key")), object);
+    }
+
+    #[test]
+    fn a_cause_is_two_words_long() {
+        assert_eq!(size_of::<Cause>(), 2 * size_of::<usize>());
     }
 
     #[test]

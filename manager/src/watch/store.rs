@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
 use crate::cache::{Delta, DeltaHandler, KindStore, ReadError, Select, View};
-use crate::key::{Cause, Key, ObjectKey, Trigger};
+use crate::key::{Cause, Key, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
@@ -28,7 +28,8 @@ struct Feed<Q: Key> {
     predicates: Vec<Box<dyn Predicate>>,
     /// Whether the store holds the very objects the queue is keyed by.
     primary: bool,
-    kind: crate::key::KindId,
+    /// What most causes are about, once for all of them.
+    namesake: Arc<Subject>,
 }
 
 /// What the reflector's task and the source's task share.
@@ -44,10 +45,10 @@ struct Shared<Q: Key> {
 impl<Q: Key> StoreSource<Q> {
     /// Watches `store` and asks `handler` which keys each delta concerns.
     pub fn new(store: Arc<KindStore>, handler: impl EventHandler<Q>) -> Self {
-        let kind = store.kind().clone();
+        let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
         Self {
             store,
-            feed: Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, kind },
+            feed: Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake },
         }
     }
 
@@ -131,8 +132,12 @@ impl<Q: Key> Shared<Q> {
         }
         let mut keys = Enqueue::new();
         self.feed.handler.handle(delta, &mut keys);
+        let mut add = self.feed.add(delta);
+        // Made when the first key of another name comes, and shared by all of them.
+        let mut other = None;
         for key in keys.into_keys() {
-            if matches!(self.sink.offer(key, self.feed.add(delta)), Added::Refused) {
+            add.cause.object = self.feed.subject(delta, &key, &mut other);
+            if matches!(self.sink.offer(key, add.clone()), Added::Refused) {
                 self.owed.notify_one();
             }
         }
@@ -149,15 +154,24 @@ impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
 
 impl<Q: Key> Feed<Q> {
     fn add(&self, delta: &Delta<'_>) -> Add {
-        let request = delta.new.or(delta.old).map(|view| view.meta().request.clone());
-        let object = request.map(|request| ObjectKey { kind: self.kind.clone(), request });
         Add {
             strength: strength(delta, self.primary),
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
-            cause: Cause { trigger: trigger(delta), object },
+            cause: Cause::bare(trigger(delta)),
             after: None,
             new_generation: self.primary && generation_changed(delta),
         }
+    }
+
+    /// Names the delta's object as the cause for `key`.
+    fn subject(&self, delta: &Delta<'_>, key: &Q, other: &mut Option<Arc<Subject>>) -> Option<Arc<Subject>> {
+        let request = &delta.new.or(delta.old)?.meta().request;
+        if (request.namespace(), request.name()) == (key.namespace(), key.name()) {
+            return Some(Arc::clone(&self.namesake));
+        }
+        let kind = self.namesake.kind();
+        let named = || Subject::Other(ObjectKey { kind: kind.clone(), request: request.clone() });
+        Some(Arc::clone(other.get_or_insert_with(|| Arc::new(named()))))
     }
 }
 
