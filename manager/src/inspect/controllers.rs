@@ -34,7 +34,10 @@ pub(super) struct Queue {
     /// With a worker, dirty ones included.
     running: usize,
     dirty: usize,
+    /// Paused ones included.
     parked: usize,
+    /// Parked without having failed.
+    paused: usize,
     oldest_ready_seconds: Option<f64>,
     shutting_down: bool,
 }
@@ -77,6 +80,7 @@ impl From<Counts> for Queue {
             running: counts.running,
             dirty: counts.dirty,
             parked: counts.parked,
+            paused: counts.paused,
             oldest_ready_seconds: counts.oldest_ready.map(seconds),
             shutting_down: counts.shutting_down,
         }

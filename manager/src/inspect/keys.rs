@@ -41,6 +41,8 @@ struct Row {
     /// In this state.
     since_seconds: f64,
     next_run_seconds: Option<f64>,
+    /// Why it is parked without having failed, such as a pause.
+    reason: Option<&'static str>,
     last_error: Option<String>,
     last_duration_seconds: Option<f64>,
     /// What last put it on the queue. A key that waits keeps it until its wait is over.
@@ -103,6 +105,7 @@ impl From<KeySnapshot<KeyText>> for Row {
             attempts: snapshot.attempts,
             since_seconds: seconds(snapshot.since),
             next_run_seconds: snapshot.next_run.map(seconds),
+            reason: snapshot.reason,
             last_error: snapshot.last_error.map(|error| error.to_string()),
             last_duration_seconds: snapshot.last_duration.map(seconds),
             cause: snapshot.cause.to_string(),
@@ -143,6 +146,7 @@ mod tests {
             attempts: 0,
             since: Duration::from_secs(since),
             next_run: next_run.map(Duration::from_secs),
+            reason: None,
             last_error: None,
             last_duration: None,
             cause: Cause::bare(Trigger::Generic),

@@ -143,19 +143,19 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
     let inspect = inspect(&live.controllers);
     let expected = concat!(
         r#"{"controller":"web","queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"running":1,"#,
-        r#""dirty":1,"parked":1,"oldestReadySeconds":null,"shuttingDown":false},"matched":4,"truncated":false,"#,
+        r#""dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"matched":4,"truncated":false,"#,
         r#""keys":["#,
         r#"{"key":"shop/fails","namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
-        r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"lastError":"the peer hung up","lastDurationSeconds":0.0,"#,
+        r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"reason":null,"lastError":"the peer hung up","lastDurationSeconds":0.0,"#,
         r#""cause":"generic"},"#,
         r#"{"key":"shop/forbidden","namespace":"shop","name":"forbidden","state":"parked","lane":null,"#,
-        r#""attempts":1,"sinceSeconds":0.4,"nextRunSeconds":null,"lastError":"no such class \"a\"","#,
+        r#""attempts":1,"sinceSeconds":0.4,"nextRunSeconds":null,"reason":null,"lastError":"no such class \"a\"","#,
         r#""lastDurationSeconds":0.0,"cause":"generic"},"#,
         r#"{"key":"shop/slow","namespace":"shop","name":"slow","state":"dirty","lane":"live","attempts":0,"#,
-        r#""sinceSeconds":0.5,"nextRunSeconds":null,"lastError":null,"lastDurationSeconds":null,"#,
+        r#""sinceSeconds":0.5,"nextRunSeconds":null,"reason":null,"lastError":null,"lastDurationSeconds":null,"#,
         r#""cause":"generic"},"#,
         r#"{"key":"node","namespace":null,"name":"node","state":"delayed","lane":null,"attempts":0,"#,
-        r#""sinceSeconds":0.3,"nextRunSeconds":29.7,"lastError":null,"lastDurationSeconds":0.0,"#,
+        r#""sinceSeconds":0.3,"nextRunSeconds":29.7,"reason":null,"lastError":null,"lastDurationSeconds":0.0,"#,
         r#""cause":"generic"}"#,
         "]}\n",
     );
@@ -198,7 +198,7 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
     let inspect = inspect(&live.controllers);
     let standby = concat!(
         r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"queue":"#,
-        r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"#,
+        r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
         r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
         "\n",
     );

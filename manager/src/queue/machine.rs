@@ -35,6 +35,8 @@ pub(super) struct Inner<Q> {
     /// How many of them are dirty.
     pub(super) dirty: usize,
     pub(super) parked: usize,
+    /// How many of the parked keys have not failed.
+    pub(super) paused: usize,
     pub(super) settings: QueueSettings,
     pub(super) workers: usize,
     pub(super) random: fastrand::Rng,
@@ -102,6 +104,8 @@ pub(super) enum Outcome<'a> {
     Failed(&'a str, Next),
     /// It did not happen.
     PutBack,
+    /// It did not happen, and is not to until something changes.
+    Park(&'static str),
 }
 
 /// What a failure asks for.
@@ -149,6 +153,7 @@ impl<Q: Key> Inner<Q> {
             running: Vec::new(),
             dirty: 0,
             parked: 0,
+            paused: 0,
             settings,
             workers,
             random,
@@ -198,7 +203,7 @@ impl<Q: Key> Inner<Q> {
             self.owes_room = true;
             Added::Refused
         } else {
-            let slot = self.slots.insert(key, Place::Parked { since: self.now }, add.cause);
+            let slot = self.slots.insert(key, Place::Parked { since: self.now, why: None }, add.cause);
             self.queue_up(slot, dirt.band, until)
         };
         if matches!(added, Added::Queued | Added::Dirtied) {
@@ -253,6 +258,7 @@ impl<Q: Key> Inner<Q> {
             // Due at once, and yet not ready: a drain hands out nothing twice.
             Outcome::PutBack if self.phase == Phase::Draining => self.delay(slot, self.now, run.lane.why()),
             Outcome::PutBack => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
+            Outcome::Park(why) => self.park(slot, Some(why)),
         }
         if let Some(dirt) = run.again {
             // Its moment may have passed during the run: then it comes right after, and is ready since now.
@@ -275,8 +281,8 @@ impl<Q: Key> Inner<Q> {
         let slot = self.slots.get_mut(number);
         slot.failures = 0;
         slot.last_error = None;
-        if matches!(slot.place, Place::Parked { .. }) {
-            self.parked -= 1;
+        if let Place::Parked { why, .. } = slot.place {
+            self.unpark(why);
             drop(self.slots.remove(number));
         }
     }
@@ -396,7 +402,7 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn check(&self) {
         self.lanes.check(&self.slots);
         self.delays.check(&self.slots);
-        let (mut running, mut dirty, mut retries, mut parked) = (0, 0, 0, 0);
+        let (mut running, mut dirty, mut retries, mut parked, mut paused) = (0, 0, 0, 0, 0);
         for slot in (0..self.slots.end()).filter_map(|number| self.slots.peek(number)) {
             match &slot.place {
                 Place::Running(run) => {
@@ -406,14 +412,17 @@ impl<Q: Key> Inner<Q> {
                     dirty += usize::from(run.dirt.is_some());
                     retries += usize::from(run.as_retry);
                 }
-                Place::Parked { .. } => parked += 1,
+                Place::Parked { why, .. } => {
+                    parked += 1;
+                    paused += usize::from(why.is_some());
+                }
                 Place::Ready { .. } | Place::Delayed { .. } => {}
             }
         }
         assert_eq!(
-            (running, dirty, retries, parked),
-            (self.running.len(), self.dirty, self.lanes.running_retries, self.parked),
-            "running, dirty, retries or parked keys were miscounted"
+            (running, dirty, retries, parked, paused),
+            (self.running.len(), self.dirty, self.lanes.running_retries, self.parked, self.paused),
+            "running, dirty, retries, parked or paused keys were miscounted"
         );
         let listed = self.lanes.len() + self.delays.len() + running + parked;
         assert_eq!(listed, self.slots.len(), "a key is in no place, or in two");

@@ -150,7 +150,7 @@ enum Value {
     Histogram(fn(&Reading) -> &Spread),
 }
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 12] = [
     Family {
         name: "workqueue_depth",
         help: "Keys ready for a worker; 0 on a standby replica",
@@ -194,7 +194,12 @@ const FAMILIES: [Family; 11] = [
     Family {
         name: "mainstay_queue_parked_keys",
         help: "Keys that failed for good, or too often, and wait for something to change",
-        value: Value::Count(|reading| reading.counts.parked),
+        value: Value::Count(|reading| reading.counts.parked - reading.counts.paused),
+    },
+    Family {
+        name: "mainstay_queue_paused_keys",
+        help: "Keys set aside without having failed, since their object is paused",
+        value: Value::Count(|reading| reading.counts.paused),
     },
     Family {
         name: "mainstay_queue_oldest_ready_seconds",

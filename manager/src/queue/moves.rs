@@ -85,11 +85,7 @@ impl<Q: Key> Inner<Q> {
         let wait = match next {
             Next::Backoff if !spent => self.settings.retry.delay(earlier, self.random.f64()),
             Next::After(wait) if !spent => wait,
-            _ => {
-                entry.place = Place::Parked { since: self.now };
-                self.parked += 1;
-                return;
-            }
+            _ => return self.park(slot, None),
         };
         self.tally.retries += 1;
         self.delay(slot, self.now.after(wait), Why::Backoff);
@@ -141,9 +137,10 @@ impl<Q: Key> Inner<Q> {
                 self.end_delay(slot);
                 self.queue_up(slot, dirt.band, until)
             }
-            Place::Parked { .. } => {
+            Place::Parked { why, .. } => {
+                let why = *why;
                 entry.cause = cause;
-                self.parked -= 1;
+                self.unpark(why);
                 self.queue_up(slot, dirt.band, until)
             }
         }
@@ -158,6 +155,18 @@ impl<Q: Key> Inner<Q> {
             self.lanes.push(&mut self.slots, slot, Lane::of(band), self.now);
             Added::Queued
         }
+    }
+
+    pub(super) fn park(&mut self, slot: u32, why: Option<&'static str>) {
+        self.slots.get_mut(slot).place = Place::Parked { since: self.now, why };
+        self.parked += 1;
+        self.paused += usize::from(why.is_some());
+    }
+
+    /// Takes a key out of the parked ones. Its next place is up to the caller.
+    pub(super) fn unpark(&mut self, why: Option<&'static str>) {
+        self.parked -= 1;
+        self.paused -= usize::from(why.is_some());
     }
 
     pub(super) fn delay(&mut self, slot: u32, until: Moment, why: Why) {

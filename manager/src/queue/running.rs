@@ -83,6 +83,12 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::PutBack);
     }
 
+    /// Undoes the hand-out and parks the key: it does not run until something changes, and shows `why`. Failures
+    /// so far stay counted.
+    pub fn park(self, why: &'static str) {
+        self.end(Outcome::Park(why));
+    }
+
     fn end(mut self, outcome: Outcome<'_>) -> Retried {
         self.ended = true;
         self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))

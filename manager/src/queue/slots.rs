@@ -58,8 +58,8 @@ pub(super) enum Place {
     Ready { since: Moment, lane: Lane, in_lane: Links, by_age: Links },
     /// Is with a worker.
     Running(Run),
-    /// Waits for a strong add.
-    Parked { since: Moment },
+    /// Waits for a strong add. `why` is `None` for a key that failed: its last error says it.
+    Parked { since: Moment, why: Option<&'static str> },
 }
 
 /// Why a key waits for a moment, which decides where it goes when the moment comes.
@@ -296,7 +296,7 @@ mod tests {
     use crate::key::{Request, Trigger};
 
     fn parked() -> Place {
-        Place::Parked { since: Moment::START }
+        Place::Parked { since: Moment::START, why: None }
     }
 
     #[test]

@@ -42,8 +42,10 @@ pub struct Counts {
     pub running: usize,
     /// With a worker, and added meanwhile.
     pub dirty: usize,
-    /// Out of the way until something changes.
+    /// Out of the way until something changes; paused ones included.
     pub parked: usize,
+    /// Parked without having failed, as the keys of paused objects are.
+    pub paused: usize,
     /// How long the oldest ready key has been ready; `None` if none is.
     pub oldest_ready: Option<Duration>,
     /// Workers the shares are counted by.
@@ -69,6 +71,8 @@ pub struct KeySnapshot<Q> {
     pub since: Duration,
     /// How long until it is ready; `None` unless delayed.
     pub next_run: Option<Duration>,
+    /// Why it is parked without having failed; `None` in any other state.
+    pub reason: Option<&'static str>,
     /// What the last run failed with; `None` if it succeeded, or there was none.
     pub last_error: Option<Arc<String>>,
     /// How long the last run took; `None` before the first.
@@ -90,7 +94,7 @@ pub enum State {
     Running,
     /// A worker has it, and it was added meanwhile.
     Dirty,
-    /// It has failed for good, or too often, and waits for something to change.
+    /// It has failed for good or too often, or was set aside for a reason, and waits for something to change.
     Parked,
 }
 
@@ -109,9 +113,10 @@ impl<Q> KeySnapshot<Q> {
     /// Puts another form of the key in its place.
     #[must_use]
     pub fn map_key<R>(self, form: impl FnOnce(Q) -> R) -> KeySnapshot<R> {
-        let Self { key, state, lane, attempts, since, next_run, last_error, last_duration, cause } = self;
+        let Self { key, state, lane, attempts, since, next_run, reason, last_error, last_duration, cause } =
+            self;
         let key = form(key);
-        KeySnapshot { key, state, lane, attempts, since, next_run, last_error, last_duration, cause }
+        KeySnapshot { key, state, lane, attempts, since, next_run, reason, last_error, last_duration, cause }
     }
 }
 
@@ -147,6 +152,7 @@ impl<Q: Key> Inner<Q> {
             running: self.running.len(),
             dirty: self.dirty,
             parked: self.parked,
+            paused: self.paused,
             oldest_ready: self.lanes.oldest(&self.slots, self.now),
             workers: self.workers,
             leading: self.leading,
@@ -162,7 +168,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     pub(super) fn describe(&self, slot: &Slot<Q>) -> KeySnapshot<Q> {
-        let mut next_run = None;
+        let (mut next_run, mut reason) = (None, None);
         let (state, lane, since) = match &slot.place {
             Place::Delayed { until, since, why, .. } => {
                 next_run = Some(until.since(self.now));
@@ -172,7 +178,10 @@ impl<Q: Key> Inner<Q> {
             Place::Running(run) => {
                 (if run.dirt.is_some() { State::Dirty } else { State::Running }, Some(run.lane), run.since)
             }
-            Place::Parked { since } => (State::Parked, None, *since),
+            Place::Parked { since, why } => {
+                reason = *why;
+                (State::Parked, None, *since)
+            }
         };
         KeySnapshot {
             key: slot.key.clone(),
@@ -181,6 +190,7 @@ impl<Q: Key> Inner<Q> {
             attempts: slot.failures,
             since: self.now.since(since),
             next_run,
+            reason,
             last_error: slot.last_error.clone(),
             last_duration: slot.last_run.map(|micros| Duration::from_micros(u64::from(micros.get()) - 1)),
             cause: slot.cause.clone(),

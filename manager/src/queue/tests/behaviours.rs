@@ -417,6 +417,8 @@ mainstay_queue_delayed_keys{name="one",controller="one"} 1
 mainstay_queue_delayed_keys{name="two",controller="two"} 0
 mainstay_queue_parked_keys{name="one",controller="one"} 0
 mainstay_queue_parked_keys{name="two",controller="two"} 0
+mainstay_queue_paused_keys{name="one",controller="one"} 0
+mainstay_queue_paused_keys{name="two",controller="two"} 0
 mainstay_queue_oldest_ready_seconds{name="one",controller="one"} 0.0
 mainstay_queue_oldest_ready_seconds{name="two",controller="two"} 0.0
 mainstay_queue_warm_keys{name="one",controller="one"} 0

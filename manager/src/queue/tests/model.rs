@@ -233,6 +233,7 @@ impl Model {
             }
             Outcome::PutBack if self.draining => self.delay(id, self.now, lane == Lane::Retry, lane),
             Outcome::PutBack => self.make_ready(id, lane, self.now),
+            Outcome::Park(_) => entry.at = At::Parked,
         }
         // The rule: an add during the run is the same add right after it. No limit refuses it a second time.
         let depth = std::mem::take(&mut self.settings.max_depth);
@@ -305,12 +306,13 @@ fn any_settings(random: &mut fastrand::Rng) -> QueueSettings {
 }
 
 fn any_outcome(random: &mut fastrand::Rng) -> Outcome<'static> {
-    match random.u8(0..10) {
+    match random.u8(0..11) {
         0..=2 => Outcome::Done,
         3 => Outcome::RequeueAfter(ms(random.u64(0..60))),
         4..=6 => Outcome::Failed("no", Next::Backoff),
         7 => Outcome::Failed("busy", Next::After(ms(random.u64(0..60)))),
         8 => Outcome::Failed("never", Next::Never),
+        9 => Outcome::Park("paused"),
         _ => Outcome::PutBack,
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::queue::machine::{Job, Next, Outcome};
 
 /// Two failures lie behind every key that can have some.
-const STATES: [&str; 10] = [
+const STATES: [&str; 11] = [
     "absent",
     "delayed",
     "backoff",
@@ -18,9 +18,10 @@ const STATES: [&str; 10] = [
     "running, weak dirt",
     "running, strong dirt",
     "parked",
+    "paused",
 ];
 
-const EVENTS: [&str; 15] = [
+const EVENTS: [&str; 16] = [
     "weak add",
     "weak background add",
     "strong add",
@@ -35,6 +36,7 @@ const EVENTS: [&str; 15] = [
     "failed",
     "failed for good",
     "put back",
+    "paused",
     "forgotten",
 ];
 
@@ -78,6 +80,7 @@ impl Bench {
             "running, weak dirt" => self.happen("weak add"),
             "running, strong dirt" => self.happen("strong add"),
             "parked" => self.happen("failed for good"),
+            "paused" => self.happen("paused"),
             _ => {}
         }
     }
@@ -103,6 +106,7 @@ impl Bench {
             "failed" => self.finish(Outcome::Failed("no", Next::Backoff)),
             "failed for good" => self.finish(Outcome::Failed("no", Next::Never)),
             "put back" => self.finish(Outcome::PutBack),
+            "paused" => self.finish(Outcome::Park("paused")),
             "forgotten" => self.inner.forget(&Id(1)),
             _ => panic!("no such event: {event}"),
         }
@@ -122,7 +126,9 @@ impl Bench {
         match event {
             "wait over" => self.inner.delays.first().is_some(),
             "taken" => self.inner.lanes.len() > 0,
-            "done" | "requeue after 60 s" | "failed" | "failed for good" | "put back" => self.job.is_some(),
+            "done" | "requeue after 60 s" | "failed" | "failed for good" | "put back" | "paused" => {
+                self.job.is_some()
+            }
             "forgotten" => self.inner.slots.len() > 0,
             _ => true,
         }
@@ -131,7 +137,7 @@ impl Bench {
     fn describe(&self) -> String {
         let Some(slot) = self.inner.slots.find(&Id(1)) else { return "absent".to_owned() };
         let key = self.inner.describe(self.inner.slots.get(slot));
-        let mut text = key.state.as_str().to_owned();
+        let mut text = key.reason.unwrap_or(key.state.as_str()).to_owned();
         if let Some(lane) = key.lane.filter(|_| key.state == State::Ready) {
             text = format!("{text} {}", lane.as_str());
         }
