@@ -34,7 +34,7 @@ const FLOOR: &str = "key";
 const CRATES: [(&str, &[&str]); 5] = [
     ("api", &[]),
     ("devcluster", &[]),
-    ("manager", &[]),
+    ("manager", &["mainstay-devcluster"]),
     ("controllers", &["mainstay", "mainstay-api", "mainstay-devcluster"]),
     ("tests", &["mainstay", "mainstay-api", "mainstay-controllers", "mainstay-devcluster"]),
 ];

@@ -1,0 +1,176 @@
+//! When what happened: each patch of a healthy object, each run of a failing one.
+//!
+//! Written from several threads while the storm is on, each entry for itself; read when it is over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mainstay::queue::RetryPolicy;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The book of one storm.
+pub(crate) struct Ledger {
+    began: Instant,
+    /// Objects that are patched in turn: patch `n` goes to object `n % healthy`.
+    healthy: usize,
+    patches: Box<[Patch]>,
+    failing: Box<[Mutex<Runs>]>,
+    /// When a failing object is due.
+    retry: RetryPolicy,
+    /// How often a patch was seen, by either side.
+    sightings: watch::Sender<usize>,
+    /// Healthy objects that were reconciled before any patch.
+    greeted: watch::Sender<usize>,
+}
+
+/// Who saw a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The raw watcher, which has decoded an object that shows it.
+    Watcher,
+    /// The controller, whose reconcile has read an object that shows it.
+    Controller,
+}
+
+/// The moments of one patch, in nanoseconds since the beginning; 0 is not yet. Relaxed: each stands for itself, and
+/// whoever reads them has joined the threads that wrote.
+#[derive(Default)]
+struct Patch {
+    sent: AtomicU64,
+    decoded: AtomicU64,
+    started: AtomicU64,
+}
+
+/// The runs of one failing object.
+#[derive(Clone, Copy, Default)]
+struct Runs {
+    count: u64,
+    /// When the backoff after the last run is over at the latest; `None` during a run and before the first.
+    due: Option<Instant>,
+    /// The longest it was due before it ran.
+    late: Duration,
+}
+
+/// A patch that both sides have seen, in milliseconds.
+pub(crate) struct Seen {
+    /// From sending it to its decoding by the watcher.
+    pub(crate) watcher: f64,
+    /// From sending it to the start of the reconcile that saw it.
+    pub(crate) controller: f64,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    pub(crate) fn new(patches: usize, healthy: usize, failing: usize, retry: RetryPolicy) -> Self {
+        Self {
+            began: Instant::now(),
+            healthy,
+            patches: (0..patches).map(|_| Patch::default()).collect(),
+            failing: (0..failing).map(|_| Mutex::default()).collect(),
+            retry,
+            sightings: watch::Sender::new(0),
+            greeted: watch::Sender::new(0),
+        }
+    }
+
+    /// Notes that a patch is being sent.
+    pub(crate) fn sent(&self, patch: usize) {
+        if let Some(patch) = self.patches.get(patch) {
+            patch.sent.store(self.at(Instant::now()), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a side saw an object as this patch left it, and with it all earlier patches of the object.
+    pub(crate) fn saw(&self, side: Side, patch: usize, now: Instant) {
+        let mut news = 0;
+        let mut number = Some(patch);
+        while let Some(patch) = number.and_then(|number| self.patches.get(number)) {
+            let moment = match side {
+                Side::Watcher => &patch.decoded,
+                Side::Controller => &patch.started,
+            };
+            if moment.compare_exchange(0, self.at(now), Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                break;
+            }
+            news += 1;
+            number = number.and_then(|number| number.checked_sub(self.healthy));
+        }
+        if news > 0 {
+            self.sightings.send_modify(|sightings| *sightings += news);
+        }
+    }
+
+    /// Notes that an object was reconciled that no patch had changed yet.
+    pub(crate) fn greet(&self) {
+        self.greeted.send_modify(|greeted| *greeted += 1);
+    }
+
+    /// Notes that a run of a failing object begins.
+    pub(crate) fn begins(&self, object: usize, now: Instant) {
+        let Some(runs) = self.failing.get(object) else { return };
+        let mut runs = runs.lock();
+        runs.count += 1;
+        if let Some(due) = runs.due.take() {
+            runs.late = runs.late.max(now.saturating_duration_since(due));
+        }
+    }
+
+    /// Notes that this attempt of a failing object has ended.
+    pub(crate) fn failed(&self, object: usize, attempt: u32) {
+        let Some(runs) = self.failing.get(object) else { return };
+        runs.lock().due = Some(Instant::now() + self.retry.delay(attempt.saturating_sub(1), 0.0));
+    }
+
+    /// Waits until every healthy object was reconciled once.
+    pub(crate) async fn warm(&self) {
+        // The sender lives in `self`, so this cannot end with an error.
+        drop(self.greeted.subscribe().wait_for(|greeted| *greeted >= self.healthy).await);
+    }
+
+    /// Waits until both sides have seen every patch.
+    pub(crate) async fn complete(&self) {
+        let all = 2 * self.patches.len();
+        drop(self.sightings.subscribe().wait_for(|sightings| *sightings >= all).await);
+    }
+
+    /// Returns the patches that both sides have seen.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        let patches = self.patches.iter().filter_map(|patch| {
+            let moments = [&patch.sent, &patch.decoded, &patch.started];
+            let [sent, decoded, started] = moments.map(|moment| moment.load(Ordering::Relaxed));
+            let since_sent =
+                |moment: u64| Duration::from_nanos(moment.saturating_sub(sent)).as_secs_f64() * 1000.0;
+            (sent != 0 && decoded != 0 && started != 0)
+                .then(|| Seen { watcher: since_sent(decoded), controller: since_sent(started) })
+        });
+        patches.collect()
+    }
+
+    /// Returns how often failing objects ran.
+    pub(crate) fn failing_runs(&self) -> u64 {
+        self.failing.iter().map(|runs| runs.lock().count).sum()
+    }
+
+    /// Returns how many failing objects never ran.
+    pub(crate) fn never_ran(&self) -> usize {
+        self.failing.iter().filter(|runs| runs.lock().count == 0).count()
+    }
+
+    /// Returns the longest that a failing object was due before it ran, or is by now.
+    pub(crate) fn latest(&self) -> Duration {
+        let now = Instant::now();
+        let late = self.failing.iter().map(|runs| {
+            let runs = *runs.lock();
+            runs.late.max(runs.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due)))
+        });
+        late.max().unwrap_or_default()
+    }
+
+    fn at(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.began).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX).max(1)
+    }
+}

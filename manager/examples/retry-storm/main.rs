@@ -1,0 +1,111 @@
+//! What objects that keep failing cost the others: the retries of the article, and a storm of them.
+//!
+//! `cargo run --example retry-storm` starts a control plane of its own and runs both parts on it, about two minutes
+//! in all; `-- article` and `-- storm` after it run one of them. What the figures mean: `docs/retries.md`.
+
+mod article;
+mod ledger;
+mod load;
+mod site;
+mod storm;
+mod watcher;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use mainstay::client::connect;
+use mainstay_devcluster::{DevCluster, Options, Progress};
+
+use storm::{Figures, Plan};
+
+/// Runs of the storm; of each figure the median is told.
+const ROUNDS: usize = 3;
+
+/// The parts that were asked for.
+struct Parts {
+    article: bool,
+    storm: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(parts) = Parts::asked_for() else {
+        complain("usage: cargo run --example retry-storm [-- article | storm]");
+        return ExitCode::from(2);
+    };
+    match run(&parts).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            complain(&format!("error: {problem:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(parts: &Parts) -> anyhow::Result<()> {
+    say("starting a control plane");
+    let cluster = DevCluster::start(Options { progress: Progress::new(say), ..Options::default() }).await?;
+    let result = tell(parts, &cluster).await;
+    cluster.stop().await;
+    result
+}
+
+async fn tell(parts: &Parts, cluster: &DevCluster) -> anyhow::Result<()> {
+    let connection = connect::infer(Some(cluster.kubeconfig_path()), None).await?;
+    if parts.article {
+        article::tell(&connection).await.context("the article's case")?;
+    }
+    if parts.storm {
+        let plan = Plan::full();
+        say(&format!(
+            "\nthe storm: {} objects that always fail are created within {:?}, while {} others are patched, {} \
+             patches a second; {} workers",
+            plan.failing, plan.window, plan.healthy, plan.patches_per_second, plan.workers
+        ));
+        let mut rounds = Vec::new();
+        for round in 1..=ROUNDS {
+            let figures = storm::run(&connection, &format!("storm-{round}"), &plan, say).await?;
+            say(&format!("run {round} of {ROUNDS}: {figures}"));
+            rounds.push(figures);
+        }
+        let least = Plan { retry_share: 1, ..plan };
+        let figures = storm::run(&connection, "storm-least", &least, say).await?;
+        say(&format!("with retryShare 1: {figures}\n"));
+        print(&Figures::median(&rounds), "");
+        print(&figures, ".share1");
+    }
+    Ok(())
+}
+
+/// Prints one figure per line, for scripts to compare.
+fn print(figures: &Figures, form: &str) {
+    for (name, value, unit) in figures.all() {
+        say(&format!("figure storm{form}.{name} {value:.3} {unit}"));
+    }
+}
+
+fn say(line: &str) {
+    // A reader that has gone away has seen enough.
+    drop(writeln!(std::io::stdout(), "{line}"));
+}
+
+fn complain(line: &str) {
+    // Nothing can be told if standard error is closed.
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Reads the command line; `None` if it asks for something else.
+    fn asked_for() -> Option<Self> {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Some(Self { article: true, storm: true }),
+            ["article"] => Some(Self { article: true, storm: false }),
+            ["storm"] => Some(Self { article: false, storm: true }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Many objects that always fail beside a few that are fine: how late does a change of the latter get to its reconcile?
+//!
+//! One controller, one queue. The failing objects are created evenly over a window and take a worker for a
+//! millisecond per attempt; the healthy ones are patched in turn. A bare watch of the same objects is the control: what
+//! is later than it is the runtime's own doing, what is not is the API server's and the machine's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
+use mainstay::cache::Store;
+use mainstay::key::{Key as _, Request};
+use mainstay::queue::RetryPolicy;
+use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::ledger::{Ledger, Side};
+use super::load;
+use super::site::{Site, create_namespace};
+use super::watcher;
+
+/// How long the last patch may take to be seen by both sides before it counts as lost.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a failing reconcile has its worker.
+const RUN: Duration = Duration::from_millis(1);
+
+/// What happens in a storm.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Objects that always fail.
+    pub(crate) failing: usize,
+    /// Objects that never do.
+    pub(crate) healthy: usize,
+    /// Over all healthy objects, in turn.
+    pub(crate) patches_per_second: u32,
+    /// How long creations and patches go on.
+    pub(crate) window: Duration,
+    /// Workers of the controller.
+    pub(crate) workers: usize,
+    /// `retryShare` of its queue.
+    pub(crate) retry_share: u8,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// From the watcher's decoding to the start of the reconcile that sees the patch. Negative where the reconcile was
+    /// first.
+    pub(crate) over_watcher_p50: f64,
+    /// The same, for all but one in a hundred.
+    pub(crate) over_watcher_p99: f64,
+    /// From sending a patch to the start of the reconcile that sees it, for all but one in a hundred.
+    pub(crate) healthy_p99: f64,
+    /// From sending a patch to the watcher's decoding, for all but one in a hundred.
+    pub(crate) watcher_p99: f64,
+    /// Runs of failing objects within the window.
+    pub(crate) failing_runs: f64,
+    /// The longest that a failing object had to wait beyond its delay.
+    pub(crate) late_max: f64,
+}
+
+/// Half of the objects are beyond help.
+struct Stormed {
+    maps: Store<ConfigMap>,
+    ledger: Arc<Ledger>,
+}
+
+/// Makes the storm in a namespace of its own and returns what came of it.
+pub(crate) async fn run(
+    connection: &kube::Config,
+    namespace: &str,
+    plan: &Plan,
+    say: impl Fn(&str),
+) -> anyhow::Result<Figures> {
+    let client = Client::try_from(connection.clone())?;
+    create_namespace(&client, namespace).await?;
+    load::prepare(&Api::namespaced(client, namespace), plan).await?;
+
+    let ledger = Arc::new(Ledger::new(plan.patches(), plan.healthy, plan.failing, RetryPolicy::default()));
+    let settings = json!({"workers": plan.workers, "queue": {"retryShare": plan.retry_share}});
+    let of_reconciler = Arc::clone(&ledger);
+    let mut site = Site::start(connection, namespace, "retry-storm", &settings, |maps| Stormed {
+        maps,
+        ledger: of_reconciler,
+    })?;
+    if let Some(url) = site.queue_url() {
+        say(&format!("its queue, live: curl '{url}?limit=5'"));
+    }
+    let figures = site.meanwhile(measure(connection, namespace, plan, &ledger)).await?;
+    site.stop().await?;
+    Ok(figures)
+}
+
+async fn measure(
+    connection: &kube::Config,
+    namespace: &str,
+    plan: &Plan,
+    ledger: &Arc<Ledger>,
+) -> anyhow::Result<Figures> {
+    ledger.warm().await;
+    let (ready, watching) = oneshot::channel();
+    // Also when this is given up: the watcher's thread ends only then.
+    let stop = CancellationToken::new();
+    let stop_watcher = stop.clone().drop_guard();
+    let book = Arc::clone(ledger);
+    let watcher =
+        aside(connection, namespace, async move |maps| watcher::watch(maps, &book, ready, stop).await);
+    let (book, to_do) = (Arc::clone(ledger), plan.clone());
+    let storm = async {
+        watching.await.context("the watcher ended before it watched")?;
+        aside(connection, namespace, async move |maps| load::storm(maps, &to_do, book).await).await?;
+        let failing_runs = ledger.failing_runs();
+        let complete = timeout(PATIENCE, ledger.complete()).await.is_ok();
+        drop(stop_watcher);
+        anyhow::Ok((failing_runs, complete))
+    };
+    let (watched, outcome) = tokio::join!(watcher, storm);
+    watched?;
+    let (failing_runs, complete) = outcome?;
+    let seen = ledger.seen();
+    anyhow::ensure!(
+        complete,
+        "{} of {} patches were not seen by both the watcher and the controller within {PATIENCE:?}",
+        plan.patches() - seen.len(),
+        plan.patches()
+    );
+    let never_ran = ledger.never_ran();
+    anyhow::ensure!(never_ran == 0, "{never_ran} failing objects were never reconciled");
+    let spread = |of: fn(&super::ledger::Seen) -> f64| Spread::of(seen.iter().map(of).collect());
+    let over = spread(|patch| patch.controller - patch.watcher);
+    Ok(Figures {
+        over_watcher_p50: over.percentile(50),
+        over_watcher_p99: over.percentile(99),
+        healthy_p99: spread(|patch| patch.controller).percentile(99),
+        watcher_p99: spread(|patch| patch.watcher).percentile(99),
+        failing_runs: f64::from(u32::try_from(failing_runs)?),
+        late_max: ledger.latest().as_secs_f64() * 1000.0,
+    })
+}
+
+/// Works on a thread and a runtime of its own, with a connection of its own: whoever plays the users or the watcher must
+/// not queue up behind the workers that are measured, nor they behind it.
+async fn aside<T, F>(
+    connection: &kube::Config,
+    namespace: &str,
+    work: impl FnOnce(Api<ConfigMap>) -> F + Send + 'static,
+) -> anyhow::Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let (connection, namespace) = (connection.clone(), namespace.to_owned());
+    spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = Client::try_from(connection)?;
+            work(Api::namespaced(client, &namespace)).await
+        })
+    })
+    .await?
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// The storm whose figures are told.
+    pub(crate) fn full() -> Self {
+        Self {
+            failing: 5000,
+            healthy: 100,
+            patches_per_second: 100,
+            window: Duration::from_secs(20),
+            workers: 4,
+            retry_share: 50,
+        }
+    }
+
+    /// Returns how many patches there are in all.
+    pub(crate) fn patches(&self) -> usize {
+        let whole_seconds = usize::try_from(self.window.as_secs()).unwrap_or(usize::MAX);
+        whole_seconds.saturating_mul(self.patches_per_second as usize)
+    }
+
+    /// Returns the time between two creations.
+    pub(crate) fn between_creations(&self) -> Duration {
+        self.window / u32::try_from(self.failing).unwrap_or(u32::MAX)
+    }
+}
+
+// === impl Stormed ===
+
+impl Reconciler for Stormed {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        let now = Instant::now();
+        if let Some(number) = load::failing(request.name()) {
+            self.ledger.begins(number, now);
+            sleep(RUN).await;
+            self.ledger.failed(number, cx.attempt());
+            return Err("always fails".into());
+        }
+        if let Some(map) = self.maps.get(request)? {
+            match load::patch_of(&map) {
+                Some(patch) => self.ledger.saw(Side::Controller, patch, now),
+                None => self.ledger.greet(),
+            }
+        }
+        Ok(Action::Done)
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    /// Returns each figure with its name and unit.
+    pub(crate) fn all(&self) -> [(&'static str, f64, &'static str); 6] {
+        [
+            ("over_watcher_ms_p50", self.over_watcher_p50, "ms"),
+            ("over_watcher_ms_p99", self.over_watcher_p99, "ms"),
+            ("healthy_ms_p99", self.healthy_p99, "ms"),
+            ("watcher_ms_p99", self.watcher_p99, "ms"),
+            ("failing_runs", self.failing_runs, "runs"),
+            ("late_ms_max", self.late_max, "ms"),
+        ]
+    }
+
+    /// Returns the median of each figure over several storms; with none of them, nothing but NaN.
+    pub(crate) fn median(storms: &[Self]) -> Self {
+        let median = |of: fn(&Self) -> f64| Spread::of(storms.iter().map(of).collect()).percentile(50);
+        Self {
+            over_watcher_p50: median(|figures| figures.over_watcher_p50),
+            over_watcher_p99: median(|figures| figures.over_watcher_p99),
+            healthy_p99: median(|figures| figures.healthy_p99),
+            watcher_p99: median(|figures| figures.watcher_p99),
+            failing_runs: median(|figures| figures.failing_runs),
+            late_max: median(|figures| figures.late_max),
+        }
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p99), the watcher {:.1} ms; \
+             {} failing runs, at most {:.0} ms late",
+            self.over_watcher_p50,
+            self.over_watcher_p99,
+            self.healthy_p99,
+            self.watcher_p99,
+            self.failing_runs,
+            self.late_max
+        )
+    }
+}
+
+/// Values in order.
+struct Spread(Vec<f64>);
+
+// === impl Spread ===
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        Self(values)
+    }
+
+    /// Returns the smallest value that so many percent of all do not exceed.
+    fn percentile(&self, percent: usize) -> f64 {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or(f64::NAN)
+    }
+}

@@ -1,0 +1,50 @@
+//! The control: what a bare watch in the same process sees, and when.
+//!
+//! It has a connection, a thread and a runtime of its own and does nothing but decode, so it is as early as anybody in
+//! this process can be.
+
+use anyhow::Context as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ledger::{Ledger, Side};
+use super::load::patch_of;
+use super::site::LABEL;
+
+/// Notes each patch when its object is decoded, until `stop`. Says on `ready` that it watches.
+pub(crate) async fn watch(
+    maps: Api<ConfigMap>,
+    ledger: &Ledger,
+    ready: oneshot::Sender<()>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let list = maps.list_metadata(&ListParams::default().labels(LABEL)).await?;
+    let version = list.metadata.resource_version.context("a list without a version")?;
+    // The server's own limit; far longer than a storm.
+    let parameters = WatchParams::default().labels(LABEL).timeout(290);
+    let mut events = maps.watch(&parameters, &version).await?.boxed();
+    // Nobody waits for a storm that was given up.
+    ready.send(()).ok();
+    loop {
+        // Biased: at the end everything has been seen, and the stream goes on.
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            event = events.try_next() => event?,
+        };
+        let now = Instant::now();
+        match event.context("the server ended the watch")? {
+            WatchEvent::Added(map) | WatchEvent::Modified(map) => {
+                if let Some(patch) = patch_of(&map) {
+                    ledger.saw(Side::Watcher, patch, now);
+                }
+            }
+            WatchEvent::Error(status) => anyhow::bail!("the watch failed: {}", status.message),
+            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+        }
+    }
+}
