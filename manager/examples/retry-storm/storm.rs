@@ -121,8 +121,8 @@ async fn measure(
         drop(stop_watcher);
         anyhow::Ok((failing_runs, complete))
     };
-    let (watched, outcome) = tokio::join!(watcher, storm);
-    watched?;
+    let (control, outcome) = tokio::join!(watcher, storm);
+    control?;
     let (failing_runs, complete) = outcome?;
     let seen = ledger.seen();
     anyhow::ensure!(
