@@ -13,7 +13,6 @@ use mainstay_api::WaitDeployment;
 
 use crate::deployment::LiveDeployment;
 use crate::mirror::mirror;
-use crate::wait_deployment::{retry, unreadable};
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
@@ -47,11 +46,11 @@ impl StatusMirror {
 
 impl Reconciler for StatusMirror {
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-        let Some(object) = self.objects.get(request).map_err(unreadable)? else { return Ok(Action::Done) };
+        let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
         if object.is_deleting() {
             return Ok(Action::Done);
         }
-        let live = self.deployments.get(request).map_err(unreadable)?;
+        let live = self.deployments.get(request)?;
         let status = mirror(&object, live.as_deref(), &Time((self.clock)()));
         if status.is_shown_by(&object) {
             return Ok(Action::Done);
@@ -60,7 +59,7 @@ impl Reconciler for StatusMirror {
             Ok(_) => Ok(Action::Done),
             // Gone: there is nothing left to show.
             Err(error) if error.is_not_found() => Ok(Action::Done),
-            Err(error) => Err(retry(error)),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -20,7 +20,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use mainstay::cache::{ReadError, Store};
+use mainstay::cache::Store;
 use mainstay::client::{Applier, EventType, WriteError, refusal};
 use mainstay::key::{Key, Request};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
@@ -122,7 +122,7 @@ impl WaitDeploymentReconciler {
                 let applied = Applied::Forbidden(words_of(&error));
                 Ok(Written::of(applied, Some(ReconcileError::retry_after(error, FORBIDDEN_RETRY))))
             }
-            Err(error) => Err(retry(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -142,7 +142,7 @@ impl WaitDeploymentReconciler {
             }
             // Gone: there is nobody left to tell.
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(retry(error)),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -154,10 +154,10 @@ impl Reconciler for WaitDeploymentReconciler {
             other => {
                 self.engine.forget(request);
                 self.memory.forget(request);
-                return other.map_err(unreadable).map(|_| Action::Done);
+                return Ok(other.map(|_| Action::Done)?);
             }
         };
-        let live = self.deployments.get(request).map_err(unreadable)?;
+        let live = self.deployments.get(request)?;
         let decision = self.decide(request, &object, live.as_deref());
         let written = match decision {
             Decision::Leave => return Ok(Action::Done),
@@ -176,25 +176,6 @@ impl Reconciler for WaitDeploymentReconciler {
 impl Written {
     fn of(applied: Applied, error: Option<ReconcileError>) -> Self {
         Self { applied, error }
-    }
-}
-
-// === shared with the mirror ===
-
-/// An object that does not decode stays so until it changes; other reads mend themselves.
-pub(crate) fn unreadable(error: ReadError) -> ReconcileError {
-    match error {
-        ReadError::Decode { .. } => ReconcileError::terminal(error),
-        other => other.into(),
-    }
-}
-
-/// Keeps to what the server asks for.
-pub(crate) fn retry(error: WriteError) -> ReconcileError {
-    match (&error, error.retry_after()) {
-        (WriteError::Malformed { .. }, _) => ReconcileError::terminal(error),
-        (_, Some(delay)) => ReconcileError::retry_after(error, delay),
-        (_, None) => error.into(),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`connect`] builds one connection stack per [`Role`]: reads, leader-only writes and the Lease never share a pool,
 //! so neither a slow list nor a hidden retry can hold a write or a renewal. Above it stand the few verbs that
-//! reconcilers write with: [`Applier`], [`Recorder`] and the owner reference. What our own client wrote is handed to
-//! a [`WriteObserver`], which `cache` implements.
+//! reconcilers write with: [`Applier`], [`Recorder`], [`Finalizer`] and the owner reference. What our own client wrote
+//! is handed to a [`WriteObserver`], which `cache` implements.
 //!
 //! # Invariants
 //! 1. No request is ever sent twice by this room: there is no retry layer, and hyper's own replay is off.
@@ -14,6 +14,7 @@ pub mod apply;
 pub mod connect;
 pub mod error;
 pub mod events;
+pub mod finalizer;
 pub mod infer;
 pub mod observe;
 pub mod owner;
@@ -24,6 +25,7 @@ pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
 pub use error::{WriteError, is_conflict, is_fenced, refusal};
 pub use events::{EventType, EventWriter, Recorder};
+pub use finalizer::{Finalizer, InvalidFinalizer};
 pub use infer::infer;
 pub use observe::{ResourcePath, Uncovered, WriteObserver};
 pub use owner::{OwnerError, set_controller};

@@ -18,6 +18,7 @@
 
 mod context;
 mod error;
+mod object;
 
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::key::{Key, Request};
 
 pub use context::{Context, ReconcileId, Surroundings};
 pub use error::{BoxError, ReconcileError, Retry};
+pub use object::{ObjectReconciler, object};
 
 /// What one run came to.
 pub type Outcome = Result<Action, ReconcileError>;

@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
             generation: self.metadata.read("generation")?,
             labels: self.metadata.labels()?,
             owners: self.metadata.read("ownerReferences")?.unwrap_or_default(),
-            deleting: self.metadata.get("deletionTimestamp").is_some(),
+            deleting: self.is_deleting(),
             finalizers: self.metadata.read("finalizers")?.unwrap_or_default(),
             annotations_hash: self.metadata.get("annotations").map_or(0, |raw| hash_of(raw.get())),
             content_hash: hash_all(content),
@@ -163,6 +163,11 @@ impl<'a> Scan<'a> {
             resource_version: self.resource_version,
         };
         Ok((meta, body))
+    }
+
+    /// Returns whether its deletion was asked for.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.metadata.get("deletionTimestamp").is_some()
     }
 
     /// Returns whether a DELETE that answered with this object has removed it: nothing is left to wait for.

@@ -73,6 +73,23 @@ async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_object() {
+    let mut held = object("a", "u1", 5);
+    held["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    held["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    let (rig, store, stream) = Rig::synced(&[held.clone()]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    held["metadata"]["finalizers"] = json!([]);
+    rig.cache.written(&path(Some("a")), &bytes(&held));
+    assert!(store.get(&request("a")).unwrap().is_none());
+    stream.event("DELETED", &object("a", "u1", 12));
+    stream.event("ADDED", &object("a", "u2", 13));
+    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@13"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let labelled = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);

@@ -61,7 +61,16 @@ impl Cache {
 
 /// Takes an object as a write was answered with it. In another version of the kind it is the same object in another
 /// form: its bytes are not for this store, which stays behind until the event.
+///
+/// The write that takes the last finalizer off an object being deleted removes it, and is answered with the object at
+/// the version before.
 fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
+    if let Ok(scan) = Scan::open(body)
+        && scan.is_deleting()
+        && matches!(scan.is_gone(), Ok(true))
+    {
+        return store.removed(&scan.request, scan.uid);
+    }
     store.kind().version() == path.version && store.written(body)
 }
 

@@ -4,14 +4,22 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::client::is_conflict;
+use crate::cache::ReadError;
+use crate::client::{WriteError, is_conflict, refusal};
 
 /// Any error a reconcile may end with.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
 /// Why a run failed and when its key is tried again.
 ///
-/// Deliberately not an `Error` itself: so `?` converts every error type, `&str` and `String` into it.
+/// Deliberately not an `Error` itself: so `?` converts every error type, `&str` and `String` into it. It asks the error
+/// when to try again, and whatever wraps it keeps the answer:
+///
+/// | an error that stands on | is tried again |
+/// |---|---|
+/// | an object that does not decode, or a body that cannot be sent | when something changes |
+/// | a refusal of the API server that says how long to wait | after that time |
+/// | anything else | on the backoff |
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,7 +81,29 @@ impl ReconcileError {
 
 impl<E: Into<BoxError>> From<E> for ReconcileError {
     fn from(error: E) -> Self {
-        Self { source: error.into(), retry: Retry::Backoff }
+        let source = error.into();
+        Self { retry: Retry::after(&*source), source }
+    }
+}
+
+// === impl Retry ===
+
+impl Retry {
+    /// Returns when it makes sense to try again what failed like this.
+    fn after(error: &(dyn Error + 'static)) -> Self {
+        let mut wait = None;
+        for link in std::iter::successors(Some(error), |link: &&'_ (dyn Error + 'static)| (*link).source()) {
+            let undecodable = matches!(link.downcast_ref(), Some(ReadError::Decode { .. }));
+            let write = link.downcast_ref::<WriteError>();
+            if undecodable || matches!(write, Some(WriteError::Malformed { .. })) {
+                return Self::Never;
+            }
+            wait = wait.or_else(|| write?.retry_after());
+        }
+        let details = refusal(error).and_then(|status| status.details.as_ref());
+        let seconds = details.map_or(0, |details| u64::from(details.retry_after_seconds));
+        let wait = wait.or_else(|| (seconds > 0).then(|| Duration::from_secs(seconds)));
+        wait.map_or(Self::Backoff, Self::After)
     }
 }
 
@@ -117,6 +147,42 @@ mod tests {
         let (text, rest) = texts.split_first()?;
         Some(Box::new(Link { text, cause: chain(rest) }))
     }
+
+    #[test]
+    fn what_an_error_stands_on_says_when_to_try_again() {
+        let refused = |code: u16, retry_after: Option<u64>| {
+            let status = kube::core::Status::failure("no", "Some").with_code(code).boxed();
+            let retry_after = retry_after.map(Duration::from_secs);
+            WriteError::Refused { what: "apply".to_owned(), status, retry_after }
+        };
+        let malformed = WriteError::Malformed { what: "apply".to_owned(), why: "no name".to_owned() };
+        let mut busy = kube::core::Status::failure("busy", "TooManyRequests").with_code(429);
+        busy.details = serde_json::from_str(r#"{"retryAfterSeconds": 7}"#).unwrap();
+        let undecodable = ReadError::Decode {
+            object: crate::key::ObjectKey {
+                kind: crate::key::KindId::new("", "v1", "ConfigMap", "configmaps", true),
+                request: crate::key::Request::namespaced("shop", "web"),
+            },
+            source: serde_json::from_str::<u8>("x").unwrap_err(),
+        };
+        let cases: Vec<(BoxError, Retry)> = vec![
+            ("plain".into(), Retry::Backoff),
+            (Box::new(refused(409, None)), Retry::Backoff),
+            (Box::new(refused(429, Some(3))), Retry::After(Duration::from_secs(3))),
+            (Box::new(kube::Error::Api(busy.boxed())), Retry::After(Duration::from_secs(7))),
+            (Box::new(malformed), Retry::Never),
+            (Box::new(undecodable), Retry::Never),
+        ];
+        for (error, expected) in cases {
+            let text = error.to_string();
+            let wrapped = Wrapped(error);
+            assert_eq!(ReconcileError::from(wrapped).retry(), expected, "{text}");
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("wrapped")]
+    struct Wrapped(#[source] BoxError);
 
     #[test]
     fn each_cause_is_told_once() {
