@@ -20,6 +20,7 @@ pub mod observe;
 pub mod owner;
 
 mod call;
+mod recent;
 
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
@@ -28,7 +29,10 @@ pub use events::{EventType, EventWriter, Recorder};
 pub use finalizer::{Finalizer, InvalidFinalizer};
 pub use infer::infer;
 pub use observe::{ResourcePath, Uncovered, WriteObserver};
-pub use owner::{OwnerError, set_controller};
+pub use owner::{
+    OwnerError, controller_of, controller_reference, has_owner_reference, remove_owner_reference,
+    set_controller_reference, set_owner_reference,
+};
 
 #[cfg(test)]
 mod testserver;

@@ -1,7 +1,7 @@
 //! One connection stack per role, so that what must not leave late cannot hide behind what may.
 //!
-//! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the request
-//! count, kube's base-URI, authorisation and header layers, hyper's pool, TLS, and our own TCP connector. It is
+//! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the log of the
+//! server's warnings (not for the Lease), the request count, kube's base-URI, authorisation and header layers, hyper's pool, TLS, and our own TCP connector. It is
 //! built here and not by kube because kube's default retries any request with a cloneable body for minutes, which
 //! would carry a Lease renewal past its deadline and a leader's write past its term.
 //!
@@ -14,6 +14,7 @@ mod count;
 mod deadline;
 mod fenced;
 mod tcp;
+mod warnings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use count::{CountLayer, RequestCounts};
 use deadline::{ConnectDeadline, DeadlineLayer};
 use fenced::{GuardLayer, Transport};
 use tcp::TcpConnector;
+use warnings::{WarningLayer, Warnings};
 
 pub use super::infer::{Tried, infer};
 pub use deadline::DeadlineExceeded;
@@ -63,6 +65,7 @@ pub enum Role {
 pub struct Connections {
     config: kube::Config,
     counts: RequestCounts,
+    warnings: Warnings,
     observer: Slot,
 }
 
@@ -135,7 +138,12 @@ impl Connections {
             return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
         }
         install_crypto_provider();
-        Ok(Self { config, counts: RequestCounts::register(registry), observer: Slot::default() })
+        Ok(Self {
+            config,
+            counts: RequestCounts::register(registry),
+            warnings: Warnings::new(),
+            observer: Slot::default(),
+        })
     }
 
     /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
@@ -179,10 +187,12 @@ impl Connections {
         let service = config.base_uri_layer().layer(service);
         let service = CountLayer::new(&self.counts, &config.cluster_url).layer(service);
         let namespace = config.default_namespace;
+        let warned = WarningLayer { warnings: self.warnings.clone() };
         Ok(match role {
-            Role::Watches => kube::Client::new(service, namespace),
+            Role::Watches => kube::Client::new(warned.layer(service), namespace),
             Role::Writes(fence) => {
-                let service = ObserveLayer { slot: Arc::clone(&self.observer.0) }.layer(service);
+                let service =
+                    ObserveLayer { slot: Arc::clone(&self.observer.0) }.layer(warned.layer(service));
                 kube::Client::new(GuardLayer { fence }.layer(service), namespace)
             }
             Role::Lease { request_timeout } => {

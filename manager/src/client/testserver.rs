@@ -200,3 +200,37 @@ async fn respond(
     };
     Ok(response.status(code).body(Full::from(body)).unwrap())
 }
+
+/// Runs `work` on this thread and returns what this crate logged meanwhile at warn level and above, one line each.
+pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
+    use tracing::instrument::WithSubscriber as _;
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer({
+            let lines = lines.clone();
+            move || lines.clone()
+        })
+        .finish();
+    work.with_subscriber(subscriber).await;
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// What a subscriber wrote.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

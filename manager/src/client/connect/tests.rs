@@ -362,3 +362,30 @@ where
         ResponseBody::new(self)
     }
 }
+
+#[tokio::test]
+async fn each_warning_of_the_server_is_logged_once_for_every_role_but_the_lease() {
+    use crate::client::testserver::logged;
+    let warned = || Answer::With(200, "warning", r#"299 - "v1beta1 is \"old\"", 299 - "b""#, String::new());
+    let mut server = TestServer::start([warned(), warned(), warned(), warned()]).await;
+    let connections = server.connections();
+    let lease = Role::Lease { request_timeout: LONG };
+    let lines = logged(async {
+        for role in [lease, Role::Watches, Role::Writes(Fence::open())] {
+            let client = connections.client(role).unwrap();
+            client.send(get("/api/v1/pods?limit=1")).await.unwrap();
+        }
+        connections.client(Role::Watches).unwrap().send(put("/again", "{}")).await.unwrap();
+    })
+    .await;
+    for _ in 0..4 {
+        server.arrival().await;
+    }
+    assert_eq!(
+        lines,
+        [
+            r#"WARN the API server warns method=GET path="/api/v1/pods" warning="v1beta1 is \"old\"""#,
+            r#"WARN the API server warns method=GET path="/api/v1/pods" warning="b""#,
+        ]
+    );
+}
