@@ -58,7 +58,9 @@ use metrics::{Observed, Reading};
 pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
 pub use rate::Rate;
-pub use retry::{DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, RetryPolicy};
+pub use retry::{
+    DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, RetryPolicy,
+};
 pub use running::Running;
 pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};
 pub use snapshot::{Counts, KeySnapshot, Snapshot, State};

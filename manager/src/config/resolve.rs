@@ -18,7 +18,10 @@ use super::{
 use crate::cache::CacheSettings;
 use crate::controller::ControllerSettings;
 use crate::election::{DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD};
-use crate::queue::{QueueSettings, Rate, RetryPolicy};
+use crate::queue::{
+    DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, QueueSettings,
+    Rate, RetryPolicy,
+};
 
 /// Name of the Lease.
 const DEFAULT_LEASE_NAME: &str = "mainstay";
@@ -107,30 +110,30 @@ fn controller(raw: &RawController, path: &str, problems: &Problems) -> Controlle
     ControllerSettings {
         workers: raw.workers.map_or(default.workers, |workers| size(workers.into())),
         reconcile_timeout: raw.reconcile_timeout.unwrap_or(default.reconcile_timeout),
-        queue: queue(&raw.queue, default.queue, path, problems),
+        queue: queue(&raw.queue, &default.queue, path, problems),
     }
 }
 
-fn queue(raw: &RawQueue, default: QueueSettings, controller: &str, problems: &Problems) -> QueueSettings {
+fn queue(raw: &RawQueue, default: &QueueSettings, controller: &str, problems: &Problems) -> QueueSettings {
+    let rate = raw.retry_rate.as_ref().and_then(|raw| rate(raw, controller, problems));
     QueueSettings {
-        retry: retry(&raw.retry, &default.retry),
+        retry: retry(&raw.retry, rate),
         retry_share: raw.retry_share.unwrap_or(default.retry_share),
-        retry_rate: match &raw.retry_rate {
-            Some(raw) => rate(raw, controller, problems),
-            None => default.retry_rate,
-        },
         max_wait: raw.max_wait.unwrap_or(default.max_wait),
         max_depth: raw.max_depth.map_or(default.max_depth, |depth| size(depth.into())),
     }
 }
 
-fn retry(raw: &RawRetry, default: &RetryPolicy) -> RetryPolicy {
+/// A file says one backoff and one rate; other policies are given in code.
+fn retry(raw: &RawRetry, rate: Option<Rate>) -> RetryPolicy {
+    let base = raw.base_delay.unwrap_or(DEFAULT_BASE_DELAY);
+    let factor = raw.factor.unwrap_or(DEFAULT_FACTOR);
+    let max = raw.max_delay.unwrap_or(DEFAULT_MAX_DELAY);
     RetryPolicy {
-        base_delay: raw.base_delay.unwrap_or(default.base_delay),
-        factor: raw.factor.unwrap_or(default.factor),
-        max_delay: raw.max_delay.unwrap_or(default.max_delay),
-        jitter_percent: raw.jitter.unwrap_or(default.jitter_percent),
-        max_attempts: raw.max_attempts.unwrap_or(default.max_attempts),
+        delays: vec![Delay::Exponential { base, factor, max }],
+        rates: rate.into_iter().collect(),
+        jitter_percent: raw.jitter.unwrap_or(DEFAULT_JITTER_PERCENT),
+        max_attempts: raw.max_attempts.unwrap_or_default(),
     }
 }
 

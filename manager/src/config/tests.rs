@@ -1,5 +1,5 @@
 use super::*;
-use crate::queue::Rate;
+use crate::queue::{Delay, Rate};
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
@@ -97,11 +97,12 @@ fn star_reaches_into_each_controller_field_by_field() {
     .unwrap();
     let web = configuration.controller("web");
     assert_eq!((web.workers, web.queue.max_depth), (3, 7));
-    assert_eq!(web.queue.retry.base_delay, Duration::from_secs(1));
-    assert_eq!(web.queue.retry.factor.to_string(), "1.5");
-    assert_eq!(web.queue.retry_rate, Some(Rate { per_second: 5.0, burst: 20 }));
+    let exponential =
+        Delay::Exponential { base: Duration::from_secs(1), factor: 1.5, max: Duration::from_secs(1000) };
+    assert_eq!(web.queue.retry.delays, [exponential]);
+    assert_eq!(web.queue.retry.rates, [Rate { per_second: 5.0, burst: 20 }]);
     let idle = configuration.controller("idle");
-    assert_eq!((idle.workers, &idle.queue.retry_rate), (1, &None));
+    assert_eq!((idle.workers, &idle.queue.retry.rates[..]), (1, &[][..]));
     assert_eq!(configuration.controller("other"), configuration.controllers.every);
     assert_eq!(configuration.controllers.every.workers, 3);
 }

@@ -106,9 +106,8 @@ impl<Q: Key> Live<Q> {
         let registration = Controller::keyed("web").source(source).reconciler(reconciler);
         let (registry, stop, controllers) = (Registry::new(), CancellationToken::new(), Directory::default());
         let (events, _writer) = Recorder::new("test", "me", silent(), &registry);
-        let retry =
-            RetryPolicy { base_delay: Duration::from_secs(1), jitter_percent: 0, ..RetryPolicy::default() };
-        let queue = QueueSettings { retry, ..QueueSettings::default() };
+        let queue =
+            QueueSettings { retry: RetryPolicy::fixed(Duration::from_secs(1)), ..QueueSettings::default() };
         let settings = ControllerSettings { queue, ..ControllerSettings::default() };
         let environment = Environment {
             settings: watch::Sender::new(settings).subscribe(),

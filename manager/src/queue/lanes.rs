@@ -7,7 +7,7 @@
 //! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh, whatever its lane;
 //! 2. with fresh keys and retries both waiting, a retry if retries hold less than their share of the workers and it
 //!    is their turn, else a fresh key;
-//! 3. whichever there is. A retry also needs a token, if retries have a rate.
+//! 3. whichever there is. A retry also needs a token of each rate that the policy has.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub(super) struct Lanes {
     gain: u32,
     /// What it has gained so far; at 100 it has a turn.
     turn: u32,
-    /// Tokens for retries; `None` without a rate.
-    bucket: Option<TokenBucket>,
+    /// Tokens for retries, one bucket per rate of the policy: a retry takes one of each.
+    buckets: Vec<TokenBucket>,
     max_wait: Duration,
     /// When this replica began to lead: no key counts as ready for longer.
     pub(super) epoch: Moment,
@@ -64,7 +64,7 @@ impl Lanes {
             most_retries: 1,
             gain: 1,
             turn: 0,
-            bucket: None,
+            buckets: Vec::new(),
             max_wait: settings.max_wait,
             epoch: Moment::START,
         };
@@ -77,13 +77,12 @@ impl Lanes {
         self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).max(1);
         self.gain = share.min(MOST_TURNS_PERCENT);
         self.max_wait = settings.max_wait;
-        self.bucket = settings.retry_rate.as_ref().map(|rate| match self.bucket.take() {
-            Some(mut bucket) => {
-                bucket.change(rate, now);
-                bucket
-            }
-            None => TokenBucket::new(rate),
-        });
+        let rates = &settings.retry.rates;
+        self.buckets.truncate(rates.len());
+        for (bucket, rate) in self.buckets.iter_mut().zip(rates) {
+            bucket.change(rate, now);
+        }
+        self.buckets.extend(rates[self.buckets.len()..].iter().map(TokenBucket::new));
     }
 
     /// Returns how many keys are ready.
@@ -148,7 +147,7 @@ impl Lanes {
         }
         if choice.as_retry {
             self.running_retries += 1;
-            if let Some(bucket) = &mut self.bucket {
+            for bucket in &mut self.buckets {
                 bucket.take(now);
             }
         }
@@ -168,7 +167,7 @@ impl Lanes {
     }
 
     fn token_at(&self) -> Moment {
-        self.bucket.as_ref().map_or(Moment::START, TokenBucket::ready_at)
+        self.buckets.iter().map(TokenBucket::ready_at).max().unwrap_or(Moment::START)
     }
 
     fn ready_since<Q: Key>(&self, slots: &Slots<Q>, slot: u32) -> Moment {

@@ -291,7 +291,7 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
         self.lanes.reconfigure(&settings, workers, self.now);
         let policy = settings.retry.clone();
-        let changed = policy != self.settings.retry;
+        let changed = policy.delays != self.settings.retry.delays;
         self.settings = settings;
         self.workers = workers;
         if !changed {

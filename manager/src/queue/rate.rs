@@ -11,7 +11,8 @@ use super::clock::Moment;
 /// A rate that is no number, or not above zero, gives a token this often: as good as never, and far from overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
 
-/// So many per second, and so many at once after a pause.
+/// So many per second, and so many at once after a pause. Part of a [`RetryPolicy`](super::RetryPolicy), which says
+/// what it limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     /// Tokens that come in per second; above 0.

@@ -39,10 +39,16 @@ fn ms(millis: u64) -> Duration {
 
 /// Delays are exact: 5, 10, 20 ms and so on.
 fn exact() -> QueueSettings {
-    QueueSettings {
-        retry: RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() },
-        ..QueueSettings::default()
-    }
+    with_retry(RetryPolicy::default().with_jitter(0))
+}
+
+fn with_retry(retry: RetryPolicy) -> QueueSettings {
+    QueueSettings { retry, ..QueueSettings::default() }
+}
+
+/// Exact delays, and a rate over all retries.
+fn limited(per_second: f64, burst: u32) -> QueueSettings {
+    with_retry(RetryPolicy::max_of([exact().retry, RetryPolicy::bucket(per_second, burst)]))
 }
 
 fn queue_with(settings: QueueSettings, workers: usize) -> WorkQueue<Id> {

@@ -122,8 +122,7 @@ async fn a_retry_that_ends_lets_a_waiting_one_go() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_without_a_token_wait_in_their_lane_and_fresh_work_passes() {
-    let rate = Some(Rate { per_second: 10.0, burst: 2 });
-    let queue = queue_with(QueueSettings { retry_rate: rate, ..exact() }, 1);
+    let queue = queue_with(limited(10.0, 2), 1);
     for id in 1..=4 {
         queue.add(Id(id), strong());
     }
@@ -170,8 +169,7 @@ async fn the_oldest_key_goes_first_once_it_has_waited_long_enough_whatever_its_l
 
 #[tokio::test(start_paused = true)]
 async fn an_old_retry_needs_no_token() {
-    let rate = Some(Rate { per_second: 0.001, burst: 1 });
-    let queue = queue_with(QueueSettings { retry_rate: rate, ..exact() }, 1);
+    let queue = queue_with(limited(0.001, 1), 1);
     make_retry(&queue, 1).await;
     take(&queue).done();
     make_retry(&queue, 2).await;

@@ -59,7 +59,7 @@ impl Model {
     }
 
     fn advance(&mut self, now: u64) {
-        if let Some(rate) = &self.settings.retry_rate {
+        if let Some(rate) = self.settings.retry.rates.first() {
             // One token per millisecond and per thousand of `per_second`: exact for the rates used here.
             let gain = (now - self.now) * token_gain(rate);
             self.tokens = (self.tokens + gain).min(u64::from(rate.burst) * 1000);
@@ -177,7 +177,7 @@ impl Model {
             return Some(self.run(*id, false));
         }
         let fresh = self.best(Lane::Live).or_else(|| self.best(Lane::Background));
-        let token = self.settings.retry_rate.is_none() || self.tokens >= 1000;
+        let token = self.settings.retry.rates.is_empty() || self.tokens >= 1000;
         let retry = self.best(Lane::Retry).filter(|_| token);
         let held =
             self.keys.values().filter(|entry| matches!(entry.at, At::Running { as_retry: true, .. })).count();
@@ -201,7 +201,7 @@ impl Model {
         {
             entry.at = At::Running { lane, as_retry };
         }
-        if as_retry && self.settings.retry_rate.is_some() {
+        if as_retry && !self.settings.retry.rates.is_empty() {
             self.tokens -= 1000;
         }
         id
@@ -248,11 +248,11 @@ impl Model {
     }
 
     fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
-        if let Some(rate) = &settings.retry_rate {
+        if let Some(rate) = settings.retry.rates.first() {
             let full = u64::from(rate.burst) * 1000;
-            self.tokens = if self.settings.retry_rate.is_some() { self.tokens.min(full) } else { full };
+            self.tokens = if self.settings.retry.rates.is_empty() { full } else { self.tokens.min(full) };
         }
-        let shorter = (settings.retry != self.settings.retry).then(|| settings.retry.clone());
+        let shorter = (settings.retry.delays != self.settings.retry.delays).then(|| settings.retry.clone());
         self.settings = settings;
         self.workers = workers;
         for entry in self.keys.values_mut() {
@@ -293,13 +293,22 @@ fn at(millis: u64) -> Moment {
 }
 
 fn any_settings(random: &mut fastrand::Rng) -> QueueSettings {
-    let max_attempts = random.choice([0, 0, 4]).unwrap();
-    let max_delay = ms(random.choice([40, 100, 10_000]).unwrap());
+    // Every policy there is; a rate is switched on and off, because what a change of rate grants is the bucket's own
+    // test.
+    let delay = match random.u8(0..4) {
+        0 => RetryPolicy::fixed(ms(random.u64(1..30))),
+        1 => RetryPolicy::fast_slow(ms(3), ms(random.u64(3..60)), 2),
+        _ => RetryPolicy::exponential(ms(5), ms(random.choice([40, 100, 10_000]).unwrap())),
+    };
+    let rate = RetryPolicy::bucket(50.0, 3);
+    let retry = match random.u8(0..5) {
+        0 => rate,
+        1 | 2 => RetryPolicy::max_of([delay, rate]),
+        _ => delay,
+    };
     QueueSettings {
-        retry: RetryPolicy { max_delay, max_attempts, ..exact().retry },
+        retry: retry.with_jitter(0).with_max_attempts(random.choice([0, 0, 4]).unwrap()),
         retry_share: random.choice([1, 25, 50, 100]).unwrap(),
-        // Switched between "none" and one rate: what a change of rate grants is the bucket's own test.
-        retry_rate: random.bool().then_some(Rate { per_second: 50.0, burst: 3 }),
         max_wait: ms(random.choice([30, 200, 30_000]).unwrap()),
         max_depth: random.choice([0, 3, 8]).unwrap(),
     }
@@ -399,7 +408,7 @@ fn run(seed: u64) {
     let mut inner = Inner::new(settings.clone(), workers, fastrand::Rng::with_seed(seed));
     let mut model = Model {
         keys: BTreeMap::new(),
-        tokens: settings.retry_rate.as_ref().map_or(0, |rate| u64::from(rate.burst) * 1000),
+        tokens: settings.retry.rates.first().map_or(0, |rate| u64::from(rate.burst) * 1000),
         settings,
         workers,
         now: 0,

@@ -58,8 +58,7 @@ async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
     take(&queue).requeue_after(Duration::from_mins(1));
     queue.add(Id(2), strong());
     let _: Retried = take(&queue).retry_after("no", Duration::from_mins(15));
-    let retry = RetryPolicy { base_delay: ms(3), max_delay: ms(10), ..exact().retry };
-    queue.reconfigure(QueueSettings { retry, ..exact() }, 1);
+    queue.reconfigure(with_retry(RetryPolicy::exponential(ms(3), ms(10)).with_jitter(0)), 1);
     assert_eq!(queue.find(&Id(2)).unwrap().next_run, Some(ms(3)));
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
     tokio::time::advance(ms(3)).await;
@@ -68,8 +67,7 @@ async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_that_is_lifted_lets_a_sleeping_caller_go_on() {
-    let rate = Some(Rate { per_second: 0.1, burst: 1 });
-    let queue = queue_with(QueueSettings { retry_rate: rate, ..exact() }, 1);
+    let queue = queue_with(limited(0.1, 1), 1);
     make_retry(&queue, 1).await;
     take(&queue).done();
     make_retry(&queue, 2).await;

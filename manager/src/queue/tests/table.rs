@@ -47,8 +47,7 @@ struct Bench {
 
 impl Bench {
     fn in_state(state: &str) -> Self {
-        let settings =
-            QueueSettings { retry: RetryPolicy { base_delay: ms(10_000), ..exact().retry }, ..exact() };
+        let settings = with_retry(RetryPolicy::exponential(ms(10_000), ms(1_000_000)).with_jitter(0));
         let mut bench = Self { inner: Inner::new(settings, 1, fastrand::Rng::with_seed(1)), job: None };
         match state {
             "absent" => {}

@@ -16,8 +16,7 @@ struct Watched {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_threads_lose_no_key_and_never_run_one_twice_at_once() {
-    let retry = RetryPolicy { max_delay: ms(2), ..RetryPolicy::default() };
-    let queue = queue_with(QueueSettings { retry, ..QueueSettings::default() }, 8);
+    let queue = queue_with(with_retry(RetryPolicy::exponential(ms(1), ms(2))), 8);
     let keys: Arc<[Watched]> = (0..KEYS).map(|_| Watched::default()).collect();
     let settling = Arc::new(AtomicBool::new(false));
     let (producers, workers) = (TaskTracker::new(), TaskTracker::new());
