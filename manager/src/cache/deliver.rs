@@ -151,7 +151,7 @@ impl Subscription {
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // Pairs with the load in `Deliverer::tell`; the lane is woken so that the handler is dropped soon.
+        // Pairs with the load in `Member::present`; the lane is woken so that the handler is dropped soon.
         self.gone.store(true, Ordering::Release);
         self.store.wake();
     }
@@ -247,15 +247,9 @@ impl Deliverer {
 // === impl Member ===
 
 impl Member {
-    /// Calls the handler and answers how it went; `None` if it has left.
-    pub(super) fn call(&self, delta: &Delta<'_>) -> Option<Call> {
-        if self.gone.load(Ordering::Acquire) {
-            return None;
-        }
-        let began = Instant::now();
-        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.handler.handle(delta)));
-        Some(Call { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(payload.as_ref())) })
+    /// Returns the handler; `None` if it has left.
+    pub(super) fn present(&self) -> Option<&dyn DeltaHandler> {
+        (!self.gone.load(Ordering::Acquire)).then_some(&*self.handler)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -267,6 +261,15 @@ impl Member {
 pub(super) struct Call {
     pub(super) took: Duration,
     pub(super) panic: Option<String>,
+}
+
+impl Call {
+    pub(super) fn of(handler: &dyn DeltaHandler, delta: &Delta<'_>) -> Self {
+        let began = Instant::now();
+        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));
+        Self { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(payload.as_ref())) }
+    }
 }
 
 fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use super::Projection;
-use super::deliver::{Call, DeltaHandler, Job, Member, SLOW_HANDLER, Subscription};
+use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER, Subscription};
 use super::meta::{self, ResourceVersion, Scan, ScanError};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
@@ -383,16 +383,24 @@ impl KindStore {
         }
     }
 
-    pub(super) fn tell(&self, member: &Member, delta: &super::Delta<'_>) {
-        let Some(Call { took, panic }) = member.call(delta) else { return };
+    pub(super) fn tell(&self, member: &Member, delta: &Delta<'_>) {
+        if let Some(handler) = member.present() {
+            self.call(handler, delta);
+        }
+    }
+
+    /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
+    /// that takes too long.
+    pub(crate) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+        let Call { took, panic } = Call::of(handler, delta);
         if let Some(panic) = panic {
-            self.counts.panicked(member.name());
+            self.counts.panicked(handler.name());
             let object = delta.latest().map(|view| view.request().to_string());
-            tracing::error!(kind = %self.kind, handler = member.name(), object, panic, "handler panicked; this delta is lost to it");
+            tracing::error!(kind = %self.kind, handler = handler.name(), object, panic, "handler panicked; this delta is lost to it");
         }
         if took > SLOW_HANDLER {
-            self.counts.slow(member.name());
-            tracing::warn!(kind = %self.kind, handler = member.name(), ?took, "handler holds up the watch");
+            self.counts.slow(handler.name());
+            tracing::warn!(kind = %self.kind, handler = handler.name(), ?took, "handler holds up the watch");
         }
     }
 

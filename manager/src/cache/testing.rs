@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::meta::{Labels, Scan};
+use super::deliver::Deliverer;
+use super::meta::{Labels, ResourceVersion, Scan};
+use super::store::EventKind;
 use super::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::key::{KindId, Request};
 use crate::metrics::Registry;
@@ -26,7 +28,7 @@ pub(super) fn request(name: &str) -> Request {
 }
 
 /// A `ConfigMap` in namespace `shop`.
-pub(super) fn object(name: &str, uid: &str, version: u64) -> Value {
+pub(crate) fn object(name: &str, uid: &str, version: u64) -> Value {
     object_in("shop", name, uid, version)
 }
 
@@ -109,6 +111,33 @@ impl Told {
     /// Nothing was told that the test has not taken.
     pub(super) fn is_empty(&mut self) -> bool {
         self.0.try_recv().is_err()
+    }
+}
+
+/// A synced store that is changed by hand and tells its handlers. Dropping it stops the telling.
+pub(crate) struct ByHand {
+    pub(crate) store: Arc<KindStore>,
+    _deliverer: JoinSet<()>,
+}
+
+impl ByHand {
+    /// Holds these objects, listed at version 10.
+    pub(crate) fn listed(objects: &[Value]) -> Self {
+        let store = KindStore::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Arc::new(store);
+        store.start();
+        let epoch = store.begin_list();
+        for object in objects {
+            store.listed(0, epoch, object.to_string().as_bytes());
+        }
+        store.end_list(0, epoch, &ResourceVersion::new("10"));
+        let mut deliverer = JoinSet::new();
+        deliverer.spawn(Deliverer::new(Arc::clone(&store)).run());
+        Self { store, _deliverer: deliverer }
+    }
+
+    pub(crate) fn changed(&self, object: &Value) {
+        self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
     }
 }
 

@@ -1,21 +1,41 @@
 //! From a delta to the keys it concerns.
 
+use std::any::type_name;
+use std::collections::HashSet;
+use std::time::Duration;
+
 use crate::cache::{Delta, View};
 use crate::key::{Key, KindId, Request};
+use crate::queue::Add;
+
+/// Up to this many keys, comparing with each is faster than keeping a set: most events concern one or two.
+const FEW: usize = 16;
 
 /// Turns what happened to an object into the keys that should be looked at again.
 ///
 /// Called with both the old and the new state, so that a key named only by the old one is not forgotten. Runs in the
-/// task that delivers deltas: quick and without decoding; expensive mapping belongs in an index.
+/// task that delivers deltas: quick and without decoding; expensive mapping belongs in an index. A panic costs the one
+/// delta, and is counted and logged under the names of the controller and of the handler.
+///
+/// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
     /// Adds the concerned keys to `out`. Adding one twice is the same as adding it once.
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>);
+
+    /// Returns what logs and metrics call this handler, after the name of its controller.
+    fn name(&self) -> &str {
+        type_name::<Self>()
+    }
 }
 
 /// The keys that one delta concerns, each once.
 #[derive(Debug)]
 pub struct Enqueue<Q> {
-    keys: Vec<Q>,
+    usual: Add,
+    /// In the order they were named. `None` = as usual, and then the key stands here once.
+    keys: Vec<(Q, Option<Add>)>,
+    /// The keys that were added as usual; empty while there are few.
+    seen: HashSet<Q>,
 }
 
 /// Enqueues the object itself.
@@ -36,20 +56,49 @@ struct Mapped<F>(F);
 // === impl Enqueue ===
 
 impl<Q: Key> Enqueue<Q> {
-    pub(super) fn new() -> Self {
-        Self { keys: Vec::new() }
+    pub(super) fn new(usual: Add) -> Self {
+        Self { usual, keys: Vec::new(), seen: HashSet::new() }
     }
 
     /// Names a key to be looked at again.
     pub fn add(&mut self, key: Q) {
-        // A delta concerns a handful of keys at most; a set would cost more than it saves.
-        if !self.keys.contains(&key) {
-            self.keys.push(key);
+        if self.is_new(&key) {
+            self.keys.push((key, None));
         }
     }
 
-    pub(super) fn into_keys(self) -> Vec<Q> {
-        self.keys
+    /// Names a key to be looked at once this time has passed. If it was to run earlier anyway, it does.
+    pub fn add_after(&mut self, key: Q, wait: Duration) {
+        let add = self.usual.clone().after(wait);
+        self.add_with(key, add);
+    }
+
+    /// Names a key with strength, band, cause and delay of the handler's choice. A cause without an object gets the
+    /// delta's. Of several adds of one key the queue takes the strongest and earliest.
+    pub fn add_with(&mut self, key: Q, add: Add) {
+        self.keys.push((key, Some(add)));
+    }
+
+    /// Returns how [`Enqueue::add`] adds: what the delta itself says about strength and band.
+    pub fn usual(&self) -> &Add {
+        &self.usual
+    }
+
+    /// Gives the keys, in the order they were named, and how each is to be added.
+    pub(super) fn into_adds(self) -> impl Iterator<Item = (Q, Add)> {
+        let usual = self.usual;
+        self.keys.into_iter().map(move |(key, add)| (key, add.unwrap_or_else(|| usual.clone())))
+    }
+
+    fn is_new(&mut self, key: &Q) -> bool {
+        let as_usual = || self.keys.iter().filter(|(_, add)| add.is_none()).map(|(key, _)| key);
+        if self.keys.len() < FEW {
+            return as_usual().all(|known| known != key);
+        }
+        if self.seen.is_empty() {
+            self.seen = as_usual().cloned().collect();
+        }
+        self.seen.insert(key.clone())
     }
 }
 
@@ -60,6 +109,10 @@ impl EventHandler<Request> for EnqueueForObject {
         if let Some(view) = delta.new.or(delta.old) {
             out.add(view.meta().request.clone());
         }
+    }
+
+    fn name(&self) -> &'static str {
+        "the object itself"
     }
 }
 
@@ -81,8 +134,8 @@ impl EventHandler<Request> for EnqueueForOwner {
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Request>) {
         for meta in delta.old.into_iter().chain(delta.new).map(View::meta) {
             for owner in meta.owners.iter().filter(|owner| owner.controller || !self.only_controller) {
-                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-                if group != self.owner.group() || &*owner.kind != self.owner.kind() {
+                if group(&owner.api_version) != Some(self.owner.group()) || &*owner.kind != self.owner.kind()
+                {
                     continue;
                 }
                 // An owner lives in the namespace of what it owns, or in none.
@@ -91,21 +144,53 @@ impl EventHandler<Request> for EnqueueForOwner {
             }
         }
     }
+
+    fn name(&self) -> &'static str {
+        if self.only_controller { "the controller owner" } else { "every owner" }
+    }
+}
+
+/// Returns the group of an `apiVersion`; `None` for what no server would take, with more than one slash.
+fn group(api_version: &str) -> Option<&str> {
+    match api_version.split_once('/') {
+        None => Some(""),
+        Some((group, version)) => (!version.contains('/')).then_some(group),
+    }
 }
 
 // === impl Mapped ===
 
 /// Enqueues what a function answers for the old and for the new state of an object.
-pub fn enqueue_mapped<Q: Key>(map: impl Fn(&View) -> Vec<Q> + Send + Sync + 'static) -> impl EventHandler<Q> {
+pub fn enqueue_mapped<Q, I, F>(map: F) -> impl EventHandler<Q>
+where
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&View) -> I + Send + Sync + 'static,
+{
     Mapped(map)
 }
 
-impl<Q: Key, F: Fn(&View) -> Vec<Q> + Send + Sync + 'static> EventHandler<Q> for Mapped<F> {
+impl<Q, I, F> EventHandler<Q> for Mapped<F>
+where
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&View) -> I + Send + Sync + 'static,
+{
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
         for view in delta.old.into_iter().chain(delta.new) {
             for key in (self.0)(view) {
                 out.add(key);
             }
         }
+    }
+
+    fn name(&self) -> &str {
+        type_name::<F>()
+    }
+}
+
+impl<Q: Key, F: Fn(&Delta<'_>, &mut Enqueue<Q>) + Send + Sync + 'static> EventHandler<Q> for F {
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
+        self(delta, out);
     }
 }

@@ -1,20 +1,22 @@
 //! The source that most controllers live on: the deltas of one kind in the cache.
 //!
 //! # Invariants
-//! 1. A key the queue refused for being full is owed: the store is swept again once the queue has drained, so
-//!    memory stays bounded and nothing is lost.
-//! 2. What says nothing new never ends a backoff: a resync, our own write, and of the controller's own primary also a
+//! 1. A key the queue refused for being full is owed: once the queue has drained, the store is swept, and the sweep
+//!    goes on where it was refused until it has come to the end. So memory stays bounded and nothing is lost.
+//! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
+//! 3. What says nothing new never ends a backoff: a resync, our own write, and of the controller's own primary also a
 //!    change of nothing but status. Everything else counts in full.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
 use crate::cache::{Delta, DeltaHandler, KindStore, ReadError, Select, View};
-use crate::key::{Cause, Key, ObjectKey, Subject, Trigger};
+use crate::key::{Cause, Key, ObjectKey, Request, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
@@ -36,9 +38,20 @@ struct Feed<Q: Key> {
 struct Shared<Q: Key> {
     feed: Feed<Q>,
     sink: Sink<Q>,
+    /// Controller and handler, for logs and metrics.
+    name: String,
     /// Permit = a sweep is owed.
     owed: Notify,
 }
+
+/// Offers single objects again, and keeps what the queue refuses.
+struct Sweeper<Q: Key> {
+    shared: Arc<Shared<Q>>,
+    refused: Mutex<Vec<(Q, Add)>>,
+}
+
+/// Objects offered by a sweep between two chances for other work of the same thread.
+const SWEPT_PER_TURN: usize = 256;
 
 // === impl StoreSource ===
 
@@ -75,29 +88,30 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         let Self { store, feed } = *self;
-        let shared = Arc::new(Shared { feed, sink, owed: Notify::new() });
+        let name = format!("{}: {}", sink.queue().name(), feed.handler.name());
+        let shared = Arc::new(Shared { feed, sink, name, owed: Notify::new() });
         Box::pin(async move {
             let mut subscription = store.subscribe(Box::new(Arc::clone(&shared)));
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = subscription.synced() => shared.sink.synced(),
             }
-            loop {
-                // Biased: nothing is owed to a controller that is ending.
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return Ok(()),
-                    () = shared.owed.notified() => {}
+            let sweeper = Sweeper { shared: Arc::clone(&shared), refused: Mutex::default() };
+            let pay_debts = async {
+                loop {
+                    shared.owed.notified().await;
+                    if let Err(failure) = sweeper.sweep(&store).await {
+                        return failure;
+                    }
                 }
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return Ok(()),
-                    () = shared.sink.queue().drained() => {}
+            };
+            // Biased: nothing is owed to a controller that is ending.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => Ok(()),
+                failure = pay_debts => {
+                    Err(SourceError { name: format!("store {}", store.kind()), source: failure.into() })
                 }
-                shared.sweep(&store).map_err(|source| SourceError {
-                    name: format!("store {}", store.kind()),
-                    source: source.into(),
-                })?;
             }
         })
     }
@@ -112,47 +126,106 @@ impl<Q: Key> std::fmt::Debug for StoreSource<Q> {
 // === impl Shared ===
 
 impl<Q: Key> Shared<Q> {
-    /// Offers every object of the store again, as if it had just been listed.
-    fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
-        for view in store.list(&Select::all())? {
-            self.deliver(&Delta {
-                old: None,
-                new: Some(&view),
-                initial: true,
-                resync: false,
-                own_write: false,
-            });
+    /// Gives the keys the delta concerns, and how each is to be added.
+    fn adds(&self, delta: &Delta<'_>) -> impl Iterator<Item = (Q, Add)> {
+        let mut keys = Enqueue::new(self.feed.add(delta));
+        if self.feed.admits(delta) {
+            self.feed.handler.handle(delta, &mut keys);
         }
-        Ok(())
-    }
-
-    fn deliver(&self, delta: &Delta<'_>) {
-        if !self.feed.predicates.iter().all(|predicate| predicate.admits(delta)) {
-            return;
-        }
-        let mut keys = Enqueue::new();
-        self.feed.handler.handle(delta, &mut keys);
-        let mut add = self.feed.add(delta);
         // Made when the first key of another name comes, and shared by all of them.
         let mut other = None;
-        for key in keys.into_keys() {
-            add.cause.object = self.feed.subject(delta, &key, &mut other);
-            if matches!(self.sink.offer(key, add.clone()), Added::Refused) {
-                self.owed.notify_one();
+        keys.into_adds().map(move |(key, mut add)| {
+            if add.cause.object.is_none() {
+                add.cause.object = self.feed.subject(delta, &key, &mut other);
             }
-        }
+            (key, add)
+        })
     }
 }
 
 impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
     fn handle(&self, delta: &Delta<'_>) {
-        self.deliver(delta);
+        for (key, add) in self.adds(delta) {
+            if matches!(self.sink.offer(key, add), Added::Refused) {
+                self.owed.notify_one();
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+// === impl Sweeper ===
+
+impl<Q: Key> Sweeper<Q> {
+    /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is full.
+    ///
+    /// Starting over instead would offer the same first objects again each time, and never come to the last ones.
+    async fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
+        self.wait_for_room().await;
+        // Names, not views: this may take long, and each object counts as it is when its turn has come.
+        let names: Vec<Request> =
+            store.list(&Select::all())?.iter().map(|view| view.request().clone()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if let Some(view) = store.get(name)? {
+                let (old, new) = (None, Some(&view));
+                store.call(self, &Delta { old, new, initial: true, resync: false, own_write: false });
+            }
+            self.insist().await;
+            if at % SWEPT_PER_TURN == SWEPT_PER_TURN - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers what was refused until nothing is.
+    async fn insist(&self) {
+        loop {
+            let refused = std::mem::take(&mut *self.refused.lock());
+            if refused.is_empty() {
+                return;
+            }
+            self.wait_for_room().await;
+            for (key, add) in refused {
+                self.offer(key, add);
+            }
+        }
+    }
+
+    async fn wait_for_room(&self) {
+        self.shared.sink.queue().drained().await;
+    }
+
+    fn offer(&self, key: Q, add: Add) {
+        if matches!(self.shared.sink.offer(key.clone(), add.clone()), Added::Refused) {
+            self.refused.lock().push((key, add));
+        }
+    }
+}
+
+/// A sweep calls the handler as the cache does: a panic costs the one object.
+impl<Q: Key> DeltaHandler for Sweeper<Q> {
+    fn handle(&self, delta: &Delta<'_>) {
+        for (key, add) in self.shared.adds(delta) {
+            self.offer(key, Add { strength: Strength::Weak, new_generation: false, ..add });
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.shared.name
     }
 }
 
 // === impl Feed ===
 
 impl<Q: Key> Feed<Q> {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.predicates.iter().all(|predicate| predicate.admits(delta))
+    }
+
     fn add(&self, delta: &Delta<'_>) -> Add {
         Add {
             strength: strength(delta, self.primary),

@@ -1,12 +1,17 @@
 //! Which keys a delta concerns, and how much it counts.
 
+mod store;
+
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::store::strength;
 use super::*;
 use crate::cache::testing::view_of;
 use crate::cache::{Delta, View};
-use crate::key::{KindId, Request};
+use crate::key::{Cause, KindId, Request, Trigger};
+use crate::queue::{Add, Strength};
 
 fn base() -> Value {
     json!({
@@ -36,6 +41,13 @@ fn with(pointer: &str, value: Value) -> Value {
 
 fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
     Delta { old, new, initial: false, resync: false, own_write: false }
+}
+
+/// The keys a handler names for a delta, in order.
+fn keys(handler: &impl EventHandler<Request>, delta: &Delta<'_>) -> Vec<String> {
+    let mut keys = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)));
+    handler.handle(delta, &mut keys);
+    keys.into_adds().map(|(key, _)| key.to_string()).collect()
 }
 
 #[test]
@@ -107,11 +119,8 @@ fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
         view_of(&with("/metadata/ownerReferences", json!([owner])))
     };
     let kind = KindId::new("apps", "v1", "Set", "sets", true);
-    let keys = |handler: &EnqueueForOwner, old: &View, new: &View| {
-        let mut keys = Enqueue::new();
-        handler.handle(&delta(Some(old), Some(new)), &mut keys);
-        keys.into_keys().iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
+    let keys =
+        |handler: &EnqueueForOwner, old: &View, new: &View| keys(handler, &delta(Some(old), Some(new)));
     let controller = EnqueueForOwner::controller(kind.clone());
     let (first, second) = (owned_by("first", "apps/v1beta1", true), owned_by("second", "apps/v1", true));
     assert_eq!(keys(&controller, &first, &second), ["shop/first", "shop/second"], "whatever the version");
@@ -121,6 +130,8 @@ fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
     assert_eq!(keys(&EnqueueForOwner::any(kind), &foreign, &guest), ["shop/guest"]);
     let cluster = EnqueueForOwner::controller(KindId::new("apps", "v1", "Set", "sets", false));
     assert_eq!(keys(&cluster, &second, &second), ["second"], "a cluster-scoped owner has no namespace");
+    let nonsense = owned_by("nonsense", "apps/v1/v2", true);
+    assert_eq!(keys(&controller, &nonsense, &nonsense), [""; 0], "an apiVersion that is none");
 }
 
 #[test]
@@ -129,10 +140,36 @@ fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
         vec![Request::cluster(view.meta().resource_version.to_string()), Request::cluster("all")]
     });
     let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
-    let mut keys = Enqueue::new();
-    handler.handle(&delta(Some(&old), Some(&new)), &mut keys);
-    let keys: Vec<String> = keys.into_keys().iter().map(ToString::to_string).collect();
-    assert_eq!(keys, ["5", "all", "6"]);
+    assert_eq!(keys(&handler, &delta(Some(&old), Some(&new))), ["5", "all", "6"]);
+    let maybe =
+        enqueue_mapped(|view: &View| view.meta().controller().map(|owner| Request::cluster(&*owner.name)));
+    assert_eq!(keys(&maybe, &delta(Some(&old), Some(&new))), [""; 0], "an `Option` will do");
+}
+
+#[test]
+fn a_key_named_many_times_among_many_stands_there_once() {
+    let many = |_: &Delta<'_>, out: &mut Enqueue<Request>| {
+        for number in (0..1000).chain(0..1000) {
+            out.add(Request::cluster(number.to_string()));
+        }
+    };
+    let view = view_of(&base());
+    let expected: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    assert_eq!(keys(&many, &delta(None, Some(&view))), expected, "in the order they were named");
+}
+
+#[test]
+fn a_handler_may_say_how_a_key_is_added() {
+    let mut out = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)));
+    let (minute, weak) = (Duration::from_mins(1), Add::weak(Cause::bare(Trigger::Generic)));
+    assert_eq!(out.usual().strength, Strength::Strong);
+    out.add_after(Request::cluster("later"), minute);
+    out.add_with(Request::cluster("weakly"), weak.clone());
+    out.add(Request::cluster("weakly"));
+    let usual = out.usual().clone();
+    let adds: Vec<_> = out.into_adds().map(|(key, add)| (key.to_string(), add)).collect();
+    let expected = [("later", usual.clone().after(minute)), ("weakly", weak), ("weakly", usual)];
+    assert_eq!(adds, expected.map(|(key, add)| (key.to_owned(), add)));
 }
 
 #[test]
