@@ -30,8 +30,10 @@ pub(super) struct Lanes {
     by_age: List,
     /// Running keys that were handed out in the retry lane's turn.
     pub(super) running_retries: usize,
-    /// How many of them there may be while fresh work waits; at least 1.
+    /// How many of them there may be while fresh work waits; at least 1 and at most `most_alone`.
     most_retries: usize,
+    /// How many of them there may be while no fresh work waits; at least 1.
+    most_alone: usize,
     /// What the retry lane gains per contested turn, in percent of a turn.
     gain: u32,
     /// What it has gained so far; at 100 it has a turn.
@@ -62,6 +64,7 @@ impl Lanes {
             by_age: List::new(Thread::Age),
             running_retries: 0,
             most_retries: 1,
+            most_alone: 1,
             gain: 1,
             turn: 0,
             buckets: Vec::new(),
@@ -74,7 +77,9 @@ impl Lanes {
 
     pub(super) fn reconfigure(&mut self, settings: &QueueSettings, workers: usize, now: Moment) {
         let share = u32::from(settings.retry_share.clamp(1, 100));
-        self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).max(1);
+        // A single worker cannot be kept free: retries would never run.
+        self.most_alone = if share == 100 || workers < 2 { usize::MAX } else { workers - 1 };
+        self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).clamp(1, self.most_alone);
         self.gain = share.min(MOST_TURNS_PERCENT);
         self.max_wait = settings.max_wait;
         let rates = &settings.retry.rates;
@@ -118,7 +123,7 @@ impl Lanes {
             return Some(Choice { slot: oldest, as_retry: false, contested: false });
         }
         let head = |lane: Lane| self.lists[lane as usize].head();
-        let retry = head(Lane::Retry).filter(|_| self.token_at() <= now);
+        let retry = head(Lane::Retry).filter(|_| self.has_place_for_retry() && self.token_at() <= now);
         let retry = retry.map(|slot| Choice { slot, as_retry: true, contested: false });
         let fresh = head(Lane::Live).or_else(|| head(Lane::Background));
         let fresh = fresh.map(|slot| Choice { slot, as_retry: false, contested: false });
@@ -154,16 +159,21 @@ impl Lanes {
         (lane, waited)
     }
 
-    /// Returns when a key may be handed out that may not be now: a token comes in, or the oldest key's wait is over.
+    /// Returns when time alone lets a key be handed out that may not be now: a token comes in, or the oldest key's
+    /// wait is over. Retries that have all the places they may have wait for the end of a run, not for a token.
     /// `None` if nothing is ready.
     pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>) -> Option<Moment> {
-        let oldest = self.by_age.head()?;
-        Some(self.token_at().min(self.ready_since(slots, oldest).after(self.max_wait)))
+        let oldest = self.ready_since(slots, self.by_age.head()?).after(self.max_wait);
+        Some(if self.has_place_for_retry() { self.token_at().min(oldest) } else { oldest })
     }
 
     /// Returns how long the oldest ready key has been ready.
     pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Duration> {
         self.by_age.head().map(|slot| now.since(self.ready_since(slots, slot)))
+    }
+
+    fn has_place_for_retry(&self) -> bool {
+        self.running_retries < self.most_alone
     }
 
     fn token_at(&self) -> Moment {

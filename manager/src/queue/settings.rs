@@ -18,7 +18,8 @@ pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 pub struct QueueSettings {
     /// When a failing key has its next attempt.
     pub retry: RetryPolicy,
-    /// How many of the workers retries may hold while fresh work waits: `1..=100` percent, rounded up.
+    /// How many of the workers retries may hold while fresh work waits: `1..=100` percent, rounded up. Of two or more
+    /// workers they leave one free for fresh work also while none waits, unless this is 100.
     pub retry_share: u8,
     /// A key that has been ready for this long goes before everything else, without a token.
     pub max_wait: Duration,

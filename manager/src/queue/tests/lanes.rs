@@ -1,3 +1,5 @@
+use tokio::time::timeout;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -45,9 +47,9 @@ async fn a_requeue_comes_back_as_live_work() {
     assert_eq!(drain(&queue), [1, 2]);
 }
 
-/// Keys 1..=4 in the retry lane, 11.. fresh; four workers.
-async fn contested(retry_share: u8) -> WorkQueue<Id> {
-    let queue = queue_with(QueueSettings { retry_share, ..exact() }, 4);
+/// Keys 1..=4 in the retry lane, and nothing else.
+async fn four_retries(retry_share: u8, workers: usize) -> WorkQueue<Id> {
+    let queue = queue_with(QueueSettings { retry_share, ..exact() }, workers);
     for id in 1..=4 {
         queue.add(Id(id), strong());
     }
@@ -55,6 +57,12 @@ async fn contested(retry_share: u8) -> WorkQueue<Id> {
         let _: Retried = running.retry("no");
     }
     tokio::time::advance(ms(5)).await;
+    queue
+}
+
+/// Keys 1..=4 in the retry lane, 11.. fresh; four workers.
+async fn contested(retry_share: u8) -> WorkQueue<Id> {
+    let queue = four_retries(retry_share, 4).await;
     for id in 11..=18 {
         queue.add(Id(id), strong());
     }
@@ -71,12 +79,51 @@ async fn retries_hold_at_most_their_share_of_the_workers_while_fresh_work_waits(
             let retries = held.iter().filter(|running| running.key().0 < 10).count();
             assert!(retries <= most, "{retries} retries with a share of {share}");
         }
-        // Nobody fresh waits: the others may go too.
-        while let Some(running) = queue.try_get() {
-            held.push(running);
-        }
-        assert_eq!(held.len(), 12);
         held.into_iter().for_each(Running::done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_leave_one_worker_free_even_while_nothing_fresh_waits() {
+    // A single worker cannot be left free, and a share of 100 means all of them.
+    for (share, workers, most) in
+        [(1, 4, 3), (50, 4, 3), (99, 4, 3), (100, 4, 4), (50, 2, 1), (99, 2, 1), (100, 2, 4), (1, 1, 4)]
+    {
+        let queue = four_retries(share, workers).await;
+        let held: Vec<_> = std::iter::from_fn(|| queue.try_get()).collect();
+        assert_eq!(held.len(), most, "{workers} workers, a share of {share}");
+        queue.add(Id(11), strong());
+        assert_eq!(take(&queue).key(), &Id(11), "fresh work need not wait for a run to end");
+        held.into_iter().for_each(Running::done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_held_back_sleeps_until_a_run_ends_or_it_has_waited_long_enough() {
+    let queue = four_retries(50, 2).await;
+    let start = Instant::now();
+    let first = take(&queue);
+    // The clock only moves on because nobody spins.
+    assert!(timeout(ms(1000), queue.get()).await.is_err(), "the second worker is kept free");
+    let (second, ()) = tokio::join!(queue.get(), async {
+        tokio::time::advance(ms(1000)).await;
+        first.done();
+    });
+    assert_eq!((second.as_ref().unwrap().key(), start.elapsed()), (&Id(2), ms(2000)));
+    let third = queue.get().await.unwrap();
+    assert_eq!((third.key(), start.elapsed()), (&Id(3), DEFAULT_MAX_WAIT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_workers_or_a_share_of_all_let_a_retry_go_that_is_held_back() {
+    for (share, workers) in [(50, 3), (50, 1), (100, 2)] {
+        let queue = four_retries(50, 2).await;
+        let _first = take(&queue);
+        let (second, ()) = tokio::join!(timeout(ms(1000), queue.get()), async {
+            tokio::task::yield_now().await;
+            queue.reconfigure(QueueSettings { retry_share: share, ..exact() }, workers);
+        });
+        assert_eq!(second.expect("woken").unwrap().key(), &Id(2), "{workers} workers, a share of {share}");
     }
 }
 

@@ -178,10 +178,11 @@ impl Model {
         }
         let fresh = self.best(Lane::Live).or_else(|| self.best(Lane::Background));
         let token = self.settings.retry.rates.is_empty() || self.tokens >= 1000;
-        let retry = self.best(Lane::Retry).filter(|_| token);
         let held =
             self.keys.values().filter(|entry| matches!(entry.at, At::Running { as_retry: true, .. })).count();
         let share = usize::from(self.settings.retry_share);
+        let leaves_one_free = self.workers < 2 || share == 100 || held < self.workers - 1;
+        let retry = self.best(Lane::Retry).filter(|_| token && leaves_one_free);
         let as_retry = match (fresh, retry) {
             (Some(_), Some(_)) if held * 100 < self.workers * share || held == 0 => {
                 self.turn += u32::from(self.settings.retry_share.min(50));
