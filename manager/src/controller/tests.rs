@@ -1,5 +1,7 @@
 //! The life of a controller, with a paused clock and sources that say when they have synced.
 
+mod retries;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
