@@ -76,7 +76,8 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         .reconciler(StatusMirror::new(&objects, &deployments, manager.applier(mirror::FIELD_MANAGER)));
     manager.add(ProbeEngine(driver))?;
     manager.register(gate)?;
-    manager.register(mirror)
+    manager.register(mirror)?;
+    Ok(())
 }
 
 /// A Deployment concerns the WaitDeployment of its own name, whoever owns it: one in the way matters as much as one of

@@ -11,12 +11,13 @@
 
 mod directory;
 pub(crate) mod metrics;
+mod post;
 mod run;
 pub(crate) mod term;
 mod worker;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -34,6 +35,7 @@ use crate::watch::{
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
 pub use metrics::ControllerMetrics;
+pub(crate) use post::Post;
 pub use term::Term;
 
 /// Workers of a controller unless configured.
@@ -68,7 +70,8 @@ pub struct ControllerSettings {
 ///     let deployments = manager.store::<Deployment>(Scope::all());
 ///     let replica_sets = manager.store::<ReplicaSet>(Scope::all());
 ///     let controller = Controller::new("restarter").reconciles(&deployments).owns(&replica_sets);
-///     manager.register(controller.reconciler(Restarter))
+///     manager.register(controller.reconciler(Restarter))?;
+///     Ok(())
 /// }
 /// ```
 #[must_use = "a controller does nothing until it has a reconciler and is registered"]
@@ -83,15 +86,20 @@ pub struct Controller<Q: Key = Request> {
 
 /// A wired controller, ready to be registered with a manager.
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
-pub struct Registration {
+pub struct Registration<Q: Key = Request> {
     pub(crate) name: &'static str,
     pub(crate) needs_lease: bool,
-    pub(crate) start: Result<Start, WiringError>,
+    pub(crate) wired: Result<Wired<Q>, WiringError>,
 }
 
-/// Makes the one future that is the controller's life.
-pub(crate) type Start =
-    Box<dyn FnOnce(Environment) -> BoxFuture<'static, Result<(), ControllerError>> + Send>;
+/// What a controller is made of.
+pub(crate) struct Wired<Q: Key> {
+    sources: Vec<Box<dyn Source<Q>>>,
+    reconciler: Arc<dyn DynReconciler<Q>>,
+}
+
+/// The one future that is the life of a controller.
+pub(crate) type Life = BoxFuture<'static, Result<(), ControllerError>>;
 
 /// What a manager gives a controller to live in.
 pub(crate) struct Environment {
@@ -106,6 +114,26 @@ pub(crate) struct Environment {
     pub(crate) queue_metrics: QueueMetrics,
     /// Ends sources and the queue. Workers end with the term, before this.
     pub(crate) stop: CancellationToken,
+    pub(crate) departure: Departure,
+}
+
+/// How a controller leaves a manager that goes on.
+pub(crate) struct Departure {
+    /// Cancelled by who takes it out.
+    pub(crate) leave: CancellationToken,
+    /// How long its runs and sources may then take.
+    pub(crate) grace: Duration,
+    /// Tells who waits for the end. Gone once everything of the controller is.
+    pub(crate) stage: watch::Sender<Stage>,
+}
+
+/// How far the life of a controller has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// It has begun and not ended.
+    pub(crate) living: bool,
+    /// What had not ended when its time to leave was over, and was dropped.
+    pub(crate) late: Vec<String>,
 }
 
 /// A controller was put together in a way that cannot work.
@@ -239,16 +267,36 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Gives the controller its one reconciler. Mistakes in the wiring are told by `Manager::register`.
-    pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration {
+    pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration<Q> {
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
         }
-        let (name, needs_lease) = (self.name, self.needs_lease);
-        let reconciler: Arc<dyn DynReconciler<Q>> = Arc::new(reconciler);
-        let sources = self.sources;
-        let start: Start =
-            Box::new(move |environment| Box::pin(run::run(name, sources, reconciler, environment)));
-        Registration { name, needs_lease, start: self.problem.map_or(Ok(start), Err) }
+        let Self { name, needs_lease, sources, problem, .. } = self;
+        let wired = Wired { sources, reconciler: Arc::new(reconciler) };
+        Registration { name, needs_lease, wired: problem.map_or(Ok(wired), Err) }
+    }
+}
+
+impl<Q: Key> Wired<Q> {
+    /// Puts the controller together: its life, and what reaches it until that ends.
+    pub(crate) fn open(self, name: &'static str, environment: Environment) -> (Life, Weak<Post<Q>>) {
+        run::open(name, self, environment)
+    }
+}
+
+// === impl Departure ===
+
+impl Departure {
+    /// That of a controller nobody takes out.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self { leave: CancellationToken::new(), grace: Duration::ZERO, stage: watch::Sender::default() }
+    }
+
+    /// Waits until the controller should have left.
+    async fn overdue(&self) {
+        self.leave.cancelled().await;
+        tokio::time::sleep(self.grace).await;
     }
 }
 
@@ -258,7 +306,7 @@ impl<Q: Key> fmt::Debug for Controller<Q> {
     }
 }
 
-impl fmt::Debug for Registration {
+impl<Q: Key> fmt::Debug for Registration<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }

@@ -8,12 +8,13 @@
 mod candidate;
 mod control;
 mod error;
+mod handle;
 mod lifecycle;
+mod members;
 mod program;
 mod readiness;
 mod runnable;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,22 +22,24 @@ use std::sync::Arc;
 use kube::Resource;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Meta, Scope, Store};
 use crate::client::connect::{Connections, Role};
 use crate::client::{Applier, EventWriter, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, ControllerSettings, Directory, Registration, Start, Term};
+use crate::controller::{ControllerMetrics, Departure, Directory, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
-use crate::key::{Fence, KindId, KindScope};
+use crate::key::{Fence, Key, KindId, KindScope};
 use crate::metrics::Registry;
 use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
+use members::{Member, Members, Newcomer};
+
 pub use error::{BuildError, ManagerError, RegisterError};
+pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use program::Program;
 pub use runnable::{RunContext, Runnable};
 
@@ -72,6 +75,8 @@ struct Shared {
     fence: Fence,
     /// Whether leader-only work may run.
     term: Term,
+    /// Runs the controllers that need no Lease; ends with the manager.
+    always: Term,
     cache: Cache,
     leader_client: kube::Client,
     any_client: kube::Client,
@@ -82,7 +87,8 @@ struct Shared {
     directory: Directory,
     /// Cancelled to stop the manager.
     stop: CancellationToken,
-    registered: Mutex<Registered>,
+    stops: Stops,
+    members: Members,
     /// What `run` takes; `None` once it has.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
@@ -90,12 +96,13 @@ struct Shared {
     inspect_addr: Option<SocketAddr>,
 }
 
-struct Registered {
-    names: BTreeSet<&'static str>,
-    /// Settings of every controller by name, for as long as the manager lives: what goes down to it.
-    settings: BTreeMap<&'static str, watch::Sender<ControllerSettings>>,
-    /// To `run`. Unbounded: it holds what a program registers, once each.
-    intake: mpsc::UnboundedSender<Member>,
+/// What the parts of a manager are told to end with, in the order of the stop.
+#[derive(Default)]
+struct Stops {
+    /// What users see as "the manager has begun to stop".
+    begun: CancellationToken,
+    leader_only: CancellationToken,
+    others: CancellationToken,
 }
 
 /// What only the running manager needs.
@@ -103,14 +110,7 @@ struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
     inspect: Option<Bound>,
-    intake: mpsc::UnboundedReceiver<Member>,
     event_writer: EventWriter,
-}
-
-/// Something to be started.
-enum Member {
-    Controller { name: &'static str, needs_lease: bool, start: Start },
-    Runnable(Box<dyn Runnable>),
 }
 
 // === impl ManagerOptions ===
@@ -144,7 +144,6 @@ impl Manager {
         let watches = connections.client(Role::Watches)?;
         let cache = Cache::new(configuration.cache.clone(), watches.clone(), &registry);
         connections.observe(Arc::new(cache.clone()));
-        let (sender, intake) = mpsc::unbounded_channel();
         // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
         let (events, event_writer) = Recorder::new(options.name, &options.identity, watches, &registry);
         let shared = Shared {
@@ -156,16 +155,14 @@ impl Manager {
             directory: Directory::default(),
             checks: Checks::new(),
             term: Term::new(),
+            always: Term::begun(),
             stop: CancellationToken::new(),
-            registered: Mutex::new(Registered {
-                names: BTreeSet::new(),
-                settings: BTreeMap::new(),
-                intake: sender,
-            }),
+            stops: Stops::default(),
+            members: Members::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
-            unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect, intake, event_writer })),
+            unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect, event_writer })),
             options,
             configuration,
             election,
@@ -242,16 +239,26 @@ impl Manager {
     }
 
     /// Registers a controller; it starts with the manager, or now if the manager is running.
-    pub fn register(&self, registration: Registration) -> Result<(), RegisterError> {
-        let Registration { name, needs_lease, start } = registration;
-        let start = start.map_err(|source| RegisterError::Wiring { name, source })?;
-        let mut registered = self.shared.registered.lock();
-        if !registered.names.insert(name) {
-            return Err(RegisterError::DuplicateName { name });
-        }
+    ///
+    /// # Errors
+    /// If the controller cannot run as it was put together, its name is taken, or the manager has begun to stop.
+    pub fn register<Q: Key>(
+        &self,
+        registration: Registration<Q>,
+    ) -> Result<ControllerHandle<Q>, RegisterError> {
+        let Registration { name, needs_lease, wired } = registration;
+        let wired = wired.map_err(|source| RegisterError::Wiring { name, source })?;
         let settings = self.shared.configuration.controller(name);
-        registered.settings.insert(name, watch::Sender::new(settings.clone()));
-        registered.submit(Member::Controller { name, needs_lease, start })
+        let (seat, settings) = self.shared.members.seat(name, settings)?;
+        let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
+        let grace = self.shared.configuration.shutdown.grace_period;
+        let departure = Departure { leave: leave.clone(), grace, stage: seat.stage() };
+        let environment = self.shared.environment(name, needs_lease, settings, departure);
+        let (life, post) = wired.open(name, environment);
+        let newcomer = Newcomer { needs_lease, life, leave: leave.clone(), seat };
+        self.shared.members.submit(Member::Controller(Box::new(newcomer)))?;
+        let members = self.shared.members.downgrade();
+        Ok(ControllerHandle { name, post, leave, stage, grace, members })
     }
 
     /// Adds anything else with a lifetime.
@@ -260,33 +267,13 @@ impl Manager {
         if runnable.needs_lease() && election.enabled && election.on_lost == OnLost::Campaign {
             return Err(RegisterError::RunsOnce { name: runnable.name() });
         }
-        self.shared.registered.lock().submit(Member::Runnable(Box::new(runnable)))
+        self.shared.members.submit(Member::Runnable(Box::new(runnable)))
     }
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager").field("options", &self.shared.options).finish_non_exhaustive()
-    }
-}
-
-// === impl Registered ===
-
-impl Registered {
-    fn submit(&self, member: Member) -> Result<(), RegisterError> {
-        let name = member.name();
-        self.intake.send(member).map_err(|_| RegisterError::Stopped { name })
-    }
-}
-
-// === impl Member ===
-
-impl Member {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Controller { name, .. } => name,
-            Self::Runnable(runnable) => runnable.name(),
-        }
     }
 }
 

@@ -143,6 +143,12 @@ impl<Q: Key> WorkQueue<Q> {
         Self { shared }
     }
 
+    /// Ends its series in `metrics`, which otherwise end with the last clone.
+    pub fn leave(&self, metrics: &QueueMetrics) {
+        let observed: Weak<Shared<Q>> = Arc::downgrade(&self.shared);
+        metrics.forget(&(observed as Weak<dyn metrics::Observed>));
+    }
+
     /// Returns the name given at the start.
     pub fn name(&self) -> &str {
         &self.shared.name

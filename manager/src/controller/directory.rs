@@ -11,12 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::ControllerSettings;
 use crate::key::Key;
-use crate::queue::{Counts, KeySnapshot, State, WorkQueue};
-use crate::watch::SourcesSynced;
+use crate::queue::{Counts, KeySnapshot, State};
 
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default)]
@@ -72,17 +70,6 @@ pub struct Wanted {
     pub name: Option<String>,
 }
 
-/// A running controller as it enters itself.
-pub(super) struct Insight<Q: Key> {
-    pub(super) name: &'static str,
-    pub(super) needs_lease: bool,
-    pub(super) queue: WorkQueue<Q>,
-    pub(super) settings: watch::Receiver<ControllerSettings>,
-    /// Whether its term is open.
-    pub(super) open: watch::Receiver<bool>,
-    pub(super) synced: SourcesSynced,
-}
-
 /// An entry; dropping it takes the controller out of the directory.
 #[must_use]
 pub(super) struct Listed {
@@ -104,9 +91,8 @@ impl Directory {
     }
 
     /// Lists a controller. Names are unique among the controllers of a manager.
-    pub(super) fn enter<Q: Key>(&self, insight: Insight<Q>) -> Listed {
-        let name = insight.name;
-        self.entries.lock().insert(name, Arc::new(insight));
+    pub(super) fn enter(&self, name: &'static str, controller: Arc<dyn ControllerView>) -> Listed {
+        self.entries.lock().insert(name, controller);
         Listed { directory: self.clone(), name }
     }
 }
@@ -120,7 +106,7 @@ impl fmt::Debug for Directory {
 // === impl KeyText ===
 
 impl KeyText {
-    fn of(key: &impl Key) -> Self {
+    pub(super) fn of(key: &impl Key) -> Self {
         Self {
             text: key.to_string(),
             namespace: key.namespace().map(ToOwned::to_owned),
@@ -132,34 +118,11 @@ impl KeyText {
 // === impl Wanted ===
 
 impl Wanted {
-    fn admits<Q: Key>(&self, snapshot: &KeySnapshot<Q>) -> bool {
+    pub(super) fn admits<Q: Key>(&self, snapshot: &KeySnapshot<Q>) -> bool {
         let (namespace, name) = (snapshot.key.namespace().unwrap_or_default(), snapshot.key.name());
         (self.states.is_empty() || self.states.contains(&snapshot.state))
             && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == name)
-    }
-}
-
-// === impl Insight ===
-
-impl<Q: Key> ControllerView for Insight<Q> {
-    fn status(&self) -> ControllerStatus {
-        ControllerStatus {
-            name: self.name,
-            needs_lease: self.needs_lease,
-            leading: *self.open.borrow(),
-            synced: self.synced.is_synced(),
-            settings: self.settings.borrow().clone(),
-            counts: self.queue.counts(),
-        }
-    }
-
-    fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>)) {
-        self.queue.visit(|snapshot| {
-            if wanted.admits(&snapshot) {
-                visitor(snapshot.map_key(|key| KeyText::of(&key)));
-            }
-        });
     }
 }
 

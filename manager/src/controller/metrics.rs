@@ -58,6 +58,12 @@ struct ResultLabels {
     result: Counted,
 }
 
+// === impl Counted ===
+
+impl Counted {
+    const ALL: [Self; 4] = [Self::success, Self::error, Self::requeue, Self::requeue_after];
+}
+
 // === impl ControllerMetrics ===
 
 impl ControllerMetrics {
@@ -110,7 +116,7 @@ impl ControllerMetrics {
     /// Returns the part of one controller, with every series present from the start.
     pub(crate) fn of(&self, controller: &'static str) -> OneController {
         let labels = Labels { controller };
-        for result in [Counted::success, Counted::error, Counted::requeue, Counted::requeue_after] {
+        for result in Counted::ALL {
             drop(self.total.get_or_create(&ResultLabels { controller, result }));
         }
         for family in [&self.errors, &self.terminal_errors, &self.panics, &self.timeouts] {
@@ -125,6 +131,21 @@ impl ControllerMetrics {
 // === impl OneController ===
 
 impl OneController {
+    /// Takes every series of the controller away. One that counts on would bring them back, so nothing of it runs then.
+    pub(crate) fn remove(&self) {
+        let Self { families, labels } = self;
+        for result in Counted::ALL {
+            families.total.remove(&ResultLabels { controller: labels.controller, result });
+        }
+        for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
+            family.remove(labels);
+        }
+        for family in [&families.max_concurrent, &families.active] {
+            family.remove(labels);
+        }
+        families.time.remove(labels);
+    }
+
     pub(crate) fn workers(&self, workers: usize) {
         let workers = i64::try_from(workers).unwrap_or(i64::MAX);
         self.families.max_concurrent.get_or_create(&self.labels).set(workers);

@@ -1,105 +1,116 @@
 //! The life of one controller: sources, sync, terms, end.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tracing::{Instrument as _, debug, info, info_span};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
-use super::directory::Insight;
+use super::directory::Wanted;
+use super::post::{Feed, Post};
 use super::worker::{Crew, Workplace};
-use super::{ControllerError, Environment};
+use super::{ControllerError, Environment, Life, Wired};
 use crate::key::Key;
-use crate::queue::WorkQueue;
-use crate::reconcile::DynReconciler;
-use crate::watch::{Sink, Source, SourceError};
+use crate::queue::{State, WorkQueue};
+use crate::reconcile::{DynReconciler, ReconcileError};
+use crate::watch::SourceError;
 
-/// Runs a controller until it is stopped or one of its sources fails.
+/// What is said of a source that has not ended when a removal ran out of time.
+const LATE_SOURCE: &str = "a source";
+
+/// How the task of a source ended: with a result, a panic that was caught, or aborted.
+type FeedEnded = Result<std::thread::Result<Result<(), SourceError>>, tokio::task::JoinError>;
+
+/// What of a controller runs, and is waited for at its end.
+struct AtWork<Q: Key> {
+    name: &'static str,
+    crew: Crew<Q>,
+    feeds: JoinSet<std::thread::Result<Result<(), SourceError>>>,
+    /// The first failure of a source.
+    failure: Option<ControllerError>,
+}
+
+/// Puts a controller together. Nothing runs before its life is polled; until then it takes keys and sources.
 ///
 /// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
-pub(super) async fn run<Q: Key>(
+pub(super) fn open<Q: Key>(
     name: &'static str,
-    sources: Vec<Box<dyn Source<Q>>>,
-    reconciler: Arc<dyn DynReconciler<Q>>,
-    environment: Environment,
-) -> Result<(), ControllerError> {
-    let span = info_span!("controller", controller = name);
-    live(name, sources, reconciler, environment).instrument(span).await
+    wired: Wired<Q>,
+    mut environment: Environment,
+) -> (Life, Weak<Post<Q>>) {
+    let initial = environment.settings.borrow_and_update().clone();
+    let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
+    queue.set_leading(false);
+    let (settings, needs_lease) = (environment.settings.clone(), environment.needs_lease);
+    let (post, feeds) = Post::new(name, needs_lease, queue, settings, &environment.term);
+    for source in wired.sources {
+        post.add_source(source);
+    }
+    let reach = Arc::downgrade(&post);
+    let reconciler = wired.reconciler;
+    let life = async move {
+        let span = info_span!("controller", controller = name);
+        live(post, feeds, reconciler, environment).instrument(span).await
+    };
+    (Box::pin(life), reach)
 }
 
 async fn live<Q: Key>(
-    name: &'static str,
-    sources: Vec<Box<dyn Source<Q>>>,
+    post: Arc<Post<Q>>,
+    mut added: mpsc::UnboundedReceiver<Feed<Q>>,
     reconciler: Arc<dyn DynReconciler<Q>>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
-    let Environment {
-        mut settings,
-        surroundings,
-        needs_lease,
-        term,
-        directory,
-        metrics,
-        queue_metrics,
-        stop,
-    } = environment;
-    let initial = settings.borrow_and_update().clone();
-    let queue = WorkQueue::new(name, initial.queue, initial.workers, &queue_metrics);
-
-    let (sinks, mut synced) = Sink::for_sources(&queue, sources.len());
-    let _listed = directory.enter(Insight {
-        name,
-        needs_lease,
-        queue: queue.clone(),
-        settings: settings.clone(),
-        open: term.subscribe(),
-        synced: synced.clone(),
-    });
-
-    let mut feeds = JoinSet::new();
-    for (source, sink) in sources.into_iter().zip(sinks) {
-        // Caught here, so that the panic names its controller instead of vanishing into a JoinError.
-        let feed = AssertUnwindSafe(source.run(sink, stop.clone())).catch_unwind();
-        feeds.spawn(feed.in_current_span());
-    }
-
+    let Environment { mut settings, term, directory, metrics, queue_metrics, stop, departure, .. } =
+        environment;
+    departure.stage.send_modify(|stage| stage.living = true);
+    let (name, queue) = (post.name, &post.queue);
+    let _listed = directory.enter(name, Arc::clone(&post) as _);
     let counted = metrics.of(name);
     let workplace = Workplace {
         name,
         queue: queue.clone(),
         reconciler,
-        surroundings: Arc::new(surroundings),
+        surroundings: Arc::new(environment.surroundings),
         settings: settings.clone(),
         term: term.clone(),
         metrics: counted.clone(),
     };
-    let mut crew = Crew::new(workplace);
+    let mut work = AtWork { name, crew: Crew::new(workplace), feeds: JoinSet::new(), failure: None };
     let mut open = term.subscribe();
-    let mut warm = false;
+    // Whether every source has synced once, and whether one is waited for now: a source added later holds nobody up.
+    let (mut warm, mut syncing) = (false, true);
     let result = loop {
         let leading = warm && *open.borrow_and_update();
         queue.set_leading(leading);
         let workers = settings.borrow().workers;
         counted.workers(workers);
-        crew.resize(if leading { workers } else { 0 });
+        work.crew.resize(if leading { workers } else { 0 });
         // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
         // which says less.
         tokio::select! {
             biased;
             () = stop.cancelled() => break Ok(()),
-            Some(ended) = feeds.join_next() => {
+            () = departure.leave.cancelled() => break Ok(()),
+            Some(feed) = added.recv() => {
+                work.feed(feed, stop.clone());
+                syncing = true;
+            }
+            Some(ended) = work.feeds.join_next() => {
                 if let Some(error) = source_failure(name, ended) {
                     break Err(error);
                 }
             }
-            Some(source) = crew.failure() => {
+            Some(source) = work.crew.failure() => {
                 break Err(ControllerError::WorkerPanicked { controller: name, source });
             }
-            sync = synced.wait(), if !warm => match sync {
+            sync = post.synced.wait(), if syncing => match sync {
                 Ok(()) => {
                     info!("every source has synced");
-                    warm = true;
+                    (warm, syncing) = (true, false);
                 }
                 Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
             },
@@ -112,24 +123,85 @@ async fn live<Q: Key>(
     };
     // The queue first: what sources still add is refused, and no worker takes another key.
     queue.shut_down();
-    crew.resize(0);
-    crew.ended().await;
     stop.cancel();
-    while let Some(ended) = feeds.join_next().await {
-        if let (Some(error), true) = (source_failure(name, ended), result.is_ok()) {
-            return Err(error);
+    work.crew.resize(0);
+    let in_time = tokio::select! {
+        // Biased: what ends at the last moment is in time.
+        biased;
+        () = work.ended() => true,
+        () = departure.overdue() => false,
+    };
+    if !in_time {
+        let late = work.late(queue);
+        warn!(late = late.join(", "), "still running when the time for its removal was over; dropped");
+        departure.stage.send_modify(|stage| stage.late = late);
+        work.drop_all();
+        // What blocks its thread cannot be dropped, and is still waited for: two controllers must not run one key.
+        work.ended().await;
+    }
+    let mut failure = work.failure.take();
+    if departure.leave.is_cancelled() {
+        counted.remove();
+        queue.leave(&queue_metrics);
+        // A source that fails while it is told to go takes nobody along.
+        if let Some(failure) = failure.take() {
+            error!(error = %ReconcileError::from(failure), "failed while being removed");
+        }
+        info!("removed");
+    }
+    departure.stage.send_modify(|stage| stage.living = false);
+    result.and(failure.map_or(Ok(()), Err))
+}
+
+// === impl AtWork ===
+
+impl<Q: Key> AtWork<Q> {
+    /// Starts a source.
+    fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
+        // Caught here, so that the panic names its controller instead of vanishing into a JoinError. A source that
+        // panics before it has made its future is caught as well.
+        let feed = AssertUnwindSafe(async move { source.run(sink, stop).await }).catch_unwind();
+        self.feeds.spawn(feed.in_current_span());
+    }
+
+    /// Waits until workers and sources have ended; call after they were told to.
+    ///
+    /// # Cancel safety
+    /// Call it again: who has ended stays ended, and a failure is kept.
+    async fn ended(&mut self) {
+        self.crew.ended().await;
+        while let Some(ended) = self.feeds.join_next().await {
+            let failure = source_failure(self.name, ended);
+            self.failure = self.failure.take().or(failure);
         }
     }
-    result
+
+    /// Names what has not ended: the keys that run, or a source.
+    fn late(&self, queue: &WorkQueue<Q>) -> Vec<String> {
+        let mut late = Vec::new();
+        let running = Wanted { states: vec![State::Running, State::Dirty], ..Wanted::default() };
+        queue.visit(|snapshot| {
+            if running.admits(&snapshot) {
+                late.push(snapshot.key.to_string());
+            }
+        });
+        if !self.feeds.is_empty() && late.is_empty() {
+            late.push(LATE_SOURCE.to_owned());
+        }
+        late
+    }
+
+    /// Drops everything at its next await.
+    fn drop_all(&mut self) {
+        self.crew.drop_all();
+        self.feeds.abort_all();
+    }
 }
 
 /// What ended tasks of sources say: nothing if all is well.
-fn source_failure(
-    controller: &'static str,
-    ended: Result<std::thread::Result<Result<(), SourceError>>, tokio::task::JoinError>,
-) -> Option<ControllerError> {
+fn source_failure(controller: &'static str, ended: FeedEnded) -> Option<ControllerError> {
     match ended {
-        // A panic was caught in the task and nobody aborts these, so a lost one is the runtime shutting down.
+        // A panic was caught in the task, so a lost one is the runtime shutting down, or late and dropped.
         Ok(Ok(Ok(()))) | Err(_) => None,
         Ok(Ok(Err(source))) => Some(ControllerError::Source { controller, source }),
         Ok(Err(panic)) => {

@@ -115,9 +115,10 @@ impl Bench {
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
+            departure: Departure::never(),
         };
         let mut running = JoinSet::new();
-        running.spawn((registration.start.expect("wired"))(environment));
+        running.spawn(registration.wired.expect("wired").open("test", environment).0);
         Self { term, settings, registry, stop, notifier, running }
     }
 
@@ -422,7 +423,7 @@ fn a_controller_wired_wrongly_says_what_to_call() {
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
     let unsourced = Controller::new("test").reconciler(reconciler);
     assert_eq!(
-        unsourced.start.err().expect("refused").to_string(),
+        unsourced.wired.err().expect("refused").to_string(),
         "no source: call reconciles(...), watches(...) or source(...)"
     );
 }

@@ -92,6 +92,11 @@ impl<Q: Key> Crew<Q> {
     pub(super) async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
+
+    /// Drops every run at its next await. Its key goes back, unless the queue still counts it as failed.
+    pub(super) fn drop_all(&mut self) {
+        self.tasks.abort_all();
+    }
 }
 
 async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number: usize) {

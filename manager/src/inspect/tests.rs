@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheSettings, KindStatus, Projection, Scope};
 use crate::client::Recorder;
-use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Environment, Term};
+use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Departure, Environment, Term};
 use crate::election::{Ending, Leadership};
 use crate::key::{Fence, Key, KindId, Request as ObjectName};
 use crate::metrics::Registry;
@@ -118,8 +118,9 @@ impl<Q: Key> Live<Q> {
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
+            departure: Departure::never(),
         };
-        let run = registration.start.unwrap()(environment);
+        let (run, _post) = registration.wired.unwrap().open("web", environment);
         let mut life = JoinSet::new();
         life.spawn(async move { run.await.unwrap() });
         Self { controllers, notifier, term, stop, life }

@@ -21,8 +21,8 @@ use tracing::{debug, error, info};
 use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Job, Timers};
 use super::readiness::{self, Heartbeat};
-use super::{Manager, ManagerError, Member, RunContext, Runnable, Shared, Unstarted};
-use crate::controller::{Environment, Start, Term};
+use super::{Manager, ManagerError, Member, Members, Newcomer, RunContext, Runnable, Shared, Unstarted};
+use crate::controller::{ControllerSettings, Departure, Environment};
 use crate::election::{Leadership, OnLost};
 use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::Format;
@@ -37,22 +37,21 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What those get at least who are told to end after others: they are not to be named as late for being behind
 /// somebody who was. Three of these and the last words fit between the grace period (30 s) and the kubelet's (45 s).
-const OWN_TURN: Duration = Duration::from_secs(1);
+pub(super) const OWN_TURN: Duration = Duration::from_secs(1);
 
 /// A running manager: who runs, and how they are told to end.
 struct Running<'a> {
     shared: &'a Shared,
-    /// Cancelled first: what users see as "the manager has begun to stop".
-    stopping: CancellationToken,
     leader_only: Group,
     others: Group,
-    /// Runs the controllers that need no Lease.
-    always: Term,
     /// Whether the caches have been listed, as far as they can be.
     settled: bool,
     /// Runnables that wait for what they need: the caches, and most of them the Lease.
     waiting: Vec<Box<dyn Runnable>>,
 }
+
+/// Takes members in for as long as it exists.
+struct Intake<'a>(&'a Members);
 
 /// A member that has ended, by name.
 type Ended = (&'static str, Result<(), BoxError>);
@@ -86,8 +85,10 @@ impl Manager {
     /// manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
-        let Unstarted { probes, metrics, inspect, mut intake, event_writer } =
+        let Unstarted { probes, metrics, inspect, event_writer } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
+        // Whichever way this ends, nobody is let wait for a start that will not come.
+        let intake = Intake(&shared.members);
 
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
@@ -100,7 +101,7 @@ impl Manager {
         let mut running = Running::new(shared);
         let election = shared.election.clone();
         let (mut candidate, election) =
-            election.map(|settings| Candidate::prepare(shared, settings, running.stopping.clone())).unzip();
+            election.map(|settings| Candidate::prepare(shared, settings, shared.stops.begun.clone())).unzip();
         let leader = shared.leader(candidate.as_ref());
         let mut jobs = shared.servers(probes, metrics, inspect.map(|bound| (bound, leader)), &servers_stop);
         jobs.extend(election);
@@ -118,7 +119,7 @@ impl Manager {
         let mut events = JoinSet::new();
         events.spawn(event_writer.run(events_stop.clone(), LAST_WORDS));
 
-        let end = running.live(&mut intake, &mut control, candidate.as_mut()).await;
+        let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
         info!("stopping");
         let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
@@ -219,26 +220,17 @@ impl<'a> Running<'a> {
     fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
-            stopping: CancellationToken::new(),
-            leader_only: Group::new(),
-            others: Group::new(),
-            always: Term::begun(),
+            leader_only: Group::new(shared.stops.leader_only.clone()),
+            others: Group::new(shared.stops.others.clone()),
             settled: false,
             waiting: Vec::new(),
         }
     }
 
     /// Starts members as they come and follows the election, until there is a reason to stop.
-    async fn live(
-        &mut self,
-        intake: &mut tokio::sync::mpsc::UnboundedReceiver<Member>,
-        control: &mut ControlThread,
-        mut candidate: Option<&mut Candidate>,
-    ) -> End {
+    async fn live(&mut self, control: &mut ControlThread, mut candidate: Option<&mut Candidate>) -> End {
         // Members registered before `run` start in the order they came; their sources wait for the cache by themselves.
-        while let Ok(member) = intake.try_recv() {
-            self.start(member);
-        }
+        self.start(self.shared.members.take());
         loop {
             // Biased: who asked for the end should not wait behind a busy intake.
             tokio::select! {
@@ -252,7 +244,7 @@ impl<'a> Running<'a> {
                         return end;
                     }
                 }
-                Some(member) = intake.recv() => self.start(member),
+                members = self.shared.members.arrivals() => self.start(members),
                 () = self.shared.cache.settled(), if !self.settled => {
                     self.settled = true;
                     self.start_waiting();
@@ -265,38 +257,28 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn start(&mut self, member: Member) {
-        debug!(name = member.name(), "starting");
-        match member {
-            Member::Controller { name, needs_lease, start } => {
-                self.start_controller(name, needs_lease, start);
-            }
-            Member::Runnable(runnable) => {
-                self.waiting.push(runnable);
-                self.start_waiting();
+    fn start(&mut self, members: Vec<Member>) {
+        for member in members {
+            debug!(name = member.name(), "starting");
+            match member {
+                Member::Controller(newcomer) => self.start_controller(*newcomer),
+                Member::Runnable(runnable) => self.waiting.push(runnable),
             }
         }
+        self.start_waiting();
     }
 
-    fn start_controller(&mut self, name: &'static str, needs_lease: bool, start: Start) {
-        let Some(settings) = self.shared.registered.lock().settings.get(name).map(watch::Sender::subscribe)
-        else {
-            return error!(name, "a controller without settings was submitted");
-        };
+    fn start_controller(&mut self, newcomer: Newcomer) {
+        let Newcomer { needs_lease, life, seat, .. } = newcomer;
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
-        let stop = group.stop.child_token();
-        let environment = Environment {
-            settings,
-            surroundings: self.shared.surroundings(name, needs_lease, &self.stopping),
-            needs_lease,
-            term: if needs_lease { self.shared.term.clone() } else { self.always.clone() },
-            directory: self.shared.directory.clone(),
-            metrics: self.shared.controller_metrics.clone(),
-            queue_metrics: self.shared.queue_metrics.clone(),
-            stop,
-        };
-        let life = start(environment);
-        group.spawn(name, Box::pin(async move { Ok(life.await?) }));
+        group.spawn(
+            seat.name,
+            Box::pin(async move {
+                // The last thing to go: what is left of the life goes before it, also if this task is aborted.
+                let _seat = seat;
+                Ok(life.await?)
+            }),
+        );
     }
 
     /// Starts the runnables that have what they need. Those that need the Lease count as work of the term.
@@ -329,7 +311,7 @@ impl<'a> Running<'a> {
     }
 
     fn run_context(&self, name: &'static str, group: &Group, needs_lease: bool) -> RunContext {
-        let surroundings = self.shared.surroundings(name, needs_lease, &self.stopping);
+        let surroundings = self.shared.surroundings(name, needs_lease);
         RunContext::new(group.stop.child_token(), self.shared.term.subscribe(), surroundings)
     }
 
@@ -365,7 +347,7 @@ impl<'a> Running<'a> {
         deadline: Instant,
     ) -> Problems {
         let mut problems = Problems::default();
-        self.stopping.cancel();
+        self.shared.stops.begun.cancel();
         // Without an elector nobody renews: the term is as good as lost.
         if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
             self.shared.term.lose();
@@ -382,7 +364,7 @@ impl<'a> Running<'a> {
             problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
         }
         self.leader_only.end(timers, deadline, &mut problems).await;
-        self.always.end();
+        self.shared.always.end();
         self.others.stop.cancel();
         self.others.end(timers, own_turn(deadline), &mut problems).await;
         problems
@@ -405,15 +387,44 @@ impl Shared {
         }
     }
 
-    fn surroundings(
+    fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
+        let client = if needs_lease { &self.leader_client } else { &self.any_client };
+        let events = self.events.for_controller(&format!("{}/{name}", self.options.name));
+        Surroundings { client: client.clone(), events, stopping: self.stops.begun.clone() }
+    }
+
+    /// What a controller gets to live in.
+    pub(super) fn environment(
         &self,
         name: &'static str,
         needs_lease: bool,
-        stopping: &CancellationToken,
-    ) -> Surroundings {
-        let client = if needs_lease { &self.leader_client } else { &self.any_client };
-        let events = self.events.for_controller(&format!("{}/{name}", self.options.name));
-        Surroundings { client: client.clone(), events, stopping: stopping.clone() }
+        settings: watch::Receiver<ControllerSettings>,
+        departure: Departure,
+    ) -> Environment {
+        let (term, stop) = if needs_lease {
+            (&self.term, &self.stops.leader_only)
+        } else {
+            (&self.always, &self.stops.others)
+        };
+        Environment {
+            settings,
+            surroundings: self.surroundings(name, needs_lease),
+            needs_lease,
+            term: term.clone(),
+            directory: self.directory.clone(),
+            metrics: self.controller_metrics.clone(),
+            queue_metrics: self.queue_metrics.clone(),
+            stop: stop.child_token(),
+            departure,
+        }
+    }
+}
+
+// === impl Intake ===
+
+impl Drop for Intake<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -433,8 +444,8 @@ pub(super) fn own_turn(deadline: Instant) -> Instant {
 // === impl Group ===
 
 impl Group {
-    fn new() -> Self {
-        Self { stop: CancellationToken::new(), tasks: JoinSet::new(), names: BTreeMap::new() }
+    fn new(stop: CancellationToken) -> Self {
+        Self { stop, tasks: JoinSet::new(), names: BTreeMap::new() }
     }
 
     fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), BoxError>>) {

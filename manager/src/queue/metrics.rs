@@ -76,6 +76,11 @@ impl QueueMetrics {
         list.retain(|queue| queue.strong_count() > 0);
         list.push(queue);
     }
+
+    /// Has them printed no more, though somebody may still hold the queue.
+    pub(super) fn forget(&self, gone: &Weak<dyn Observed>) {
+        self.queues.list.lock().retain(|queue| !std::ptr::addr_eq(queue.as_ptr(), gone.as_ptr()));
+    }
 }
 
 // === impl Queues ===

@@ -19,10 +19,10 @@ pub struct Sink<Q: Key> {
     pending: Arc<Pending>,
 }
 
-/// Tells when every source of a controller has handled its initial list.
-#[derive(Clone, Debug)]
+/// Tells when every source of a controller has handled its initial list. Cheap to clone; all clones are one account.
+#[derive(Clone, Debug, Default)]
 pub struct SourcesSynced {
-    account: watch::Receiver<Account>,
+    account: watch::Sender<Account>,
 }
 
 /// A source has ended without ever having synced: its controller would wait for ever.
@@ -48,15 +48,11 @@ struct Pending {
 // === impl Sink ===
 
 impl<Q: Key> Sink<Q> {
-    /// Makes a sink for each of `count` sources, and the account over them.
-    pub(crate) fn for_sources(queue: &WorkQueue<Q>, count: usize) -> (Vec<Self>, SourcesSynced) {
-        let sender = watch::Sender::new(Account { pending: count, abandoned: false });
-        let account = sender.subscribe();
-        let sink = |_| Self {
-            queue: queue.clone(),
-            pending: Arc::new(Pending { account: sender.clone(), counted_out: false.into() }),
-        };
-        ((0..count).map(sink).collect(), SourcesSynced { account })
+    /// Makes the sink of one more source, which is waited for from now on.
+    pub(crate) fn join(queue: &WorkQueue<Q>, synced: &SourcesSynced) -> Self {
+        synced.account.send_modify(|account| account.pending += 1);
+        let pending = Pending { account: synced.account.clone(), counted_out: false.into() };
+        Self { queue: queue.clone(), pending: Arc::new(pending) }
     }
 
     /// Puts a key on the queue because something outside the cache happened.
@@ -115,12 +111,13 @@ impl SourcesSynced {
     ///
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
-    pub async fn wait(&mut self) -> Result<(), NeverSynced> {
-        let decided = self.account.wait_for(|account| account.pending == 0 || account.abandoned).await;
+    pub async fn wait(&self) -> Result<(), NeverSynced> {
+        let mut account = self.account.subscribe();
+        let decided = account.wait_for(|account| account.pending == 0 || account.abandoned).await;
         match decided {
-            Ok(account) if !account.abandoned => Ok(()),
-            // Without a sender every sink is gone, and with it what could have synced.
-            _ => Err(NeverSynced),
+            Ok(account) if account.abandoned => Err(NeverSynced),
+            // The sender lives in `self`, so this cannot end with an error while we wait.
+            _ => Ok(()),
         }
     }
 

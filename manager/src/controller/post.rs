@@ -1,0 +1,82 @@
+//! What reaches a controller from outside while it lives: keys and sources given by hand, and looks at how it does.
+//!
+//! The life of the controller owns the post; whoever else has one has it weakly, so that nothing of a controller that has
+//! ended is kept by those who once asked for it.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use super::directory::{ControllerStatus, ControllerView, KeyText, Wanted};
+use super::{ControllerSettings, Term};
+use crate::key::{Cause, Key, Trigger};
+use crate::queue::{Add, KeySnapshot, WorkQueue};
+use crate::watch::{Sink, Source, SourcesSynced};
+
+/// One controller as others reach it.
+pub(crate) struct Post<Q: Key> {
+    pub(super) name: &'static str,
+    pub(super) needs_lease: bool,
+    pub(super) queue: WorkQueue<Q>,
+    pub(super) settings: watch::Receiver<ControllerSettings>,
+    /// Whether its term is open.
+    pub(super) open: watch::Receiver<bool>,
+    pub(super) synced: SourcesSynced,
+    /// To the life, which runs them. Unbounded: it holds what a program wires, each source once.
+    feeds: mpsc::UnboundedSender<Feed<Q>>,
+}
+
+/// A source on its way to be run. On the account of those to be waited for from the moment it is made.
+pub(super) struct Feed<Q: Key> {
+    pub(super) source: Box<dyn Source<Q>>,
+    pub(super) sink: Sink<Q>,
+}
+
+// === impl Post ===
+
+impl<Q: Key> Post<Q> {
+    /// Makes the post, and the end from which the life takes sources.
+    pub(super) fn new(
+        name: &'static str,
+        needs_lease: bool,
+        queue: WorkQueue<Q>,
+        settings: watch::Receiver<ControllerSettings>,
+        term: &Term,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Feed<Q>>) {
+        let (feeds, added) = mpsc::unbounded_channel();
+        let (open, synced) = (term.subscribe(), SourcesSynced::default());
+        (Arc::new(Self { name, needs_lease, queue, settings, open, synced, feeds }), added)
+    }
+
+    /// Asks for a look at a key, as a person would.
+    pub(crate) fn trigger(&self, key: Q) {
+        self.queue.add(key, Add::strong(Cause::bare(Trigger::Manual)));
+    }
+
+    /// Has one more source run; returns false if the life takes no more.
+    pub(crate) fn add_source(&self, source: Box<dyn Source<Q>>) -> bool {
+        let sink = Sink::join(&self.queue, &self.synced);
+        self.feeds.send(Feed { source, sink }).is_ok()
+    }
+}
+
+impl<Q: Key> ControllerView for Post<Q> {
+    fn status(&self) -> ControllerStatus {
+        ControllerStatus {
+            name: self.name,
+            needs_lease: self.needs_lease,
+            leading: *self.open.borrow(),
+            synced: self.synced.is_synced(),
+            settings: self.settings.borrow().clone(),
+            counts: self.queue.counts(),
+        }
+    }
+
+    fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>)) {
+        self.queue.visit(|snapshot| {
+            if wanted.admits(&snapshot) {
+                visitor(snapshot.map_key(|key| KeyText::of(&key)));
+            }
+        });
+    }
+}
