@@ -182,3 +182,6 @@ impl<Q: Key> fmt::Debug for ControllerHandle<Q> {
         f.debug_struct("ControllerHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

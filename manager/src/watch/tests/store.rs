@@ -12,7 +12,9 @@ use crate::cache::{Delta, HandlerTrouble, View};
 use crate::key::{Key as _, Request};
 use crate::metrics::Registry;
 use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
-use crate::watch::{EnqueueForObject, EventHandler, Sink, Source, SourceError, StoreSource, enqueue_mapped};
+use crate::watch::{
+    EnqueueForObject, EventHandler, Sink, Source, SourceError, SourcesSynced, StoreSource, enqueue_mapped,
+};
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
 const LONG: Duration = Duration::from_hours(1);
@@ -35,10 +37,11 @@ impl Bench {
         let queue = WorkQueue::new("test", settings, 1, &QueueMetrics::register(&Registry::new()));
         queue.set_leading(true);
         let cache = ByHand::listed(objects);
-        let (mut sinks, mut synced) = Sink::for_sources(&queue, 1);
+        let synced = SourcesSynced::default();
+        let sink = Sink::join(&queue, &synced);
         let mut running = JoinSet::new();
         let source = Box::new(source(&cache));
-        running.spawn(source.run(sinks.remove(0), CancellationToken::new()));
+        running.spawn(source.run(sink, CancellationToken::new()));
         synced.wait().await.expect("synced");
         Self { cache, queue, _running: running }
     }

@@ -1,0 +1,258 @@
+//! Controllers that come and go while their manager runs, with a paused clock and no API server.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Duration, Instant, sleep};
+
+use super::*;
+use crate::config::{ManagerConfiguration, Overrides};
+use crate::controller::{Controller, Registration};
+use crate::key::Trigger;
+use crate::manager::{Manager, ManagerError, ManagerOptions, RegisterError};
+use crate::metrics::Format;
+use crate::reconcile::{Action, Context, Outcome, Reconciler};
+use crate::watch::{Sink, SourceError};
+
+/// The grace period of the managers here.
+const GRACE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+const LONG: Duration = Duration::from_hours(1);
+
+/// A manager without servers and election, whose API server cannot be reached.
+fn manager() -> Manager {
+    let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+                leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
+                inspect: {bindAddress: \"\"}\nshutdown: {gracePeriod: 30s}\n";
+    let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
+    let options =
+        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
+    Manager::new(options, configuration, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
+}
+
+fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
+    let mut running = JoinSet::new();
+    let manager = manager.clone();
+    running.spawn(async move { manager.run().await });
+    running
+}
+
+/// Has synced from the start, feeds nothing, and is held for as long as it runs.
+struct Quiet(Arc<()>);
+
+impl Source<Request> for Quiet {
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Request>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            sink.synced();
+            stop.cancelled().await;
+            drop(self.0);
+            Ok(())
+        })
+    }
+}
+
+/// Tells of each run, which then takes this long.
+struct Tells {
+    runs: mpsc::UnboundedSender<(String, Trigger)>,
+    takes: Duration,
+}
+
+impl Reconciler for Tells {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        self.runs.send((request.to_string(), cx.cause().trigger)).expect("the test listens");
+        sleep(self.takes).await;
+        Ok(Action::Done)
+    }
+}
+
+type Runs = mpsc::UnboundedReceiver<(String, Trigger)>;
+
+fn controller(takes: Duration) -> (Registration, Runs) {
+    let (runs, seen) = mpsc::unbounded_channel();
+    let controller = Controller::new("web").runs_without_lease().source(Quiet(Arc::default()));
+    (controller.reconciler(Tells { runs, takes }), seen)
+}
+
+fn web() -> Request {
+    Request::namespaced("shop", "web")
+}
+
+/// Lets every task that can go on do so.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+    for _ in 0..10 {
+        yield_now().await;
+    }
+}
+
+fn series(manager: &Manager) -> usize {
+    let text = manager.registry().encode(Format::Text).unwrap();
+    text.lines().filter(|line| line.contains(r#"controller="web""#)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
+    let manager = manager();
+    let _running = run(&manager);
+    settle().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let held = Arc::new(());
+    for _ in 0..1000 {
+        let (runs, mut seen) = mpsc::unbounded_channel();
+        let controller = Controller::new("web").runs_without_lease().source(Quiet(Arc::clone(&held)));
+        let handle = manager
+            .register(controller.reconciler(Tells { runs, takes: Duration::ZERO }))
+            .expect("the name is free");
+        handle.trigger(web()).unwrap();
+        assert_eq!(seen.recv().await.unwrap(), ("shop/web".to_owned(), Trigger::Manual));
+        assert!(series(&manager) > 0 && manager.shared.directory.find("web").is_some(), "it is there");
+        handle.remove().await.unwrap();
+        assert_eq!(series(&manager), 0, "its series are gone");
+        assert!(manager.shared.directory.find("web").is_none(), "it is listed no more");
+        assert!(handle.status().is_none());
+    }
+    settle().await;
+    assert_eq!(tasks(), before, "tasks");
+    assert_eq!(Arc::strong_count(&held), 1, "sources");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_removed_before_the_manager_runs_never_does_and_frees_its_name() {
+    let manager = manager();
+    let (first, mut seen) = controller(Duration::ZERO);
+    let handle = manager.register(first).unwrap();
+    handle.trigger(web()).unwrap();
+    let (second, _runs) = controller(Duration::ZERO);
+    let taken = manager.register(second).unwrap_err();
+    assert!(matches!(taken, RegisterError::DuplicateName { name: "web" }), "{taken}");
+    handle.remove().await.unwrap();
+    let (third, _runs) = controller(Duration::ZERO);
+    let next = manager.register(third).expect("the name is free");
+    handle.remove().await.expect("a second time is the same as once");
+    let _running = run(&manager);
+    settle().await;
+    assert!(next.status().is_some(), "the handle of a former holder of the name removes nobody else");
+    assert!(seen.recv().await.is_none(), "the reconciler is gone and never ran");
+    assert_eq!(handle.trigger(web()), Err(ControllerGone { name: "web" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
+    let manager = manager();
+    let _running = run(&manager);
+    let (registration, mut runs) = controller(Duration::from_secs(20));
+    let handle = manager.register(registration).unwrap();
+    handle.trigger(web()).unwrap();
+    runs.recv().await.unwrap();
+    let began = Instant::now();
+    let (once, twice) = tokio::join!(handle.remove(), handle.clone().remove());
+    once.and(twice).unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(19), "it was waited for: {:?}", began.elapsed());
+    handle.remove().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_never_ends_is_dropped_after_the_grace_period_and_named() {
+    let manager = manager();
+    let _running = run(&manager);
+    let (registration, mut runs) = controller(LONG);
+    let handle = manager.register(registration).unwrap();
+    handle.trigger(web()).unwrap();
+    runs.recv().await.unwrap();
+    let began = Instant::now();
+    let late = handle.remove().await.unwrap_err();
+    assert_eq!(
+        late.to_string(),
+        r#"controller "web" is removed; dropped after shutdown.gracePeriod 30s: shop/web"#
+    );
+    assert!((GRACE..GRACE + OWN_TURN).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(runs.recv().await.is_none(), "the reconciler is gone");
+    assert_eq!(series(&manager), 0);
+    let (registration, _runs) = controller(Duration::ZERO);
+    manager.register(registration).expect("the name is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_and_a_stop_at_the_same_time_both_end() {
+    let manager = manager();
+    let mut running = run(&manager);
+    let (registration, mut runs) = controller(Duration::from_secs(20));
+    let handle = manager.register(registration).unwrap();
+    handle.trigger(web()).unwrap();
+    runs.recv().await.unwrap();
+    let removal = handle.remove();
+    manager.stop();
+    removal.await.unwrap();
+    running.join_next().await.unwrap().unwrap().unwrap();
+    let (registration, _runs) = controller(Duration::ZERO);
+    let late = manager.register(registration).unwrap_err();
+    assert!(matches!(late, RegisterError::Stopped { name: "web" }), "{late}");
+    handle.remove().await.expect("of a manager that has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registered_controller_that_never_starts_has_no_task() {
+    let manager = manager();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let (registration, _runs) = controller(Duration::ZERO);
+    let handle = manager.register(registration).unwrap();
+    assert_eq!(tasks(), before);
+    drop(manager);
+    assert!(handle.status().is_none(), "a handle keeps nothing");
+    handle.remove().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_has_stopped_leaves_no_task_of_its_controllers() {
+    let manager = manager();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let mut running = run(&manager);
+    let (registration, mut runs) = controller(Duration::ZERO);
+    let handle = manager.register(registration).unwrap();
+    handle.trigger(web()).unwrap();
+    runs.recv().await.unwrap();
+    manager.stop();
+    running.join_next().await.unwrap().unwrap().unwrap();
+    settle().await;
+    assert_eq!(tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_may_be_added_while_the_controller_runs() {
+    struct Feeds;
+    impl Source<Request> for Feeds {
+        fn run(
+            self: Box<Self>,
+            sink: Sink<Request>,
+            stop: CancellationToken,
+        ) -> BoxFuture<'static, Result<(), SourceError>> {
+            Box::pin(async move {
+                sink.add(Request::cluster("fed"), crate::key::Cause::bare(Trigger::Generic));
+                // Not synced yet: a controller that runs does not wait for it.
+                sleep(LONG).await;
+                sink.synced();
+                stop.cancelled().await;
+                Ok(())
+            })
+        }
+    }
+    let manager = manager();
+    let _running = run(&manager);
+    let (registration, mut runs) = controller(Duration::ZERO);
+    let handle = manager.register(registration).unwrap();
+    handle.trigger(web()).unwrap();
+    runs.recv().await.unwrap();
+    handle.add_source(Feeds).unwrap();
+    assert_eq!(runs.recv().await.unwrap(), ("fed".to_owned(), Trigger::Generic));
+    handle.remove().await.unwrap_err();
+    assert!(handle.add_source(Feeds).is_err(), "it takes nothing any more");
+}
