@@ -10,3 +10,5 @@ mod end;
 mod manager;
 #[path = "exclusive/restart.rs"]
 mod restart;
+#[path = "exclusive/retry_storm.rs"]
+mod retry_storm;

@@ -23,6 +23,8 @@ pub(crate) struct Ledger {
     sightings: watch::Sender<usize>,
     /// Healthy objects that were reconciled before any patch.
     greeted: watch::Sender<usize>,
+    /// Failing objects that were reconciled at all.
+    tried: watch::Sender<usize>,
 }
 
 /// Who saw a patch.
@@ -73,6 +75,7 @@ impl Ledger {
             retry,
             sightings: watch::Sender::new(0),
             greeted: watch::Sender::new(0),
+            tried: watch::Sender::new(0),
         }
     }
 
@@ -113,6 +116,9 @@ impl Ledger {
         let Some(runs) = self.failing.get(object) else { return };
         let mut runs = runs.lock();
         runs.count += 1;
+        if runs.count == 1 {
+            self.tried.send_modify(|tried| *tried += 1);
+        }
         if let Some(due) = runs.due.take() {
             runs.late = runs.late.max(now.saturating_duration_since(due));
         }
@@ -130,10 +136,11 @@ impl Ledger {
         drop(self.greeted.subscribe().wait_for(|greeted| *greeted >= self.healthy).await);
     }
 
-    /// Waits until both sides have seen every patch.
+    /// Waits until both sides have seen every patch, and every failing object has run.
     pub(crate) async fn complete(&self) {
         let all = 2 * self.patches.len();
         drop(self.sightings.subscribe().wait_for(|sightings| *sightings >= all).await);
+        drop(self.tried.subscribe().wait_for(|tried| *tried >= self.failing.len()).await);
     }
 
     /// Returns the patches that both sides have seen.
