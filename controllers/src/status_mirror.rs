@@ -63,3 +63,72 @@ impl Reconciler for StatusMirror {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mainstay::key::KindId;
+    use mainstay::testing::{TestContext, reconcile_once};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::deployment::desired;
+    use crate::mirror::FIELD_MANAGER;
+
+    fn request() -> Request {
+        Request::namespaced("shop", "web")
+    }
+
+    /// A mirror of one WaitDeployment with these additions to its metadata, whose Deployment has one of two Pods ready.
+    fn mirrored(metadata: &Value) -> (StatusMirror, Store<WaitDeployment>, TestContext) {
+        let mut object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 3},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        });
+        for (key, value) in metadata.as_object().into_iter().flatten() {
+            object["metadata"][key] = value.clone();
+        }
+        let mut live = desired(&serde_json::from_value(object.clone()).unwrap());
+        live["status"] = json!({"observedGeneration": 1, "replicas": 2, "readyReplicas": 1});
+        let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
+        let deployments = Store::from_values(&KindId::of::<Deployment>(), [live]);
+        let applier = Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER);
+        let cx = Context::for_test().with_store(&objects).with_store(&deployments);
+        (StatusMirror::new(&objects, &deployments, applier), objects, cx)
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_once_and_only_as_a_status() {
+        let (mirror, objects, cx) = mirrored(&json!({}));
+        let run = reconcile_once(&mirror, &request(), &cx).await;
+        assert_eq!(run.action(), Action::Done);
+        assert_eq!(run.wrote(), ["apply waitdeployments.apps.mainstay.dev/status shop/web"]);
+        let shown = objects.get(&request()).unwrap().unwrap().status.clone().unwrap();
+        assert_eq!((shown.replicas, shown.ready_replicas), (Some(2), Some(1)));
+
+        let run = reconcile_once(&mirror, &request(), &cx).await;
+        assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]), "what is shown is not written again");
+    }
+
+    #[tokio::test]
+    async fn what_is_going_or_gone_is_left_alone() {
+        let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example.com/b"]});
+        let (mirror, _, cx) = mirrored(&going);
+        let run = reconcile_once(&mirror, &request(), &cx).await;
+        assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]));
+
+        let (mirror, _, cx) = mirrored(&json!({}));
+        let elsewhere = reconcile_once(&mirror, &Request::namespaced("shop", "none"), &cx).await;
+        assert_eq!((elsewhere.action(), elsewhere.wrote()), (Action::Done, vec![]));
+        cx.api().refuse_next(404, "NotFound", "deleted a moment ago");
+        assert_eq!(reconcile_once(&mirror, &request(), &cx).await.action(), Action::Done);
+    }
+
+    #[tokio::test]
+    async fn a_conflict_is_tried_again() {
+        let (mirror, _, cx) = mirrored(&json!({}));
+        cx.api().refuse_next(409, "Conflict", "the object has been modified");
+        let error = reconcile_once(&mirror, &request(), &cx).await.outcome.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        assert_eq!(reconcile_once(&mirror, &request(), &cx).await.wrote().len(), 1);
+    }
+}

@@ -8,6 +8,8 @@
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
 mod deliver;
+#[cfg(feature = "testing")]
+mod fixture;
 mod frame;
 mod handle;
 mod meta;

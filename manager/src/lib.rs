@@ -14,6 +14,9 @@ pub mod config;
 pub mod controller;
 pub mod watch;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub mod reconcile;
 
 pub mod cache;

@@ -28,7 +28,7 @@ use crate::key::{Key, Request};
 
 pub use context::{Context, ReconcileId, Surroundings};
 pub use error::{BoxError, ReconcileError, Retry};
-pub use object::{ObjectReconciler, object};
+pub use object::{ObjectReconciler, PerObject, object};
 
 /// What one run came to.
 pub type Outcome = Result<Action, ReconcileError>;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of the runtime, top to bottom. A room may import those after it.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "manager",
     "cli",
     "inspect",
@@ -16,6 +16,7 @@ const ROOMS: [&str; 16] = [
     "webhook",
     "controller",
     "watch",
+    "testing",
     "reconcile",
     "cache",
     "election",
@@ -34,7 +35,7 @@ const FLOOR: &str = "key";
 const CRATES: [(&str, &[&str]); 5] = [
     ("api", &[]),
     ("devcluster", &[]),
-    ("manager", &["mainstay-devcluster"]),
+    ("manager", &["mainstay", "mainstay-devcluster"]),
     ("controllers", &["mainstay", "mainstay-api", "mainstay-devcluster"]),
     ("tests", &["mainstay", "mainstay-api", "mainstay-controllers", "mainstay-devcluster"]),
 ];
@@ -89,6 +90,19 @@ fn the_readme_shows_the_example_as_it_is() {
         readme.contains(&format!("```rust\n{program}```\n")),
         "README.md shows another program than {example}"
     );
+}
+
+/// The example's tests run with the others, so what the guide shows works.
+#[test]
+fn the_guide_to_testing_shows_the_example_as_it_is() {
+    let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
+    let (guide, example) = (read("docs/testing.md"), read("controllers/examples/copier.rs"));
+    let blocks: Vec<_> =
+        guide.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty(), "docs/testing.md shows no code");
+    for block in blocks {
+        assert!(example.contains(block), "docs/testing.md shows what the example does not have:\n{block}");
+    }
 }
 
 #[test]

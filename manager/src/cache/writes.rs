@@ -64,7 +64,7 @@ impl Cache {
 ///
 /// The write that takes the last finalizer off an object being deleted removes it, and is answered with the object at
 /// the version before.
-fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
+pub(super) fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
     if let Ok(scan) = Scan::open(body)
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
@@ -75,7 +75,12 @@ fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
 }
 
 /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
-fn answer_to_delete(store: &KindStore, path: &ResourcePath, request: &Request, body: &[u8]) -> bool {
+pub(super) fn answer_to_delete(
+    store: &KindStore,
+    path: &ResourcePath,
+    request: &Request,
+    body: &[u8],
+) -> bool {
     if let Ok(scan) = Scan::open(body) {
         return match scan.is_gone() {
             Ok(true) => store.removed(request, scan.uid),

@@ -7,6 +7,8 @@
 //! Differs from client-go's recorder: `regarding.resourceVersion` is not part of what makes two occurrences the same,
 //! a growing count is visible within seconds instead of minutes, 429 and 5xx are retried, and all memory is bounded.
 
+#[cfg(feature = "testing")]
+mod heard;
 mod series;
 mod writer;
 
@@ -22,6 +24,10 @@ use tokio::sync::mpsc;
 
 use crate::metrics::Registry;
 
+#[cfg(feature = "testing")]
+pub(crate) use heard::Heard;
+#[cfg(feature = "testing")]
+pub use heard::RecordedEvent;
 pub use writer::EventWriter;
 
 /// Occurrences that wait for the writer; client-go's number. A full channel drops the newest.

@@ -18,6 +18,7 @@
 //! 2. An object that cannot be decoded gets no finalizer: nobody could take it off again.
 //! 3. The finalizer goes only after a `cleanup` that answered `Ok(Action::Done)`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -51,7 +52,10 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
 
 /// Adapts an [`ObjectReconciler`] to a controller that reconciles the objects of `store`.
 ///
-/// With a finalizer, the controller needs the rights named at [`Finalizer`]'s module. With `None` no finalizer is
+/// With a finalizer, the controller needs the rights named at [`finalizer`](crate::client::finalizer), and a store that
+/// an object does not leave by being changed: one that no longer has the store's labels is as good as gone to the
+/// controller, and would keep its finalizer for ever.
+/// With `None` no finalizer is
 /// written and `cleanup` is never called: for reconcilers whose every trace goes with the object by owner references.
 ///
 /// ```no_run
@@ -89,7 +93,7 @@ pub fn object<K, R>(
     store: &Store<K>,
     finalizer: impl Into<Option<Finalizer>>,
     reconciler: R,
-) -> impl Reconciler<Request>
+) -> PerObject<K, R>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     R: ObjectReconciler<K>,
@@ -97,8 +101,8 @@ where
     PerObject { store: store.clone(), finalizer: finalizer.into(), reconciler }
 }
 
-/// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`].
-struct PerObject<K, R> {
+/// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`]. Made by [`object`].
+pub struct PerObject<K, R> {
     store: Store<K>,
     /// `None`: objects go without asking us.
     finalizer: Option<Finalizer>,
@@ -158,6 +162,15 @@ where
             debug!(%finalizer, "finalizer removed");
         }
         Ok(outcome)
+    }
+}
+
+impl<K, R> fmt::Debug for PerObject<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerObject")
+            .field("store", &self.store)
+            .field("finalizer", &self.finalizer)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,0 +1,117 @@
+//! Keeps a copy of every `ConfigMap` of namespace `shop` in namespace `attic`, and its own tests beside it.
+//!
+//! Owner references cannot cross namespaces, so nobody would collect the copies: a finalizer holds each original back
+//! until its copy is gone. `cargo run --example copier -- run --leader-elect=false` runs it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DeleteParams;
+use kube::{Api, Resource, ResourceExt};
+use mainstay::cache::{Scope, Store};
+use mainstay::client::{Applier, EventType, Finalizer, InvalidFinalizer, refusal};
+use mainstay::controller::Controller;
+use mainstay::key::KindId;
+use mainstay::manager::Program;
+use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject};
+use serde_json::json;
+
+struct Copier {
+    copies: Applier<ConfigMap>,
+}
+
+impl ObjectReconciler<ConfigMap> for Copier {
+    async fn reconcile(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
+        let metadata = json!({"name": copy_name(&map), "namespace": "attic"});
+        self.copies.apply(cx, &json!({"metadata": metadata, "data": map.data})).await?;
+        Ok(Action::Done)
+    }
+
+    async fn cleanup(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
+        let attic: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "attic");
+        match attic.delete(&copy_name(&map), &DeleteParams::default()).await {
+            // A copy that is gone is what is asked for.
+            Err(error) if refusal(&error).is_some_and(|status| status.code == 404) => {}
+            deleted => drop(deleted?),
+        }
+        cx.events().event(
+            &map.object_ref(&()),
+            EventType::Normal,
+            "CopyRemoved",
+            "Clean",
+            "the attic is clean",
+        );
+        Ok(Action::Done)
+    }
+}
+
+fn copy_name(map: &ConfigMap) -> String {
+    format!("shop-{}", map.name_any())
+}
+
+fn copier(maps: &Store<ConfigMap>) -> Result<PerObject<ConfigMap, Copier>, InvalidFinalizer> {
+    let copies = Applier::new(KindId::of::<ConfigMap>(), "copier");
+    Ok(reconcile::object(maps, Finalizer::new("copier.example.com/attic")?, Copier { copies }))
+}
+
+fn main() -> std::process::ExitCode {
+    Program::new("copier", env!("CARGO_PKG_VERSION"), "Keeps copies of ConfigMaps")
+        .controllers(["copier"])
+        .setup(|manager| {
+            let maps = manager.store::<ConfigMap>(Scope::namespace("shop"));
+            let controller = Controller::new("copier").reconciles(&maps);
+            manager.register(controller.reconciler(copier(&maps)?))?;
+            Ok(())
+        })
+        .main()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use mainstay::key::Request;
+    use mainstay::testing::reconcile_once;
+
+    use super::*;
+
+    fn prices() -> (Store<ConfigMap>, Request) {
+        let mut map =
+            ConfigMap { data: Some(BTreeMap::from([("tea".into(), "3".into())])), ..Default::default() };
+        map.metadata.name = Some("prices".into());
+        map.metadata.namespace = Some("shop".into());
+        (Store::from_objects([map]), Request::namespaced("shop", "prices"))
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_made_once_the_original_is_held() {
+        let (maps, request) = prices();
+        let cx = Context::for_test().with_store(&maps);
+        let run = reconcile_once(&copier(&maps).unwrap(), &request, &cx).await;
+
+        assert_eq!(run.action(), Action::Done);
+        assert_eq!(run.wrote(), ["merge configmaps shop/prices", "apply configmaps attic/shop-prices"]);
+        assert_eq!(run.writes[1].body["data"], json!({"tea": "3"}));
+    }
+
+    #[tokio::test]
+    async fn an_original_goes_after_its_copy() {
+        let (maps, request) = prices();
+        let cx = Context::for_test().with_store(&maps);
+        let copier = copier(&maps).unwrap();
+        let _first = reconcile_once(&copier, &request, &cx).await;
+        // As kubectl does: the server marks the object and waits for the finalizer.
+        let shop: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "shop");
+        shop.delete("prices", &DeleteParams::default()).await.unwrap();
+
+        cx.api().refuse_next(500, "InternalError", "the attic is locked");
+        let run = reconcile_once(&copier, &request, &cx).await;
+        assert!(run.outcome.unwrap_err().to_string().contains("the attic is locked"));
+        assert!(maps.get(&request).unwrap().is_some(), "still held");
+
+        let run = reconcile_once(&copier, &request, &cx).await;
+        assert_eq!(run.wrote(), ["delete configmaps attic/shop-prices", "merge configmaps shop/prices"]);
+        assert_eq!(run.events[0].reason, "CopyRemoved");
+        assert!(maps.get(&request).unwrap().is_none());
+    }
+}

@@ -1,0 +1,268 @@
+//! Unit tests of reconcilers, without a server: feature `testing`, for `[dev-dependencies]` only.
+//!
+//! A reconciler reads from stores and writes through its context, so a test gives it both: [`Store::from_objects`] makes
+//! a store of plain values, [`Context::for_test`] a context whose API server ([`TestApi`]) lives in memory, and
+//! [`reconcile_once`] tells the outcome, the writes and the Events of one run.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use mainstay::cache::Store;
+//! use mainstay::key::{KindId, Request};
+//! use mainstay::client::Applier;
+//! use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+//! use mainstay::testing::reconcile_once;
+//! use serde_json::json;
+//!
+//! /// Stamps each `ConfigMap` once.
+//! struct Stamper {
+//!     maps: Store<ConfigMap>,
+//!     write: Applier<ConfigMap>,
+//! }
+//!
+//! impl Reconciler for Stamper {
+//!     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+//!         let Some(map) = self.maps.get(request)? else { return Ok(Action::Done) };
+//!         if !map.data.as_ref().is_some_and(|data| data.contains_key("stamp")) {
+//!             let (name, namespace) = (&map.metadata.name, &map.metadata.namespace);
+//!             let stamped = json!({"metadata": {"name": name, "namespace": namespace}, "data": {"stamp": "yes"}});
+//!             self.write.apply(cx, &stamped).await?;
+//!         }
+//!         Ok(Action::Done)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let map = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop"}})).unwrap();
+//! let maps = Store::from_objects([map]);
+//! let cx = Context::for_test().with_store(&maps);
+//! let stamper = Stamper { maps, write: Applier::new(KindId::of::<ConfigMap>(), "stamper") };
+//! let request = Request::namespaced("shop", "web");
+//!
+//! let run = reconcile_once(&stamper, &request, &cx).await;
+//! assert_eq!(run.action(), Action::Done);
+//! assert_eq!(run.writes[0].to_string(), "apply configmaps shop/web");
+//! assert_eq!(run.writes[0].body["data"]["stamp"], "yes");
+//!
+//! // The write has entered the store, so the second run has nothing to do.
+//! let run = reconcile_once(&stamper, &request, &cx).await;
+//! assert!(run.writes.is_empty());
+//! # }
+//! ```
+
+#![expect(clippy::panic, reason = "a helper of a test fails the test by panicking")]
+
+mod api;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use kube::Resource;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{KindStore, Store};
+use crate::client::Recorder;
+use crate::client::events::Heard;
+use crate::key::{Cause, Key, KindId, KindScope};
+use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings};
+
+pub use crate::client::events::RecordedEvent;
+pub use api::{TestApi, Verb, Write};
+
+/// The controller that Events of a test are reported by.
+const CONTROLLER: &str = "test";
+
+/// A [`Context`] for a unit test, and what was done through it. Made by [`Context::for_test`]; lends itself as `&Context`.
+pub struct TestContext {
+    context: Context,
+    surroundings: Surroundings,
+    api: TestApi,
+    events: Heard,
+}
+
+/// What one run came to and what it did.
+#[derive(Debug)]
+#[must_use]
+pub struct Run {
+    /// What the reconciler answered.
+    pub outcome: Outcome,
+    /// What it asked the API server to change, in order, refused requests and dry runs included.
+    pub writes: Vec<Write>,
+    /// The Events it recorded, in order.
+    pub events: Vec<RecordedEvent>,
+}
+
+/// Runs a reconciler once. Panics are not caught, no timeout applies, and nothing is queued.
+pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q, cx: &TestContext) -> Run {
+    // What the test itself did through the context is not of this run.
+    drop((cx.api.take_writes(), cx.events.take()));
+    let outcome = reconciler.reconcile(request, cx).await;
+    Run { outcome, writes: cx.api.take_writes(), events: cx.events.take() }
+}
+
+// === impl TestContext ===
+
+impl Context {
+    /// A context for a unit test: first attempt, queued by nothing in particular, no deadline, and an API server in
+    /// memory that takes writes ([`TestApi`]). Only with feature `testing`.
+    #[must_use]
+    pub fn for_test() -> TestContext {
+        let (events, heard) = Recorder::heard(CONTROLLER);
+        let api = TestApi::new();
+        let surroundings = Surroundings { client: api.client(), events, stopping: CancellationToken::new() };
+        TestContext { context: surroundings.context(), surroundings, api, events: heard }
+    }
+}
+
+impl TestContext {
+    /// Lets the API server have the objects of this store, and what is written to it enter the store: as in a manager.
+    #[must_use]
+    pub fn with_store<K>(self, store: &Store<K>) -> Self {
+        self.api.serve(store.kind_store());
+        self
+    }
+
+    /// As if the key had failed `attempt - 1` times in a row.
+    #[must_use]
+    pub fn with_attempt(self, attempt: u32) -> Self {
+        let cause = self.context.cause().clone();
+        self.rebuilt(attempt, cause)
+    }
+
+    /// As if this had queued the key.
+    #[must_use]
+    pub fn with_cause(self, cause: Cause) -> Self {
+        let attempt = self.context.attempt();
+        self.rebuilt(attempt, cause)
+    }
+
+    /// As if the run were dropped then. It is not: [`Context::deadline`] tells it, no more.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.context = self.context.with_deadline(Some(deadline));
+        self
+    }
+
+    /// Has the reconciler talk to another server than [`TestApi`], which then sees nothing.
+    #[must_use]
+    pub fn with_client(mut self, client: kube::Client) -> Self {
+        self.surroundings.client = client;
+        let (attempt, cause) = (self.context.attempt(), self.context.cause().clone());
+        self.rebuilt(attempt, cause)
+    }
+
+    /// Returns the API server, to script its answers.
+    pub fn api(&self) -> &TestApi {
+        &self.api
+    }
+
+    fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
+        let deadline = self.context.deadline();
+        let surroundings = Arc::new(self.surroundings.clone());
+        self.context = Context::new(surroundings, attempt, cause).with_deadline(deadline);
+        self
+    }
+}
+
+impl Deref for TestContext {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
+
+impl fmt::Debug for TestContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestContext").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Returns what the reconciler asked for next.
+    ///
+    /// # Panics
+    /// Panics, with the error, if the run failed.
+    #[track_caller]
+    pub fn action(&self) -> Action {
+        match &self.outcome {
+            Ok(action) => *action,
+            Err(error) => panic!("the run failed: {error}"),
+        }
+    }
+
+    /// Returns each write as a line, such as `apply deployments.apps shop/web`.
+    pub fn wrote(&self) -> Vec<String> {
+        self.writes.iter().map(ToString::to_string).collect()
+    }
+}
+
+// === impl Store ===
+
+impl<K> Store<K>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+    K::Scope: KindScope,
+{
+    /// Makes a store of these objects, synced and in all namespaces. A missing namespace becomes `default`, and a uid and
+    /// resourceVersion are filled in where there are none. Only with feature `testing`.
+    ///
+    /// # Panics
+    /// Panics on an object without a name.
+    #[must_use]
+    pub fn from_objects(objects: impl IntoIterator<Item = K>) -> Self {
+        let values = objects.into_iter().map(|object| match serde_json::to_value(&object) {
+            Ok(value) => value,
+            Err(error) => panic!("an object for a store is not JSON: {error}"),
+        });
+        Self::from_values(&KindId::of::<K>(), values)
+    }
+}
+
+impl<K> Store<K> {
+    /// As [`Store::from_objects`], of a kind known only at run time, or of objects as JSON.
+    ///
+    /// # Panics
+    /// Panics on a value that is no object of this kind, or has no name.
+    #[must_use]
+    pub fn from_values(kind: &KindId, objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut objects: Vec<Value> = objects.into_iter().collect();
+        let mut version = 0;
+        for (object, number) in objects.iter_mut().zip(1_u64..) {
+            complete(kind, object, number);
+            let given = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+            version = version.max(given.unwrap_or(0));
+        }
+        match KindStore::filled(kind, &objects, version) {
+            Ok(store) => Self::new(store),
+            Err(why) => panic!("a store of {kind} cannot hold what no server would give: {why}"),
+        }
+    }
+}
+
+/// Fills in what a server would have given the object.
+fn complete(kind: &KindId, object: &mut Value, number: u64) {
+    let Some(fields) = object.as_object_mut() else { panic!("a {kind} cannot be {object}") };
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else { panic!("the metadata of a {kind} is {metadata}") };
+    let mut default = |field: &str, value: String| {
+        let slot = metadata.entry(field).or_insert(Value::Null);
+        if slot.is_null() || slot == "" {
+            *slot = Value::String(value);
+        }
+    };
+    if kind.is_namespaced() {
+        default("namespace", "default".to_owned());
+    }
+    default("uid", format!("uid-{number}"));
+    default("resourceVersion", number.to_string());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,429 @@
+//! An API server in memory, as much of one as a unit test of a reconciler needs.
+//!
+//! It remembers every write and answers it with the object that would be stored: what the stores it
+//! [serves](super::TestContext::with_store) have, changed by the request. It checks uids and resourceVersions, and keeps
+//! objects with finalizers while they are deleted. It does no more: nothing is validated or defaulted, `generation` stays,
+//! lists are replaced whole, a field that an apply no longer names stays, and of reads it answers only that of one object
+//! of a served kind. What it cannot answer it refuses with 501 and says so; a test that needs more scripts the answer, or
+//! belongs on a real control plane.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt as _, Full};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::cache::{KindStore, Select};
+use crate::client::ResourcePath;
+use crate::key::{KindId, Request as ObjectName};
+
+/// The API server of one test. Cheap to clone; all clones are one server.
+#[derive(Clone)]
+pub struct TestApi(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    stores: Vec<Arc<KindStore>>,
+    /// Answers to the next requests, before any of its own.
+    script: VecDeque<(u16, Value)>,
+    writes: Vec<Write>,
+    /// The last resourceVersion given out, or seen in a store.
+    version: u64,
+}
+
+/// A request to change something.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Write {
+    /// What was asked for.
+    pub verb: Verb,
+    /// Of which resource.
+    pub path: ResourcePath,
+    /// The body; `Null` if there was none.
+    pub body: Value,
+    /// Whether nothing was to be stored.
+    pub dry_run: bool,
+    /// The HTTP status it was answered with.
+    pub code: u16,
+}
+
+/// How a write asks for its change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// PUT.
+    Replace,
+    /// Server-side apply.
+    Apply,
+    /// A JSON merge patch.
+    Merge,
+    /// Any other patch.
+    Patch,
+    /// DELETE.
+    Delete,
+}
+
+/// A refusal: its HTTP status, reason and message.
+struct Refusal(u16, &'static str, String);
+
+/// A request taken apart.
+struct Asked {
+    /// `None` for a read.
+    verb: Option<Verb>,
+    path: ResourcePath,
+    body: Value,
+    dry_run: bool,
+}
+
+// === impl TestApi ===
+
+impl TestApi {
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(super) fn serve(&self, store: &Arc<KindStore>) {
+        let mut inner = self.0.lock();
+        // A store that was just made is readable.
+        let views = store.list(&Select::all()).unwrap_or_default();
+        let versions = views.iter().filter_map(|view| view.meta().resource_version.to_string().parse().ok());
+        inner.version = versions.fold(inner.version, u64::max);
+        inner.stores.push(Arc::clone(store));
+    }
+
+    /// Returns a client of this server.
+    pub fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.respond(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Has the next request that no earlier script answers, a read or a write, answered with this, and nothing stored.
+    pub fn answer_next(&self, body: Value) {
+        self.0.lock().script.push_back((200, body));
+    }
+
+    /// As [`answer_next`](Self::answer_next), with a refusal such as `(409, "Conflict", "the object has been modified")`.
+    pub fn refuse_next(&self, code: u16, reason: &str, message: &str) {
+        self.0.lock().script.push_back((code, failure(code, reason, message)));
+    }
+
+    pub(super) fn take_writes(&self) -> Vec<Write> {
+        std::mem::take(&mut self.0.lock().writes)
+    }
+
+    async fn respond(&self, request: Request<Body>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        // A body made by kube is in memory.
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let (code, answer) = match Asked::new(&head, &body) {
+            Ok(asked) => self.0.lock().answer(asked),
+            Err(Refusal(code, reason, message)) => (code, failure(code, reason, &message)),
+        };
+        let mut response = Response::new(Full::from(answer.to_string()));
+        *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+        response
+    }
+}
+
+impl fmt::Debug for TestApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestApi").field("writes", &self.0.lock().writes).finish_non_exhaustive()
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn new(head: &http::request::Parts, body: &Bytes) -> Result<Self, Refusal> {
+        let cannot = |why: &str| {
+            let message = format!("{} {}: {why}; script the answer", head.method, head.uri);
+            Refusal(501, "NotImplemented", message)
+        };
+        let path = ResourcePath::parse(head.uri.path()).ok_or_else(|| cannot("names no resource"))?;
+        let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let verb = match (&head.method, content_type.unwrap_or_default()) {
+            (&Method::GET, _) => None,
+            (&Method::POST, _) => Some(Verb::Create),
+            (&Method::PUT, _) => Some(Verb::Replace),
+            (&Method::DELETE, _) => Some(Verb::Delete),
+            (&Method::PATCH, "application/apply-patch+yaml") => Some(Verb::Apply),
+            (&Method::PATCH, "application/merge-patch+json") => Some(Verb::Merge),
+            (&Method::PATCH, _) => Some(Verb::Patch),
+            _ => return Err(cannot("is no method of the API")),
+        };
+        let body = if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(body) };
+        let body = body.map_err(|error| cannot(&format!("has a body that is not JSON ({error})")))?;
+        let in_query = head.uri.query().is_some_and(|query| query.contains("dryRun=All"));
+        let dry_run = in_query || body["dryRun"] == json!(["All"]);
+        Ok(Self { verb, path, body, dry_run })
+    }
+
+    /// Returns the object it is about; of a create that leaves the name to the server, none.
+    fn name(&self) -> Option<ObjectName> {
+        let created = || self.body["metadata"]["name"].as_str().filter(|_| self.verb == Some(Verb::Create));
+        let name = self.path.name.as_deref().or_else(created)?;
+        Some(ObjectName::new(self.path.namespace.as_deref(), name))
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn answer(&mut self, asked: Asked) -> (u16, Value) {
+        let (code, answer) = match self.script.pop_front() {
+            Some(scripted) => scripted,
+            None => match self.act(&asked) {
+                Ok(answer) => (200, answer),
+                Err(Refusal(code, reason, message)) => (code, failure(code, reason, &message)),
+            },
+        };
+        if let Some(verb) = asked.verb {
+            let Asked { path, body, dry_run, .. } = asked;
+            self.writes.push(Write { verb, path, body, dry_run, code });
+        }
+        (code, answer)
+    }
+
+    fn act(&mut self, asked: &Asked) -> Result<Value, Refusal> {
+        let path = &asked.path;
+        let same = |store: &&Arc<KindStore>| {
+            let kind = store.kind();
+            (kind.group(), kind.version(), kind.plural()) == (&*path.group, &*path.version, &*path.plural)
+        };
+        let store = self.stores.iter().find(same).cloned();
+        let old = store.as_ref().zip(asked.name()).and_then(|(store, name)| {
+            let view = store.get(&name).ok()??;
+            serde_json::from_slice::<Value>(&view.bytes()).ok()
+        });
+        let Some(verb) = asked.verb else { return read(asked, store.is_some(), old) };
+        let status_only = match path.subresource.as_deref() {
+            None => false,
+            Some("status") => true,
+            Some(_) => return Err(unable(asked, "a subresource other than status")),
+        };
+        if verb == Verb::Delete && path.name.is_none() {
+            return Err(unable(asked, "the deletion of a collection"));
+        }
+        check(asked, old.as_ref(), store.is_some(), status_only)?;
+        if verb == Verb::Delete && !old.as_ref().is_some_and(has_finalizers) {
+            let mut answer =
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "details": {}});
+            if let Some(old) = &old {
+                answer["details"]["uid"] = old["metadata"]["uid"].clone();
+            }
+            enter(store.as_deref(), asked, &answer);
+            return Ok(answer);
+        }
+        let new = changed(verb, asked, old.clone(), status_only)?;
+        let new = self.stamped(new, asked, store.as_deref().map(KindStore::kind), old.as_ref());
+        enter(store.as_deref(), asked, &new);
+        Ok(new)
+    }
+
+    /// Gives the object what the server gives: type, name, uid and the next version.
+    fn stamped(
+        &mut self,
+        mut new: Value,
+        asked: &Asked,
+        kind: Option<&KindId>,
+        old: Option<&Value>,
+    ) -> Value {
+        self.version += 1;
+        let version = self.version.to_string();
+        if let Some(kind) = kind {
+            new["apiVersion"] = json!(kind.api_version());
+            new["kind"] = json!(kind.kind());
+        }
+        let metadata = &mut new["metadata"];
+        if let Some(namespace) = &asked.path.namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        match (&asked.path.name, metadata["generateName"].as_str()) {
+            (Some(name), _) => metadata["name"] = json!(name),
+            (None, Some(prefix)) if metadata["name"].is_null() => {
+                metadata["name"] = json!(format!("{prefix}{version}"));
+            }
+            _ => {}
+        }
+        let uid = old.map_or_else(|| json!(format!("uid-v{version}")), |old| old["metadata"]["uid"].clone());
+        metadata["uid"] = uid;
+        let gone = !metadata["deletionTimestamp"].is_null() && !has_finalizers(&new);
+        // The write that takes the last finalizer off is answered with the version before.
+        let version = match old.filter(|_| gone) {
+            Some(old) => old["metadata"]["resourceVersion"].clone(),
+            None => json!(version),
+        };
+        new["metadata"]["resourceVersion"] = version;
+        new
+    }
+}
+
+/// Lets a store have what a write was answered with.
+fn enter(store: Option<&KindStore>, asked: &Asked, answer: &Value) {
+    let Some(store) = store.filter(|_| !asked.dry_run) else { return };
+    let body = Bytes::from(answer.to_string());
+    if asked.verb == Some(Verb::Delete) {
+        store.answered_delete(&asked.path, &body);
+    } else {
+        store.answered(&asked.path, &body);
+    }
+}
+
+/// Answers the read of one object of a served kind.
+fn read(asked: &Asked, served: bool, old: Option<Value>) -> Result<Value, Refusal> {
+    match (served, asked.name()) {
+        (true, Some(_)) => old.ok_or_else(|| not_found(asked)),
+        (false, _) => Err(unable(asked, "a read of a kind that no store given to the context holds")),
+        (true, None) => Err(unable(asked, "a list or watch")),
+    }
+}
+
+/// Refuses what the server would refuse for what is there.
+fn check(asked: &Asked, old: Option<&Value>, served: bool, status_only: bool) -> Result<(), Refusal> {
+    let conflict = |reason, message: &str| Err(Refusal(409, reason, message.to_owned()));
+    let guards = if asked.verb == Some(Verb::Delete) { "/preconditions" } else { "/metadata" };
+    let guard =
+        |field: &str| asked.body.pointer(&format!("{guards}/{field}")).filter(|value| !value.is_null());
+    match (asked.verb, old) {
+        (Some(Verb::Create), Some(_)) => return conflict("AlreadyExists", "an object of this name exists"),
+        (Some(Verb::Create), None) => {}
+        (_, Some(old)) => {
+            for field in ["uid", "resourceVersion"] {
+                if guard(field).is_some_and(|guard| *guard != old["metadata"][field]) {
+                    return conflict(
+                        "Conflict",
+                        &format!("the object's {field} is {}", old["metadata"][field]),
+                    );
+                }
+            }
+        }
+        (Some(Verb::Apply), None) if served && !status_only && guard("uid").is_some() => {
+            return conflict("Conflict", "uid mismatch: no existing object was found");
+        }
+        (Some(Verb::Apply), None) if served && !status_only => {}
+        (_, None) if served => return Err(not_found(asked)),
+        (_, None) => {}
+    }
+    Ok(())
+}
+
+/// Returns the object as the request wants it.
+fn changed(verb: Verb, asked: &Asked, old: Option<Value>, status_only: bool) -> Result<Value, Refusal> {
+    let mut new = old.unwrap_or_else(|| json!({}));
+    match verb {
+        Verb::Patch => return Err(unable(asked, "a patch that is neither an apply nor a merge")),
+        Verb::Delete => {
+            let metadata = &mut new["metadata"];
+            if metadata["deletionTimestamp"].is_null() {
+                metadata["deletionTimestamp"] = json!("2000-01-01T00:00:00Z");
+                metadata["deletionGracePeriodSeconds"] = json!(0);
+            }
+        }
+        Verb::Create | Verb::Replace if !status_only => new = asked.body.clone(),
+        Verb::Create | Verb::Replace => new["status"] = asked.body["status"].clone(),
+        Verb::Apply | Verb::Merge if !status_only => merge(&mut new, &asked.body),
+        Verb::Apply | Verb::Merge => merge(&mut new["status"], &asked.body["status"]),
+    }
+    Ok(new)
+}
+
+/// RFC 7386: mappings are merged, `null` removes, all else replaces.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(target) = target.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+}
+
+fn not_found(asked: &Asked) -> Refusal {
+    let name = asked.path.name.as_deref().unwrap_or_default();
+    Refusal(404, "NotFound", format!("{} {name:?} not found", resource(&asked.path)))
+}
+
+fn unable(asked: &Asked, what: &str) -> Refusal {
+    let message = format!(
+        "the API server of a unit test cannot answer {what} ({}); script the answer with TestApi::answer_next, or test \
+         it on a real one",
+        resource(&asked.path)
+    );
+    Refusal(501, "NotImplemented", message)
+}
+
+fn resource(path: &ResourcePath) -> String {
+    if path.group.is_empty() { path.plural.clone() } else { format!("{}.{}", path.plural, path.group) }
+}
+
+fn failure(code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "reason": reason, "message": message, "code": code,
+    })
+}
+
+// === impl Write ===
+
+impl Write {
+    /// Returns the namespace and name of the object; for a create, those of its body.
+    pub fn request(&self) -> ObjectName {
+        let in_body = self.body["metadata"]["name"].as_str();
+        let name = self.path.name.as_deref().or(in_body).unwrap_or_default();
+        ObjectName::new(self.path.namespace.as_deref(), name)
+    }
+}
+
+/// Displays as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)` and a code other
+/// than 200 at the end.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb.as_str(), resource(&self.path))?;
+        if let Some(subresource) = &self.path.subresource {
+            write!(f, "/{subresource}")?;
+        }
+        write!(f, " {}", self.request())?;
+        if self.dry_run {
+            f.write_str(" (dry run)")?;
+        }
+        if self.code == 200 { Ok(()) } else { write!(f, " ({})", self.code) }
+    }
+}
+
+impl Verb {
+    /// Returns the lower-case word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Apply => "apply",
+            Self::Merge => "merge",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+}

@@ -1,0 +1,214 @@
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::DynamicObject;
+
+use super::*;
+use crate::cache::{ReadError, Select};
+use crate::client::{Applier, EventType, WriteError, refusal};
+use crate::key::{Request, Trigger};
+use crate::reconcile::{Action, ReconcileError};
+
+fn map(name: &str) -> ConfigMap {
+    from(
+        json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": name}}, "data": {"a": "1"}}),
+    )
+}
+
+fn from<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).unwrap()
+}
+
+fn web() -> Request {
+    Request::namespaced("shop", "web")
+}
+
+fn maps_of(cx: &TestContext) -> Api<ConfigMap> {
+    Api::namespaced(cx.client().clone(), "shop")
+}
+
+/// Does what a function says.
+struct Does<F>(F);
+
+impl<F, W> Reconciler for Does<F>
+where
+    F: Fn(Context) -> W + Send + Sync + 'static,
+    W: Future<Output = Outcome> + Send,
+{
+    async fn reconcile(&self, _request: &Request, cx: &Context) -> Outcome {
+        (self.0)(cx.clone()).await
+    }
+}
+
+#[test]
+fn a_store_of_objects_keeps_every_promise_of_reads() {
+    let elsewhere = from(json!({"metadata": {"name": "web", "namespace": "bank", "resourceVersion": "70"}}));
+    let parents = json!([{"uid": "o", "apiVersion": "v1", "kind": "Pod", "name": "p", "controller": true}]);
+    let owned = from(json!({"metadata": {"name": "child", "namespace": "shop", "ownerReferences": parents}}));
+    let store = Store::from_objects([map("web"), map("api"), elsewhere, owned]);
+
+    let found = store.get(&web()).unwrap().unwrap();
+    assert!(found.metadata.uid.is_some() && found.metadata.resource_version.is_some());
+    assert!(std::sync::Arc::ptr_eq(&found, &store.get(&web()).unwrap().unwrap()), "readers share one copy");
+    assert!(store.get(&Request::namespaced("shop", "none")).unwrap().is_none());
+    let names = |select: &Select| {
+        let mut names: Vec<_> =
+            store.list(select).unwrap().iter().map(|entry| entry.meta().request.to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&Select::all()), ["bank/web", "shop/api", "shop/child", "shop/web"]);
+    assert_eq!(names(&Select::namespace("bank")), ["bank/web"]);
+    assert_eq!(names(&Select::all().label("app", "api")), ["shop/api"]);
+    assert_eq!(names(&Select::owned_by("o")), ["shop/child"]);
+    assert!(store.kind_store().is_synced());
+    let error = store.view::<Vec<u8>>().get(&web()).unwrap_err();
+    assert!(matches!(error, ReadError::Decode { .. }), "{error}");
+}
+
+#[test]
+fn a_store_takes_kinds_known_only_at_run_time_and_cluster_scoped_ones() {
+    let kind = KindId::new("example.com", "v1", "Widget", "widgets", true);
+    let widgets: Store<DynamicObject> =
+        Store::from_values(&kind, [json!({"metadata": {"name": "a"}, "size": 3})]);
+    let widget = widgets.get(&Request::namespaced("default", "a")).unwrap().unwrap();
+    assert_eq!(widget.data["size"], 3);
+    assert_eq!(widget.types.as_ref().unwrap().api_version, "example.com/v1");
+    let nodes = Store::from_objects([from::<Node>(json!({"metadata": {"name": "n"}}))]);
+    assert!(nodes.get(&Request::cluster("n")).unwrap().is_some());
+}
+
+#[test]
+#[should_panic(expected = "metadata.name is missing")]
+fn a_store_refuses_an_object_that_no_server_would_give() {
+    drop(Store::from_objects([ConfigMap::default()]));
+}
+
+#[tokio::test]
+async fn a_run_tells_its_outcome_its_writes_and_its_events_and_not_those_of_others() {
+    let cx = Context::for_test();
+    maps_of(&cx).create(&PostParams::default(), &map("before")).await.unwrap();
+    let does = Does(|cx: Context| async move {
+        let regarding = ObjectReference { name: Some("web".to_owned()), ..ObjectReference::default() };
+        cx.events().event(&regarding, EventType::Warning, "Odd", "Look", "this is odd");
+        let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
+        applier.dry_run(&cx, &map("web")).await?;
+        applier.apply_status(&cx, &map("web")).await?;
+        maps_of_client(&cx).delete("old", &DeleteParams::default()).await?;
+        Err(ReconcileError::terminal("enough"))
+    });
+    let run = reconcile_once(&does, &web(), &cx).await;
+    assert_eq!(run.outcome.unwrap_err().to_string(), "enough");
+    let lines: Vec<_> = run.writes.iter().map(ToString::to_string).collect();
+    let expected = [
+        "apply configmaps shop/web (dry run)",
+        "apply configmaps/status shop/web",
+        "delete configmaps shop/old",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(run.writes[0].body["data"]["a"], "1");
+    let events: Vec<_> = run.events.iter().map(ToString::to_string).collect();
+    assert_eq!(events, ["Warning Odd: this is odd"]);
+    assert_eq!(run.events[0].regarding.name.as_deref(), Some("web"));
+}
+
+fn maps_of_client(cx: &Context) -> Api<ConfigMap> {
+    Api::namespaced(cx.client().clone(), "shop")
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_and_a_stale_or_foreign_write_is_refused() {
+    let store = Store::from_objects([map("web")]);
+    let cx = Context::for_test().with_store(&store);
+    let maps = maps_of(&cx);
+    let read = || store.get(&web()).unwrap();
+
+    let before = read().unwrap();
+    let patch = Patch::Merge(json!({"data": {"a": null, "b": "2"}}));
+    maps.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    let after = read().unwrap();
+    assert_eq!(
+        after.data.clone().unwrap().into_iter().collect::<Vec<_>>(),
+        [("b".to_owned(), "2".to_owned())]
+    );
+    assert_eq!(after.metadata.labels, before.metadata.labels, "what the patch does not name stays");
+    assert_ne!(after.metadata.resource_version, before.metadata.resource_version);
+
+    let stale = maps.replace("web", &PostParams::default(), &before).await.unwrap_err();
+    let foreign = Preconditions { uid: Some("another".to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(foreign), ..DeleteParams::default() };
+    let foreign = maps.delete("web", &params).await.unwrap_err();
+    for error in [&stale, &foreign] {
+        assert_eq!(refusal(error).map(|status| status.code), Some(409), "{error}");
+    }
+    let twice = maps.create(&PostParams::default(), &map("web")).await.unwrap_err();
+    assert_eq!(refusal(&twice).unwrap().reason, "AlreadyExists");
+    let none = maps.patch("none", &PatchParams::default(), &patch).await.unwrap_err();
+    assert_eq!(refusal(&none).unwrap().code, 404);
+    assert_eq!(maps.get("web").await.unwrap().data, after.data);
+
+    maps.delete("web", &DeleteParams::default()).await.unwrap();
+    assert!(read().is_none());
+    let again = maps.create(&PostParams::default(), &map("web")).await.unwrap();
+    assert_ne!(again.metadata.uid, before.metadata.uid, "another object of the same name");
+    assert_eq!(read().unwrap().metadata.uid, again.metadata.uid);
+}
+
+#[tokio::test]
+async fn an_object_with_finalizers_stays_until_the_last_is_off() {
+    let mut held = map("web");
+    held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
+    let store = Store::from_objects([held]);
+    let cx = Context::for_test().with_store(&store);
+    let maps = maps_of(&cx);
+    maps.delete("web", &DeleteParams::default()).await.unwrap();
+    assert!(store.entry(&web()).unwrap().unwrap().meta().deleting);
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+    maps.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    assert!(store.get(&web()).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_the_server_cannot_answer_it_says_and_scripts_come_first() {
+    let store = Store::from_objects([map("web")]);
+    let cx = Context::for_test().with_store(&store);
+    let unknown = Api::<Deployment>::namespaced(cx.client().clone(), "shop").get("web").await.unwrap_err();
+    assert!(
+        unknown.to_string().contains("a read of a kind that no store given to the context holds"),
+        "{unknown}"
+    );
+    let listed = maps_of(&cx).list(&ListParams::default()).await.unwrap_err();
+    assert!(listed.to_string().contains("a list or watch (configmaps)"), "{listed}");
+
+    cx.api().refuse_next(403, "Forbidden", "not today");
+    cx.api().answer_next(json!({"metadata": {"name": "web", "resourceVersion": "9"}}));
+    let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
+    let refused = applier.apply(&*cx, &map("web")).await.unwrap_err();
+    assert!(matches!(refused, WriteError::Refused { .. }) && refused.is_forbidden(), "{refused}");
+    let answered = applier.apply(&*cx, &map("web")).await.unwrap();
+    assert_eq!(answered.metadata.resource_version.as_deref(), Some("9"));
+    let codes: Vec<u16> = cx.api().take_writes().iter().map(|write| write.code).collect();
+    assert_eq!(codes, [403, 200]);
+}
+
+#[tokio::test]
+async fn a_context_is_what_the_test_says() {
+    let deadline = Instant::now();
+    let cause = Cause::bare(Trigger::Manual);
+    let cx = Context::for_test().with_deadline(deadline).with_attempt(3).with_cause(cause.clone());
+    assert_eq!((cx.attempt(), cx.cause(), cx.deadline()), (3, &cause, Some(deadline)));
+    cx.stopping().cancel();
+    let seen = Does(|cx: Context| async move {
+        assert!(cx.stopping().is_cancelled() && cx.attempt() == 3);
+        Ok(Action::Done)
+    });
+    assert_eq!(reconcile_once(&seen, &web(), &cx).await.outcome.unwrap(), Action::Done);
+    assert_eq!(Context::for_test().attempt(), 1);
+
+    let elsewhere = TestApi::new();
+    elsewhere.refuse_next(503, "ServiceUnavailable", "over there");
+    let cx = cx.with_client(elsewhere.client());
+    let error = maps_of(&cx).get("web").await.unwrap_err();
+    assert!(error.to_string().contains("over there"), "{error}");
+}
