@@ -24,6 +24,9 @@ use super::slots::{Dirt, Place, Slots, Why};
 use super::{Add, Added, Band, Lane, QueueSettings, Retried};
 use crate::key::{Cause, Key, Trigger};
 
+/// What a run that was dropped without an outcome is said to have failed with.
+const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
+
 /// The queue behind its lock.
 #[derive(Debug)]
 pub(super) struct Inner<Q> {
@@ -106,6 +109,8 @@ pub(super) enum Outcome<'a> {
     PutBack,
     /// It did not happen, and is not to until something changes.
     Park(&'static str),
+    /// Its guard was dropped: a failure, unless the queue shuts down or this replica does not lead.
+    Dropped,
 }
 
 /// What a failure asks for.
@@ -248,6 +253,13 @@ impl<Q: Key> Inner<Q> {
             drop(self.slots.remove(slot));
             return Retried::After(Duration::ZERO);
         }
+        let outcome = match outcome {
+            Outcome::Dropped if self.phase == Phase::Open && self.leading => {
+                Outcome::Failed(DROPPED, Next::Backoff)
+            }
+            Outcome::Dropped => Outcome::PutBack,
+            told => told,
+        };
         // The slot holds the cause of the next run, which is another one if the key is dirty.
         let news = std::mem::replace(&mut self.slots.get_mut(slot).cause, cause.clone());
         match outcome {
@@ -257,7 +269,8 @@ impl<Q: Key> Inner<Q> {
             Outcome::Failed(error, next) => self.fail(slot, run, error, next),
             // Due at once, and yet not ready: a drain hands out nothing twice.
             Outcome::PutBack if self.phase == Phase::Draining => self.delay(slot, self.now, run.lane.why()),
-            Outcome::PutBack => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
+            // A drop has become one of the others above.
+            Outcome::PutBack | Outcome::Dropped => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
             Outcome::Park(why) => self.park(slot, Some(why)),
         }
         if let Some(dirt) = run.again {
@@ -338,11 +351,6 @@ impl<Q: Key> Inner<Q> {
             Phase::Draining => self.running.is_empty() && self.is_exhausted(),
             Phase::Stopped => true,
         }
-    }
-
-    /// Returns whether a run that is cut off now is nobody's failure.
-    pub(super) fn is_giving_way(&self) -> bool {
-        self.phase != Phase::Open || !self.leading
     }
 
     /// Returns whom to wake after what has happened.

@@ -11,9 +11,6 @@ use super::machine::{Job, Next, Outcome};
 use super::{Retried, Shared};
 use crate::key::{Cause, Key};
 
-/// What a run that was dropped without an outcome is said to have failed with.
-const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
-
 /// A key that was handed out. No other worker gets this key until the run has ended.
 ///
 /// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does not
@@ -97,17 +94,9 @@ impl<Q: Key> Running<Q> {
 
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
-        if self.ended {
-            return;
+        if !self.ended {
+            self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, Outcome::Dropped));
         }
-        self.queue.with(|inner| {
-            let outcome = if inner.is_giving_way() {
-                Outcome::PutBack
-            } else {
-                Outcome::Failed(DROPPED, Next::Backoff)
-            };
-            inner.finish(self.job.slot, &self.job.cause, outcome);
-        });
     }
 }
 
