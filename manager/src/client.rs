@@ -12,6 +12,8 @@
 
 pub mod apply;
 pub mod connect;
+pub mod current;
+pub mod effect;
 pub mod error;
 pub mod events;
 pub mod finalizer;
@@ -19,11 +21,14 @@ pub mod infer;
 pub mod observe;
 pub mod owner;
 
+mod body;
 mod call;
 mod recent;
 
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
+pub use current::{Current, Live, live};
+pub use effect::Effect;
 pub use error::{WriteError, is_conflict, is_fenced, refusal};
 pub use events::{EventType, EventWriter, Recorder};
 pub use finalizer::{Finalizer, InvalidFinalizer};

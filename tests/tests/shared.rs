@@ -26,6 +26,8 @@ mod stopping;
 mod wait_deployment;
 #[path = "shared/waitprobe_inputs.rs"]
 mod waitprobe_inputs;
+#[path = "shared/writes.rs"]
+mod writes;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;

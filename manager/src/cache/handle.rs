@@ -1,9 +1,11 @@
 //! The typed face of a store: bytes become a `K` when somebody reads, and only then.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
@@ -11,6 +13,7 @@ use super::meta::Meta;
 use super::select::Select;
 use super::store::KindStore;
 use super::view::{ReadError, View};
+use crate::client::Current;
 use crate::key::Request;
 
 /// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same.
@@ -107,6 +110,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// Fails when the object is not a `K`; it stays so until the object changes.
     pub fn decode(&self) -> Result<Arc<K>, ReadError> {
         self.view.decode().inspect_err(|_| self.store.kind.counts.undecodable())
+    }
+}
+
+impl<K> Current for Entry<K> {
+    fn uid(&self) -> &str {
+        self.view.uid()
+    }
+
+    fn resource_version(&self) -> Cow<'_, str> {
+        self.view.resource_version()
+    }
+
+    fn json(&self) -> Bytes {
+        self.view.json()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One version of one object, shared by all who look at it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::meta::{self, Meta};
+use crate::client::Current;
 use crate::key::{KindId, ObjectKey, Request};
 
 /// One version of one object: slim metadata at hand, the body decoded when asked for. Cheap to clone.
@@ -121,6 +123,20 @@ impl View {
     /// Bytes this version keeps alive: the body and the fixed parts of the metadata.
     pub(super) fn cost(&self) -> usize {
         self.0.body.len() + size_of::<Version>()
+    }
+}
+
+impl Current for View {
+    fn uid(&self) -> &str {
+        &self.0.meta.uid
+    }
+
+    fn resource_version(&self) -> Cow<'_, str> {
+        Cow::Owned(self.0.meta.resource_version.to_string())
+    }
+
+    fn json(&self) -> Bytes {
+        self.bytes()
     }
 }
 

@@ -5,20 +5,27 @@
 //! whoever touched it last never converges. A body with `metadata.uid` answers 409 for a recreated object, and one
 //! with `metadata.resourceVersion` for a changed one.
 
+mod memory;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::{Method, Request, Response, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::key::{KindId, Request as ObjectName};
 
-use super::call::call;
+use super::body::Body;
+use super::call::send;
+use super::current::Current;
+use super::effect::Effect;
 use super::error::WriteError;
+
+use self::memory::Memory;
 
 /// Something that may write now: its client is stopped by a fence. The context of a reconcile is one.
 pub trait Authority {
@@ -27,15 +34,19 @@ pub trait Authority {
 }
 
 /// The right to write one kind, as one field manager. Usable only with an [`Authority`].
+///
+/// Clones share what they remember for [`ensure`](Self::ensure). Make one applier per kind and field manager and clone
+/// it: two that write the same objects do not know of each other.
 pub struct Applier<K> {
     kind: KindId,
     field_manager: &'static str,
+    memory: Arc<Memory>,
     decode: PhantomData<fn() -> K>,
 }
 
 /// Which part of an object an apply is about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
     Object,
     Status,
 }
@@ -46,14 +57,19 @@ impl<K> Applier<K> {
     /// Names kind and field manager. Two controllers that write the same kind need two field managers, or each takes
     /// away the other's fields.
     pub fn new(kind: KindId, field_manager: &'static str) -> Self {
-        Self { kind, field_manager, decode: PhantomData }
+        Self { kind, field_manager, memory: Arc::new(Memory::new()), decode: PhantomData }
     }
 
     /// Returns the same right with its answers decoded as another type, such as one that names only the fields of
     /// interest.
     #[must_use]
     pub fn view<V>(&self) -> Applier<V> {
-        Applier { kind: self.kind.clone(), field_manager: self.field_manager, decode: PhantomData }
+        Applier {
+            kind: self.kind.clone(),
+            field_manager: self.field_manager,
+            memory: Arc::clone(&self.memory),
+            decode: PhantomData,
+        }
     }
 
     /// Returns the kind this writes.
@@ -78,59 +94,75 @@ impl<K> Applier<K> {
         let part = if part == Part::Status { " status" } else { "" };
         format!("{verb} of {}{part} {name}", self.kind)
     }
-
-    /// Serialises the object, completes its type and reads its name.
-    fn body(&self, object: &impl Serialize) -> Result<(ObjectName, Bytes), WriteError> {
-        let refuse = |why: String| WriteError::Malformed { what: format!("apply of {}", self.kind), why };
-        let mut value = serde_json::to_value(object).map_err(|error| refuse(error.to_string()))?;
-        let Some(fields) = value.as_object_mut() else {
-            return Err(refuse("it does not serialise to a JSON object".to_owned()));
-        };
-        for (field, expected) in
-            [("apiVersion", self.kind.api_version()), ("kind", self.kind.kind().to_owned())]
-        {
-            match fields.get(field) {
-                None | Some(Value::Null) => drop(fields.insert(field.to_owned(), Value::String(expected))),
-                Some(Value::String(given)) if *given == expected => {}
-                Some(given) => {
-                    return Err(refuse(format!("its {field} is {given}; this applier writes {expected}")));
-                }
-            }
-        }
-        let text = |field: &str| value.pointer(field).and_then(Value::as_str);
-        let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
-        let name = text("/metadata/name").unwrap_or_default();
-        if !is_path_segment(name) {
-            return Err(refuse(format!(
-                "its metadata.name is {name:?}; it must be set and contain none of / % ? #"
-            )));
-        }
-        match namespace {
-            None if self.kind.is_namespaced() => {
-                return Err(refuse(format!("{name} has no metadata.namespace")));
-            }
-            Some(_) if !self.kind.is_namespaced() => {
-                return Err(refuse(format!(
-                    "{name} has a metadata.namespace, but {} is cluster-scoped",
-                    self.kind
-                )));
-            }
-            Some(namespace) if !is_path_segment(namespace) => {
-                return Err(refuse(format!("its metadata.namespace is {namespace:?}")));
-            }
-            _ => {}
-        }
-        let name = ObjectName::new(namespace, name);
-        let body = serde_json::to_vec(&value).map_err(|error| refuse(error.to_string()))?;
-        Ok((name, Bytes::from(body)))
-    }
 }
 
 impl<K: DeserializeOwned> Applier<K> {
-    /// Applies everything but the status, and returns the object as the server now has it.
+    /// Makes everything but the status as `object` says, and sends nothing if it is so already.
     ///
-    /// `object` needs `metadata.name`, and `metadata.namespace` if its kind lives in one. `apiVersion` and `kind` are
-    /// filled in where they are missing.
+    /// `current` is the object as last read; `None` if it is not there. `object` needs `metadata.name`, and
+    /// `metadata.namespace` if its kind lives in one; `apiVersion` and `kind` are filled in where they are missing.
+    ///
+    /// Skipped is an apply whose body equals the last one of this applier, while the object is still the version that
+    /// answered it or has the same content. What others change is therefore seen and overwritten, and a field that is
+    /// no longer applied is taken away. The first apply after a start is always sent.
+    ///
+    /// One thing is not seen: somebody takes over a field with its value put back since, in `metadata` or a kind without
+    /// a generation. The value is as wanted, but it stays if this applier stops applying it.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mainstay::cache::Store;
+    /// use mainstay::client::{Applier, Effect};
+    /// use mainstay::key::Request;
+    /// use mainstay::reconcile::{Context, ReconcileError};
+    ///
+    /// async fn greet(
+    ///     cx: &Context,
+    ///     request: &Request,
+    ///     maps: &Store<ConfigMap>,
+    ///     applier: &Applier<ConfigMap>,
+    /// ) -> Result<(), ReconcileError> {
+    ///     let desired = serde_json::json!({
+    ///         "metadata": {"name": request.name(), "namespace": request.namespace()},
+    ///         "data": {"greeting": "hello"},
+    ///     });
+    ///     match applier.ensure(cx, maps.entry(request)?.as_ref(), &desired).await? {
+    ///         Effect::Created(_) => tracing::info!("greeted"),
+    ///         Effect::Changed(_) => tracing::info!("greeted again"),
+    ///         Effect::Unchanged => {}
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    ///
+    /// # Cancel safety
+    /// As [`apply`](Self::apply).
+    pub async fn ensure(
+        &self,
+        cx: &(impl Authority + Sync),
+        current: Option<&impl Current>,
+        object: &(impl Serialize + Sync),
+    ) -> Result<Effect<K>, WriteError> {
+        self.ensure_part(cx, current, object, Part::Object).await
+    }
+
+    /// Makes the status as `object` says: as [`ensure`](Self::ensure), through the `status` subresource.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub async fn ensure_status(
+        &self,
+        cx: &(impl Authority + Sync),
+        current: &impl Current,
+        object: &(impl Serialize + Sync),
+    ) -> Result<Effect<K>, WriteError> {
+        self.ensure_part(cx, Some(current), object, Part::Status).await
+    }
+
+    /// Applies everything but the status, whatever is there, and returns the object as the server now has it.
     ///
     /// # Errors
     /// [`WriteError`] says whether it may have happened, and its predicates what to do.
@@ -142,7 +174,7 @@ impl<K: DeserializeOwned> Applier<K> {
         cx: &(impl Authority + Sync),
         object: &(impl Serialize + Sync),
     ) -> Result<Arc<K>, WriteError> {
-        self.send(cx, self.body(object), Part::Object, false).await
+        self.apply_part(cx, object, Part::Object).await
     }
 
     /// Applies the status alone: as [`apply`](Self::apply), through the `status` subresource. The object must exist.
@@ -154,59 +186,106 @@ impl<K: DeserializeOwned> Applier<K> {
         cx: &(impl Authority + Sync),
         object: &(impl Serialize + Sync),
     ) -> Result<Arc<K>, WriteError> {
-        self.send(cx, self.body(object), Part::Status, false).await
+        self.apply_part(cx, object, Part::Status).await
     }
 
-    /// Returns what [`apply`](Self::apply) would: admission and validation run, nothing is stored.
+    /// Returns what [`ensure`](Self::ensure) would come to: admission and validation run, nothing is stored. Always
+    /// asks the server.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
     pub async fn dry_run(
         &self,
         cx: &(impl Authority + Sync),
+        current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
-    ) -> Result<Arc<K>, WriteError> {
-        self.send(cx, self.body(object), Part::Object, true).await
+    ) -> Result<Effect<K>, WriteError> {
+        self.dry_run_part(cx, current, object, Part::Object).await
     }
 
-    /// Returns what [`apply_status`](Self::apply_status) would, with nothing stored.
+    /// Returns what [`ensure_status`](Self::ensure_status) would come to, with nothing stored.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
     pub async fn dry_run_status(
         &self,
         cx: &(impl Authority + Sync),
+        current: &impl Current,
         object: &(impl Serialize + Sync),
-    ) -> Result<Arc<K>, WriteError> {
-        self.send(cx, self.body(object), Part::Status, true).await
+    ) -> Result<Effect<K>, WriteError> {
+        self.dry_run_part(cx, Some(current), object, Part::Status).await
     }
 
+    async fn apply_part(
+        &self,
+        cx: &(impl Authority + Sync),
+        object: &(impl Serialize + Sync),
+        part: Part,
+    ) -> Result<Arc<K>, WriteError> {
+        let body = Body::of(&self.kind, object, "apply")?;
+        self.memory.forget(&body.name, part);
+        let (what, answer) = self.send(cx, &body, part, false).await?;
+        decode(&what, answer.body())
+    }
+
+    async fn ensure_part(
+        &self,
+        cx: &(impl Authority + Sync),
+        current: Option<&impl Current>,
+        object: &(impl Serialize + Sync),
+        part: Part,
+    ) -> Result<Effect<K>, WriteError> {
+        let body = Body::of(&self.kind, object, "apply")?;
+        match current {
+            Some(current) if self.memory.still_stands(&body, part, current) => return Ok(Effect::Unchanged),
+            _ => self.memory.forget(&body.name, part),
+        }
+        let (what, answer) = self.send(cx, &body, part, false).await?;
+        let now: Value = read(&what, answer.body())?;
+        self.memory.remember(&body, part, &now);
+        let unchanged = current.is_some_and(|current| is_version(&now, current));
+        effect(&what, &answer, unchanged)
+    }
+
+    async fn dry_run_part(
+        &self,
+        cx: &(impl Authority + Sync),
+        current: Option<&impl Current>,
+        object: &(impl Serialize + Sync),
+        part: Part,
+    ) -> Result<Effect<K>, WriteError> {
+        let body = Body::of(&self.kind, object, "dry run")?;
+        let (what, answer) = self.send(cx, &body, part, true).await?;
+        // A dry run gives no new version, so the content has to tell.
+        let now: Value = read(&what, answer.body())?;
+        let same = |current: &_| self.memory.same_content(&now, &Current::json(current), part, &body);
+        effect(&what, &answer, current.is_some_and(same))
+    }
+
+    /// Sends the body and returns what it was, for errors, with the answer.
     async fn send(
         &self,
         cx: &(impl Authority + Sync),
-        body: Result<(ObjectName, Bytes), WriteError>,
+        body: &Body,
         part: Part,
         dry_run: bool,
-    ) -> Result<Arc<K>, WriteError> {
-        let (name, body) = body?;
-        let what = self.what(part, dry_run, &name);
+    ) -> Result<(String, Response<Bytes>), WriteError> {
+        let what = self.what(part, dry_run, &body.name);
         let request = Request::builder()
             .method(Method::PATCH)
-            .uri(self.target(&name, part, dry_run))
+            .uri(self.target(&body.name, part, dry_run))
             .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
             .header(header::ACCEPT, "application/json")
-            .body(body)
+            .body(body.bytes())
             .map_err(|error| WriteError::Malformed { what: what.clone(), why: error.to_string() })?;
-        let answer = call(cx.client(), request, &what).await?;
-        let object =
-            serde_json::from_slice(&answer).map_err(|source| WriteError::Undecodable { what, source })?;
-        Ok(Arc::new(object))
+        let answer = send(cx.client(), request, &what).await?;
+        Ok((what, answer))
     }
 }
 
 impl<K> Clone for Applier<K> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind.clone(), field_manager: self.field_manager, decode: PhantomData }
+        self.view()
     }
 }
 
@@ -216,9 +295,31 @@ impl<K> fmt::Debug for Applier<K> {
     }
 }
 
-/// What the server accepts as a name in a path; `.` and `..` would be another path.
-fn is_path_segment(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && !name.contains(['/', '%', '?', '#']) && name.is_ascii()
+/// Reads an answer's effect; `unchanged` says whether it is the object as the caller knows it.
+pub(super) fn effect<K: DeserializeOwned>(
+    what: &str,
+    answer: &Response<Bytes>,
+    unchanged: bool,
+) -> Result<Effect<K>, WriteError> {
+    if answer.status() == StatusCode::CREATED {
+        return Ok(Effect::Created(decode(what, answer.body())?));
+    }
+    if unchanged { Ok(Effect::Unchanged) } else { Ok(Effect::Changed(decode(what, answer.body())?)) }
+}
+
+/// Returns whether an answer is the version that was read: the write was one that changes nothing.
+pub(super) fn is_version(answer: &Value, current: &impl Current) -> bool {
+    let text = |field| answer.pointer(field).and_then(Value::as_str);
+    text("/metadata/uid") == Some(current.uid())
+        && text("/metadata/resourceVersion") == Some(&*current.resource_version())
+}
+
+pub(super) fn read<T: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<T, WriteError> {
+    serde_json::from_slice(answer).map_err(|source| WriteError::Undecodable { what: what.to_owned(), source })
+}
+
+fn decode<K: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<Arc<K>, WriteError> {
+    read(what, answer).map(Arc::new)
 }
 
 #[cfg(test)]

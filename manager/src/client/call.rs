@@ -19,6 +19,15 @@ pub(super) async fn call(
     request: Request<Bytes>,
     what: &str,
 ) -> Result<Bytes, WriteError> {
+    send(client, request, what).await.map(Response::into_body)
+}
+
+/// As [`call`], with the head of the answer: a success is 200 or 201.
+pub(super) async fn send(
+    client: &kube::Client,
+    request: Request<Bytes>,
+    what: &str,
+) -> Result<Response<Bytes>, WriteError> {
     let unanswered = |error: kube::Error| {
         let what = what.to_owned();
         if is_fenced(&error) {
@@ -30,9 +39,10 @@ pub(super) async fn call(
     let response = client.send(request.map(Body::from)).await.map_err(unanswered)?;
     let code = response.status();
     let header = retry_after_header(&response);
-    let body = response.into_body().collect().await.map_err(unanswered)?.to_bytes();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.map_err(unanswered)?.to_bytes();
     if code.is_success() {
-        return Ok(body);
+        return Ok(Response::from_parts(head, body));
     }
     let status = read_status(code, &body);
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));

@@ -36,6 +36,20 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         self.young.entry(key.clone()).or_insert_with(|| known.unwrap_or_else(make))
     }
 
+    /// Takes a value out.
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        self.young.remove(key).or_else(|| self.old.remove(key))
+    }
+
+    /// Puts a value in, over what was there. It counts as used now.
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        self.old.remove(&key);
+        if !self.young.contains_key(&key) {
+            self.make_room();
+        }
+        self.young.insert(key, value);
+    }
+
     fn make_room(&mut self) {
         if self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);
@@ -56,6 +70,18 @@ mod tests {
         }
         assert_eq!(recent.get_or_insert_with(&50, || "again"), &"again");
         assert_eq!(recent.get_or_insert_with(&99, || "again"), &"first");
+    }
+
+    #[test]
+    fn what_is_taken_out_or_replaced_does_not_come_back() {
+        let mut recent = Recent::new(2);
+        recent.insert(0, "first");
+        recent.insert(1, "first");
+        recent.insert(2, "first");
+        recent.insert(0, "second");
+        assert_eq!(recent.remove(&0), Some("second"));
+        assert_eq!(recent.remove(&0), None);
+        assert_eq!(recent.remove(&1), Some("first"));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
-use crate::client::Role;
 use crate::client::testserver::{Answer, TestServer};
+use crate::client::{Live, Role};
 use crate::key::Fence;
 
 struct Leader(kube::Client);
@@ -18,6 +18,41 @@ impl Authority for Leader {
 }
 
 const STORED: &str = r#"{"metadata":{"name":"settings","namespace":"shop","resourceVersion":"7"}}"#;
+
+/// The object as the server has it at a version, with a value for `a`.
+fn version(version: u64, a: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "settings", "namespace": "shop", "uid": "u1", "resourceVersion": version.to_string(),
+            "managedFields": [{"manager": version.to_string()}],
+        },
+        "data": {"a": a},
+    })
+}
+
+fn live(object: &Value) -> Live {
+    Live::read(object.to_string().into()).unwrap()
+}
+
+fn stored(at: u64, a: &str) -> Live {
+    live(&version(at, a))
+}
+
+fn says(object: &Value) -> Answer {
+    Answer::ok(&object.to_string())
+}
+
+/// An applier whose last apply was answered with version 7, and its server.
+async fn applied() -> (Applier<ConfigMap>, Leader, TestServer) {
+    let mut server = TestServer::start([says(&version(7, "1"))]).await;
+    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let applier = applier();
+    let effect = applier.ensure(&leader, Some(&stored(6, "0")), &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+    server.arrival().await;
+    (applier, leader, server)
+}
 
 fn applier() -> Applier<ConfigMap> {
     Applier::new(KindId::of::<ConfigMap>(), "mainstay-test")
@@ -61,9 +96,9 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
     applier().apply_status(&leader, &settings()).await.unwrap();
     let manager = "fieldManager=mainstay-test&force=true";
     assert_eq!(server.arrival().await.uri.to_string(), format!("{address}/status?{manager}"));
-    applier().dry_run(&leader, &settings()).await.unwrap();
+    drop(applier().dry_run(&leader, None::<&Live>, &settings()).await.unwrap());
     assert_eq!(server.arrival().await.uri.to_string(), format!("{address}?{manager}&dryRun=All"));
-    applier().dry_run_status(&leader, &settings()).await.unwrap();
+    drop(applier().dry_run_status(&leader, &stored(7, "1"), &settings()).await.unwrap());
     assert_eq!(server.arrival().await.uri.to_string(), format!("{address}/status?{manager}&dryRun=All"));
 }
 
@@ -115,7 +150,7 @@ async fn malformed_objects_are_refused_before_they_are_sent() {
     let leader = Leader(server.client(Role::Writes(Fence::open())));
     for (object, expected) in [
         (json!(7), "apply of ConfigMap was not sent: it does not serialise to a JSON object"),
-        (json!({"kind": "Secret"}), "its kind is \"Secret\"; this applier writes ConfigMap"),
+        (json!({"kind": "Secret"}), "its kind is \"Secret\"; ConfigMap is written here"),
         (json!({"metadata": {"namespace": "shop"}}), "its metadata.name is \"\"; it must be set"),
         (json!({"metadata": {"name": "../x", "namespace": "shop"}}), "its metadata.name is \"../x\""),
         (json!({"metadata": {"name": "settings"}}), "settings has no metadata.namespace"),
@@ -124,4 +159,152 @@ async fn malformed_objects_are_refused_before_they_are_sent() {
         assert!(error.contains(expected), "{error} should say {expected}");
     }
     assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn the_first_ensure_after_a_start_is_always_sent() {
+    let created = Answer::Say(201, version(6, "1").to_string());
+    let mut server = TestServer::start([created, says(&version(6, "1"))]).await;
+    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let effect = applier().ensure(&leader, None::<&Live>, &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
+    server.arrival().await;
+
+    // Another process, whose apply changes nothing: the answer is the version it knew.
+    let effect = applier().ensure(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    server.arrival().await;
+}
+
+#[tokio::test]
+async fn what_was_applied_and_still_stands_is_not_sent_again() {
+    let (applier, leader, mut server) = applied().await;
+    let again = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
+    assert_eq!(again, Effect::Unchanged);
+
+    // Neither a status that moved on nor managedFields make it another object.
+    let mut moved = version(8, "1");
+    moved["status"] = json!({"ready": true});
+    let clone = applier.clone();
+    assert_eq!(clone.ensure(&leader, Some(&live(&moved)), &settings()).await.unwrap(), Effect::Unchanged);
+
+    // The preconditions a body carries are no part of what it says.
+    let mut guarded = settings();
+    guarded["metadata"]["uid"] = json!("u1");
+    guarded["metadata"]["resourceVersion"] = json!("8");
+    let effect = applier.ensure(&leader, Some(&live(&moved)), &guarded).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    assert!(server.nothing_arrived());
+}
+
+#[tokio::test]
+async fn what_others_change_is_overwritten() {
+    let (applier, leader, mut server) = applied().await;
+    server.answer_next(says(&version(9, "1")));
+    let effect = applier.ensure(&leader, Some(&stored(8, "2")), &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+    server.arrival().await;
+
+    let mut replaced = version(9, "1");
+    replaced["metadata"]["uid"] = json!("u2");
+    server.answer_next(says(&replaced));
+    let effect = applier.ensure(&leader, Some(&live(&replaced)), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged, "asked, and the server found nothing to do");
+    server.arrival().await;
+
+    server.answer_next(Answer::Say(201, version(10, "1").to_string()));
+    let effect = applier.ensure(&leader, None::<&Live>, &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
+}
+
+#[tokio::test]
+async fn a_field_that_is_no_longer_applied_is_taken_away() {
+    let (applier, leader, mut server) = applied().await;
+    let mut without = settings();
+    without["data"] = json!({});
+    server.answer_next(says(&version(8, "")));
+    let effect = applier.ensure(&leader, Some(&stored(7, "1")), &without).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+    let sent: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
+    assert_eq!(sent["data"], json!({}));
+}
+
+#[tokio::test]
+async fn an_ensure_that_failed_is_made_again_though_nothing_looks_changed() {
+    let (applier, leader, mut server) = applied().await;
+    let mut other = settings();
+    other["data"]["a"] = json!("2");
+    server.answer_next(Answer::failure(500, "InternalError", "lost"));
+    applier.ensure(&leader, Some(&stored(7, "1")), &other).await.unwrap_err();
+    server.arrival().await;
+
+    server.answer_next(says(&version(7, "1")));
+    let effect = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    server.arrival().await;
+}
+
+#[tokio::test]
+async fn a_plain_apply_makes_the_next_ensure_ask() {
+    let (applier, leader, mut server) = applied().await;
+    server.answer_next(says(&version(7, "1")));
+    applier.apply(&leader, &settings()).await.unwrap();
+    server.arrival().await;
+    server.answer_next(says(&version(7, "1")));
+    let effect = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    server.arrival().await;
+}
+
+#[tokio::test]
+async fn the_status_is_remembered_apart_from_the_rest() {
+    let (applier, leader, mut server) = applied().await;
+    let at = |version_: u64, ready: bool| {
+        let mut object = version(version_, "1");
+        object["status"] = json!({"ready": ready});
+        object
+    };
+    let body = json!({"metadata": {"name": "settings", "namespace": "shop"}, "status": {"ready": true}});
+    server.answer_next(says(&at(8, true)));
+    let effect = applier.ensure_status(&leader, &stored(7, "1"), &body).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+    assert!(server.arrival().await.uri.path().ends_with("/status"));
+
+    // Both parts stand at version 8, and the spec may move without the status.
+    for current in [at(8, true), at(9, true)] {
+        let current = live(&current);
+        assert_eq!(applier.ensure_status(&leader, &current, &body).await.unwrap(), Effect::Unchanged);
+        assert_eq!(applier.ensure(&leader, Some(&current), &settings()).await.unwrap(), Effect::Unchanged);
+    }
+    assert!(server.nothing_arrived());
+
+    server.answer_next(says(&at(11, true)));
+    let effect = applier.ensure_status(&leader, &live(&at(10, false)), &body).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_an_ensure_would_come_to_and_is_not_remembered() {
+    let answers = [
+        Answer::Say(201, version(0, "1").to_string()),
+        says(&version(6, "1")),
+        says(&version(6, "1")),
+        says(&version(6, "1")),
+    ];
+    let mut server = TestServer::start(answers).await;
+    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let applier = applier();
+    let effect = applier.dry_run(&leader, None::<&Live>, &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
+    // A dry run that would change the object still answers with its old version.
+    let effect = applier.dry_run(&leader, Some(&stored(6, "0")), &settings()).await.unwrap();
+    assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
+    let effect = applier.dry_run(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    for _ in 0..3 {
+        assert!(server.arrival().await.uri.query().unwrap().ends_with("&dryRun=All"));
+    }
+    let effect = applier.ensure(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
+    assert_eq!(effect, Effect::Unchanged);
+    assert!(!server.arrival().await.uri.query().unwrap().contains("dryRun"), "the first ensure is sent");
 }

@@ -1,0 +1,126 @@
+//! What one applier last applied, so that it need not ask the server whether that still stands.
+//!
+//! An apply of the same body does nothing as long as nobody touched the object: the server is asked again only if the
+//! body is another, or both the version and the content of the object are.
+//!
+//! # Invariants
+//! 1. What is remembered was answered: an entry is taken out before its request is sent, so an attempt whose outcome
+//!    is unknown is made again.
+//! 2. At most `2 × REMEMBERED` entries; an object that was forgotten is applied once more.
+
+use std::borrow::Cow;
+use std::hash::RandomState;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::client::body::{Body, hash_without};
+use crate::client::current::Current;
+use crate::client::recent::Recent;
+use crate::key::Request as ObjectName;
+
+use super::Part;
+
+/// Objects remembered for certain, at about a hundred bytes each.
+const REMEMBERED: usize = 65_536;
+
+/// What was applied, by object and part.
+pub(super) struct Memory {
+    /// Keys the hashes: nobody outside can make two bodies look the same.
+    state: RandomState,
+    /// Locked for a look-up.
+    applied: Mutex<Recent<(ObjectName, Part), Applied>>,
+}
+
+/// One apply that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Applied {
+    /// Of the body, without the uid and resourceVersion it may carry.
+    body: u64,
+    /// Of the object that answered.
+    uid: Box<str>,
+    /// Of the answer, or of a later version with the same content.
+    version: Box<str>,
+    /// Of the whole part in the answer.
+    content: u64,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    pub(super) fn new() -> Self {
+        Self { state: RandomState::new(), applied: Mutex::new(Recent::new(REMEMBERED)) }
+    }
+
+    /// Returns whether applying this body would do nothing. If not, what was known is forgotten.
+    pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current) -> bool {
+        let key = (body.name.clone(), part);
+        let Some(mut applied) = self.applied.lock().remove(&key) else { return false };
+        let same = applied.body == self.hash_of_body(body)
+            && *applied.uid == *current.uid()
+            && body.uid().is_none_or(|uid| uid == current.uid());
+        if !same {
+            return false;
+        }
+        let version = current.resource_version();
+        if *applied.version != *version {
+            if self.content_in(&current.json(), part, body) != Some(applied.content) {
+                return false;
+            }
+            // The next look is spared the hash.
+            applied.version = Box::from(&*version);
+        }
+        self.applied.lock().insert(key, applied);
+        true
+    }
+
+    /// Forgets what is known of an object's part: it is about to be written.
+    pub(super) fn forget(&self, name: &ObjectName, part: Part) {
+        self.applied.lock().remove(&(name.clone(), part));
+    }
+
+    /// Remembers that `answer` came of applying `body`.
+    pub(super) fn remember(&self, body: &Body, part: Part, answer: &Value) {
+        let text = |field| answer.pointer(field).and_then(Value::as_str);
+        let (Some(uid), Some(version)) = (text("/metadata/uid"), text("/metadata/resourceVersion")) else {
+            return;
+        };
+        let applied = Applied {
+            body: self.hash_of_body(body),
+            uid: uid.into(),
+            version: version.into(),
+            content: self.hash_of_content(answer, part, body),
+        };
+        self.applied.lock().insert((body.name.clone(), part), applied);
+    }
+
+    /// Returns whether two versions of an object have the same content in a part.
+    pub(super) fn same_content(&self, one: &Value, other: &Bytes, part: Part, body: &Body) -> bool {
+        self.content_in(other, part, body) == Some(self.hash_of_content(one, part, body))
+    }
+
+    fn content_in(&self, json: &[u8], part: Part, body: &Body) -> Option<u64> {
+        let object = serde_json::from_slice(json).ok()?;
+        Some(self.hash_of_content(&object, part, body))
+    }
+
+    fn hash_of_body(&self, body: &Body) -> u64 {
+        hash_without(&self.state, &body.value, &[], &["uid", "resourceVersion"])
+    }
+
+    /// Everything that an apply of the part could touch. The generation is in it: it tells of a spec that was changed
+    /// and put back.
+    fn hash_of_content(&self, object: &Value, part: Part, body: &Body) -> u64 {
+        use std::hash::BuildHasher as _;
+        if part == Part::Status {
+            return self.state.hash_one(object.get("status").map_or(Cow::Owned(Value::Null), Cow::Borrowed));
+        }
+        let mut outside = vec!["apiVersion", "kind"];
+        // Somebody else's, unless it is applied with the rest: for kinds without the subresource.
+        if body.value.get("status").is_none() {
+            outside.push("status");
+        }
+        hash_without(&self.state, object, &outside, &["managedFields", "resourceVersion"])
+    }
+}
