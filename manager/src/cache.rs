@@ -53,6 +53,12 @@ pub use status::{HandlerTrouble, KindStatus};
 pub use store::KindStore;
 pub use view::{ReadError, View};
 
+/// On an object whose value is `true`: its controller leaves it alone until the annotation goes. Its deletion is still
+/// seen to.
+pub const PAUSED_ANNOTATION: &str = "mainstay.dev/paused";
+/// Any new value asks for a reconcile at once.
+pub const RECONCILE_AT_ANNOTATION: &str = "mainstay.dev/reconcile-at";
+
 /// What the configuration says about the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSettings {

@@ -25,12 +25,13 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::worker::Pause;
 use crate::cache::Store;
 use crate::key::{Key, KindId, Request};
 use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
 use crate::watch::{
-    EnqueueForObject, EnqueueForOwner, EventHandler, NeverSynced, Source, SourceError, StoreSource,
+    EnqueueForObject, EnqueueForOwner, EventHandler, NeverSynced, Predicate, Source, SourceError, StoreSource,
 };
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
@@ -79,6 +80,10 @@ pub struct Controller<Q: Key = Request> {
     name: &'static str,
     needs_lease: bool,
     sources: Vec<Box<dyn Source<Q>>>,
+    /// Apart from `sources`, since `filtered` concerns these alone.
+    store_sources: Vec<StoreSource<Q>>,
+    filters: Vec<Arc<dyn Predicate>>,
+    pause: Option<Pause<Q>>,
     /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
     primary: Option<KindId>,
     problem: Option<WiringError>,
@@ -95,6 +100,7 @@ pub struct Registration<Q: Key = Request> {
 /// What a controller is made of.
 pub(crate) struct Wired<Q: Key> {
     sources: Vec<Box<dyn Source<Q>>>,
+    pause: Option<Pause<Q>>,
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
@@ -223,35 +229,111 @@ impl Controller<Request> {
         Self::keyed(name)
     }
 
-    /// Reconciles the objects of this store: each change of one enqueues it.
-    pub fn reconciles<K>(mut self, store: &Store<K>) -> Self {
-        let kind = store.kind_store().kind().clone();
-        if let Some(first) = self.primary.replace(kind.clone()) {
-            self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
-        }
-        self.source(StoreSource::new(Arc::clone(store.kind_store()), EnqueueForObject).primary())
+    /// Reconciles the objects of this store: each change of one enqueues it. An object whose annotation
+    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) says `true` is left alone, unless it is being deleted.
+    pub fn reconciles<K>(self, store: &Store<K>) -> Self {
+        self.primary(store, None)
+    }
+
+    /// As [`Controller::reconciles`], for the changes that a predicate admits.
+    pub fn reconciles_when<K>(self, store: &Store<K>, predicate: impl Predicate) -> Self {
+        self.primary(store, Some(Arc::new(predicate)))
     }
 
     /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner.
-    pub fn owns<K>(mut self, children: &Store<K>) -> Self {
+    pub fn owns<K>(self, children: &Store<K>) -> Self {
+        self.children(children, EnqueueForOwner::controller, None)
+    }
+
+    /// As [`Controller::owns`], for the changes that a predicate admits.
+    pub fn owns_when<K>(self, children: &Store<K>, predicate: impl Predicate) -> Self {
+        self.children(children, EnqueueForOwner::controller, Some(Arc::new(predicate)))
+    }
+
+    /// Watches objects that have owners of the reconciled kind: each change of one enqueues all of them, also those
+    /// that are not its controller.
+    pub fn co_owns<K>(self, children: &Store<K>) -> Self {
+        self.children(children, EnqueueForOwner::any, None)
+    }
+
+    /// As [`Controller::co_owns`], for the changes that a predicate admits.
+    pub fn co_owns_when<K>(self, children: &Store<K>, predicate: impl Predicate) -> Self {
+        self.children(children, EnqueueForOwner::any, Some(Arc::new(predicate)))
+    }
+
+    fn primary<K>(mut self, store: &Store<K>, predicate: Option<Arc<dyn Predicate>>) -> Self {
+        let objects = store.kind_store();
+        let kind = objects.kind().clone();
+        if let Some(first) = self.primary.replace(kind.clone()) {
+            self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
+        }
+        let source = StoreSource::new(Arc::clone(objects), EnqueueForObject).primary();
+        let objects = Arc::clone(objects);
+        // An object that is gone, or cannot be read, is the reconciler's business.
+        self.pause = Some(Arc::new(move |request| {
+            let view = objects.get(request).ok().flatten();
+            view.is_some_and(|view| view.meta().paused && !view.meta().deleting)
+        }));
+        self.store_source(source, predicate)
+    }
+
+    fn children<K>(
+        mut self,
+        children: &Store<K>,
+        owner_of: impl FnOnce(KindId) -> EnqueueForOwner,
+        predicate: Option<Arc<dyn Predicate>>,
+    ) -> Self {
+        let children = children.kind_store();
         let Some(owner) = self.primary.clone() else {
-            let child = children.kind_store().kind().clone();
+            let child = children.kind().clone();
             self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
             return self;
         };
-        self.source(StoreSource::new(Arc::clone(children.kind_store()), EnqueueForOwner::controller(owner)))
+        self.store_source(StoreSource::new(Arc::clone(children), owner_of(owner)), predicate)
     }
 }
 
 impl<Q: Key> Controller<Q> {
     /// Starts wiring a controller with a key type of its own.
     pub fn keyed(name: &'static str) -> Self {
-        Self { name, needs_lease: true, sources: Vec::new(), primary: None, problem: None }
+        Self {
+            name,
+            needs_lease: true,
+            sources: Vec::new(),
+            store_sources: Vec::new(),
+            filters: Vec::new(),
+            pause: None,
+            primary: None,
+            problem: None,
+        }
     }
 
     /// Watches the objects of a store and asks `handler` which keys each change concerns.
     pub fn watches<K>(self, store: &Store<K>, handler: impl EventHandler<Q>) -> Self {
-        self.source(StoreSource::new(Arc::clone(store.kind_store()), handler))
+        self.store_source(StoreSource::new(Arc::clone(store.kind_store()), handler), None)
+    }
+
+    /// As [`Controller::watches`], for the changes that a predicate admits.
+    pub fn watches_when<K>(
+        self,
+        store: &Store<K>,
+        handler: impl EventHandler<Q>,
+        predicate: impl Predicate,
+    ) -> Self {
+        let source = StoreSource::new(Arc::clone(store.kind_store()), handler);
+        self.store_source(source, Some(Arc::new(predicate)))
+    }
+
+    /// Looks only at the changes that this predicate admits too, of every store the controller was given or will be.
+    /// What was added by [`Controller::source`] is not filtered.
+    pub fn filtered(mut self, predicate: impl Predicate) -> Self {
+        self.filters.push(Arc::new(predicate));
+        self
+    }
+
+    fn store_source(mut self, source: StoreSource<Q>, predicate: Option<Arc<dyn Predicate>>) -> Self {
+        self.store_sources.push(predicate.into_iter().fold(source, StoreSource::filtered_by));
+        self
     }
 
     /// Adds anything that feeds the queue.
@@ -268,12 +350,16 @@ impl<Q: Key> Controller<Q> {
 
     /// Gives the controller its one reconciler. Mistakes in the wiring are told by `Manager::register`.
     pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration<Q> {
+        for source in self.store_sources {
+            let filtered = self.filters.iter().cloned().fold(source, StoreSource::filtered_by);
+            self.sources.push(Box::new(filtered));
+        }
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
         }
-        let Self { name, needs_lease, sources, problem, .. } = self;
-        let wired = Wired { sources, reconciler: Arc::new(reconciler) };
-        Registration { name, needs_lease, wired: problem.map_or(Ok(wired), Err) }
+        let wired = Wired { sources: self.sources, pause: self.pause, reconciler: Arc::new(reconciler) };
+        let wired = self.problem.map_or(Ok(wired), Err);
+        Registration { name: self.name, needs_lease: self.needs_lease, wired }
     }
 }
 

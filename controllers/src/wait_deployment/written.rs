@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mainstay::cache::RECONCILE_AT_ANNOTATION;
 use mainstay::key::Request;
 use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
@@ -12,9 +13,6 @@ use serde_json::Value;
 
 use crate::deployment::{Fingerprint, LiveDeployment};
 use crate::gate::Applied;
-
-/// Changing this annotation asks for another look; here, also for another try of what was refused.
-const RECONCILE_AT: &str = "mainstay.dev/reconcile-at";
 
 /// A write about to be made.
 #[derive(Debug)]
@@ -45,7 +43,8 @@ impl Attempt {
     pub(super) fn new(object: &WaitDeployment, desired: Value, live: Option<Arc<LiveDeployment>>) -> Self {
         let fingerprint = Fingerprint::of(&desired, live.as_deref());
         let annotations = object.metadata.annotations.as_ref();
-        let asked_at = annotations.and_then(|annotations| annotations.get(RECONCILE_AT)).cloned();
+        // A person who asks for another look asks for another try of what was refused, too.
+        let asked_at = annotations.and_then(|annotations| annotations.get(RECONCILE_AT_ANNOTATION)).cloned();
         Self { desired, live, fingerprint, asked_at }
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Projection;
+use super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use crate::key::{Key, KindId, Request};
 
 pub use version::ResourceVersion;
@@ -43,6 +43,10 @@ pub struct Meta {
     pub finalizers: Box<[Box<str>]>,
     /// Changes when an annotation does; 0 without annotations.
     pub annotations_hash: u64,
+    /// Whether [`PAUSED_ANNOTATION`] says `true`.
+    pub paused: bool,
+    /// Changes when [`RECONCILE_AT_ANNOTATION`] does; 0 without it.
+    pub reconcile_at_hash: u64,
     /// Changes when anything outside `metadata` and `status` does; 0 in a metadata-only store.
     pub content_hash: u64,
     /// Changes when `status` does; 0 without one.
@@ -102,6 +106,13 @@ pub(super) struct Scan<'a> {
 /// The members of a JSON object in the order they were written, values unread.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
+/// What the annotations of this project say.
+#[derive(Default)]
+struct Steering {
+    paused: bool,
+    reconcile_at_hash: u64,
+}
+
 /// Only `name` and `namespace`, for the log line about an object that could not be scanned.
 #[derive(Deserialize)]
 struct Named<'a> {
@@ -116,6 +127,9 @@ struct NamedMetadata<'a> {
     #[serde(borrow, default)]
     namespace: Option<Cow<'a, str>>,
 }
+
+/// Stands in the name of every annotation that is read here.
+const DOMAIN: &str = "mainstay.dev";
 
 /// The kind under which a server answers metadata-only requests.
 const PARTIAL: &str = "PartialObjectMetadata";
@@ -149,6 +163,7 @@ impl<'a> Scan<'a> {
         let content = self.fields.0.iter().filter(|(key, _)| {
             full && !matches!(key.as_ref(), "apiVersion" | "kind" | "metadata" | "status")
         });
+        let steering = self.metadata.steering()?;
         let meta = Meta {
             uid: self.uid.into(),
             generation: self.metadata.read("generation")?,
@@ -157,6 +172,8 @@ impl<'a> Scan<'a> {
             deleting: self.is_deleting(),
             finalizers: self.metadata.read("finalizers")?.unwrap_or_default(),
             annotations_hash: self.metadata.get("annotations").map_or(0, |raw| hash_of(raw.get())),
+            paused: steering.paused,
+            reconcile_at_hash: steering.reconcile_at_hash,
             content_hash: hash_all(content),
             status_hash: self.fields.get("status").filter(|_| full).map_or(0, |raw| hash_of(raw.get())),
             request: self.request,
@@ -247,6 +264,19 @@ impl<'a> Fields<'a> {
             Ok((Arc::from(key.as_ref()), Arc::from(value.as_ref())))
         });
         Ok(Labels::from_pairs(pairs.collect::<Result<Vec<_>, ScanError>>()?))
+    }
+
+    fn steering(&self) -> Result<Steering, ScanError> {
+        // Few objects carry one of ours, and a search is a small part of what reading them all would cost.
+        let Some(raw) = self.get("annotations").filter(|raw| raw.get().contains(DOMAIN)) else {
+            return Ok(Steering::default());
+        };
+        let annotations: Fields<'a> = serde_json::from_str(raw.get())?;
+        let reconcile_at = annotations.text(RECONCILE_AT_ANNOTATION)?;
+        Ok(Steering {
+            paused: annotations.text(PAUSED_ANNOTATION)?.is_some_and(|value| value == "true"),
+            reconcile_at_hash: reconcile_at.map_or(0, |value| hash_of(&value)),
+        })
     }
 }
 

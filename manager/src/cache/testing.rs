@@ -139,6 +139,11 @@ impl ByHand {
     pub(crate) fn changed(&self, object: &Value) {
         self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
     }
+
+    /// As if this process had written it.
+    pub(crate) fn written(&self, object: &Value) {
+        assert!(self.store.written(object.to_string().as_bytes()), "the store takes it");
+    }
 }
 
 /// A running cache against a scripted server. Dropping it aborts the cache.

@@ -11,7 +11,7 @@ use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
 use super::directory::Wanted;
 use super::post::{Feed, Post};
-use super::worker::{Crew, Workplace};
+use super::worker::{Crew, Pause, Workplace};
 use super::{ControllerError, Environment, Life, Wired};
 use crate::key::Key;
 use crate::queue::{State, WorkQueue};
@@ -50,10 +50,10 @@ pub(super) fn open<Q: Key>(
         post.add_source(source);
     }
     let reach = Arc::downgrade(&post);
-    let reconciler = wired.reconciler;
+    let (reconciler, pause) = (wired.reconciler, wired.pause);
     let life = async move {
         let span = info_span!("controller", controller = name);
-        live(post, feeds, reconciler, environment).instrument(span).await
+        live(post, feeds, reconciler, pause, environment).instrument(span).await
     };
     (Box::pin(life), reach)
 }
@@ -62,6 +62,7 @@ async fn live<Q: Key>(
     post: Arc<Post<Q>>,
     mut added: mpsc::UnboundedReceiver<Feed<Q>>,
     reconciler: Arc<dyn DynReconciler<Q>>,
+    pause: Option<Pause<Q>>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
     let Environment { mut settings, term, directory, metrics, queue_metrics, stop, departure, .. } =
@@ -78,6 +79,7 @@ async fn live<Q: Key>(
         settings: settings.clone(),
         term: term.clone(),
         metrics: counted.clone(),
+        pause,
     };
     let mut work = AtWork { name, crew: Crew::new(workplace), feeds: JoinSet::new(), failure: None };
     let mut open = term.subscribe();

@@ -1,6 +1,7 @@
 //! The life of a controller, with a paused clock and sources that say when they have synced.
 
 mod retries;
+mod steering;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

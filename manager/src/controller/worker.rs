@@ -23,6 +23,12 @@ use crate::key::Key;
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
 
+/// Whether a person wants the object of a key left alone.
+pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
+
+/// What the queue says of a key whose object is paused.
+const PAUSED: &str = "paused by annotation mainstay.dev/paused";
+
 /// What every worker of one controller works with.
 pub(super) struct Workplace<Q: Key> {
     pub(super) name: &'static str,
@@ -32,6 +38,7 @@ pub(super) struct Workplace<Q: Key> {
     pub(super) settings: watch::Receiver<ControllerSettings>,
     pub(super) term: Term,
     pub(super) metrics: OneController,
+    pub(super) pause: Option<Pause<Q>>,
 }
 
 /// A number of workers that changes while they work.
@@ -169,6 +176,12 @@ impl Roster {
 
 impl<Q: Key> Workplace<Q> {
     async fn run(&self, running: Running<Q>, permit: Work) {
+        if self.pause.as_ref().is_some_and(|is_paused| is_paused(running.key())) {
+            debug!(controller = self.name, key = %running.key(), "left alone, since it is paused");
+            // The end of the pause is a strong add, which takes it out again; so does a deletion.
+            running.park(PAUSED);
+            return;
+        }
         let limit = self.settings.borrow().reconcile_timeout;
         let began = Instant::now();
         let deadline = if limit.is_zero() { None } else { began.checked_add(limit) };

@@ -1,27 +1,244 @@
 //! Which deltas matter to a controller.
+//!
+//! Most predicates judge updates alone: whether a generation changed cannot be asked of an object that has just come.
+//! About such a delta they are [indifferent](Verdict::Indifferent), and it passes, also under [`not`](Predicate::not):
+//! a filter for idle updates never hides that an object came or went, however it is combined.
+//!
+//! Predicates save reconciles, not memory: to leave objects out of the cache, narrow its
+//! [`Scope`](crate::cache::Scope). A change of the annotations that pause or ask for a reconcile passes all of them.
 
-use crate::cache::Delta;
+use crate::cache::{Delta, LabelSelector, Meta, View};
 
 /// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>) -> bool` is one.
+///
+/// ```
+/// use mainstay::watch::{DeletionRequested, GenerationChanged, LabelsChanged, Predicate};
+///
+/// // New intent, or a label; not what controllers report.
+/// let relevant = GenerationChanged.or(LabelsChanged).or(DeletionRequested);
+/// # fn takes(_: impl Predicate) {}
+/// # takes(relevant);
+/// ```
 pub trait Predicate: Send + Sync + 'static {
     /// Returns whether the delta matters.
     fn admits(&self, delta: &Delta<'_>) -> bool;
+
+    /// Returns the same in three values; what combinations are made of. Worth overriding where a predicate has no
+    /// opinion on some deltas.
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        if self.admits(delta) { Verdict::Admit } else { Verdict::Drop }
+    }
+
+    /// Admits what both admit.
+    fn and<P: Predicate>(self, other: P) -> And<Self, P>
+    where
+        Self: Sized,
+    {
+        And(self, other)
+    }
+
+    /// Admits what one of the two admits.
+    fn or<P: Predicate>(self, other: P) -> Or<Self, P>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+
+    /// Admits what this one drops, and the other way round.
+    fn not(self) -> Not<Self>
+    where
+        Self: Sized,
+    {
+        Not(self)
+    }
 }
 
-/// Admits an update only if `metadata.generation` changed, which the server raises for a change of `spec` and not
-/// for one of `status` or metadata. Everything that is not an update passes, as does a kind without generations.
+/// What a predicate says of a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It matters.
+    Admit,
+    /// It does not matter.
+    Drop,
+    /// The question makes no sense here; the delta passes unless another predicate drops it.
+    Indifferent,
+}
+
+/// Judges updates: admits a new `metadata.generation`, which the server raises for a change of `spec` and not for one
+/// of `status` or metadata. Indifferent to resyncs and to kinds without generations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerationChanged;
 
+/// Judges updates: admits a change of labels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LabelsChanged;
+
+/// Judges updates: admits a change of annotations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnnotationsChanged;
+
+/// Judges updates: admits a change of finalizers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FinalizersChanged;
+
+/// Judges updates: admits the one by which the deletion of an object is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeletionRequested;
+
+/// Drops updates that bring the same version again: the periodic look at everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourceVersionChanged;
+
+/// See [`Predicate::and`].
+#[derive(Clone, Copy, Debug)]
+pub struct And<A, B>(A, B);
+
+/// See [`Predicate::or`].
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B>(A, B);
+
+/// See [`Predicate::not`].
+#[derive(Clone, Copy, Debug)]
+pub struct Not<A>(A);
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Returns whether a delta with this verdict reaches the handler.
+    pub fn passes(self) -> bool {
+        self != Self::Drop
+    }
+}
+
+// === impl GenerationChanged ===
+
 impl Predicate for GenerationChanged {
     fn admits(&self, delta: &Delta<'_>) -> bool {
-        match (delta.old, delta.new) {
-            (Some(old), Some(new)) => {
-                delta.resync
-                    || new.meta().generation.is_none()
-                    || old.meta().generation != new.meta().generation
-            }
-            _ => true,
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        if delta.new.is_some_and(|new| new.meta().generation.is_none()) {
+            return Verdict::Indifferent;
+        }
+        of_update(delta, |old, new| old.generation != new.generation)
+    }
+}
+
+// === impl LabelsChanged ===
+
+impl Predicate for LabelsChanged {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        of_update(delta, |old, new| old.labels != new.labels)
+    }
+}
+
+// === impl AnnotationsChanged ===
+
+impl Predicate for AnnotationsChanged {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        of_update(delta, |old, new| old.annotations_hash != new.annotations_hash)
+    }
+}
+
+// === impl FinalizersChanged ===
+
+impl Predicate for FinalizersChanged {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        of_update(delta, |old, new| old.finalizers != new.finalizers)
+    }
+}
+
+// === impl DeletionRequested ===
+
+impl Predicate for DeletionRequested {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        of_update(delta, |old, new| !old.deleting && new.deleting)
+    }
+}
+
+// === impl ResourceVersionChanged ===
+
+impl Predicate for ResourceVersionChanged {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        if delta.resync {
+            return Verdict::Drop;
+        }
+        of_update(delta, |old, new| old.resource_version != new.resource_version)
+    }
+}
+
+// === impl LabelSelector ===
+
+/// Admits what concerns an object that the selector picks, or picked before this change: of an object that leaves the
+/// selection the last thing seen is that it left.
+impl Predicate for LabelSelector {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        delta.old.into_iter().chain(delta.new).map(View::meta).any(|meta| self.matches(&meta.labels))
+    }
+}
+
+// === impl And, Or, Not ===
+
+impl<A: Predicate, B: Predicate> Predicate for And<A, B> {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        match (self.0.verdict(delta), self.1.verdict(delta)) {
+            (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
+            (Verdict::Admit, Verdict::Admit) => Verdict::Admit,
+            _ => Verdict::Indifferent,
+        }
+    }
+}
+
+impl<A: Predicate, B: Predicate> Predicate for Or<A, B> {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        match (self.0.verdict(delta), self.1.verdict(delta)) {
+            (Verdict::Admit, _) | (_, Verdict::Admit) => Verdict::Admit,
+            (Verdict::Drop, Verdict::Drop) => Verdict::Drop,
+            _ => Verdict::Indifferent,
+        }
+    }
+}
+
+impl<A: Predicate> Predicate for Not<A> {
+    fn admits(&self, delta: &Delta<'_>) -> bool {
+        self.verdict(delta).passes()
+    }
+
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        match self.0.verdict(delta) {
+            Verdict::Admit => Verdict::Drop,
+            Verdict::Drop => Verdict::Admit,
+            Verdict::Indifferent => Verdict::Indifferent,
         }
     }
 }
@@ -29,5 +246,19 @@ impl Predicate for GenerationChanged {
 impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
     fn admits(&self, delta: &Delta<'_>) -> bool {
         self(delta)
+    }
+}
+
+/// Judges an update by its two states; everything else is none of this predicate's business.
+fn of_update(delta: &Delta<'_>, matters: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
+    match (delta.old, delta.new) {
+        (Some(old), Some(new)) if !delta.resync => {
+            if matters(old.meta(), new.meta()) {
+                Verdict::Admit
+            } else {
+                Verdict::Drop
+            }
+        }
+        _ => Verdict::Indifferent,
     }
 }

@@ -85,6 +85,12 @@ impl<Q: Key> Source<Q> for ChannelSource<Q> {
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
+            let add = |key| sink.add(key, Cause::bare(Trigger::Generic));
+            // What was asked for before the start is there at the start. Counted first: it comes to an end however
+            // fast more comes in.
+            for _ in 0..self.keys.len() {
+                self.keys.try_recv().into_iter().for_each(add);
+            }
             sink.synced();
             loop {
                 // Biased: a stop should not wait behind a full channel.
@@ -98,7 +104,7 @@ impl<Q: Key> Source<Q> for ChannelSource<Q> {
                     stop.cancelled().await;
                     return Ok(());
                 };
-                sink.add(key, Cause::bare(Trigger::Generic));
+                add(key);
             }
         })
     }

@@ -6,6 +6,7 @@
 //! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
 //! 3. What says nothing new never ends a backoff: a resync, our own write, and of the controller's own primary also a
 //!    change of nothing but status. Everything else counts in full.
+//! 4. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub struct StoreSource<Q: Key> {
 
 struct Feed<Q: Key> {
     handler: Box<dyn EventHandler<Q>>,
-    predicates: Vec<Box<dyn Predicate>>,
+    predicates: Vec<Arc<dyn Predicate>>,
     /// Whether the store holds the very objects the queue is keyed by.
     primary: bool,
     /// What most causes are about, once for all of them.
@@ -75,8 +76,12 @@ impl<Q: Key> StoreSource<Q> {
 
     /// Lets only those deltas through that `predicate` and all earlier ones admit.
     #[must_use]
-    pub fn filtered(mut self, predicate: impl Predicate) -> Self {
-        self.feed.predicates.push(Box::new(predicate));
+    pub fn filtered(self, predicate: impl Predicate) -> Self {
+        self.filtered_by(Arc::new(predicate))
+    }
+
+    pub(crate) fn filtered_by(mut self, predicate: Arc<dyn Predicate>) -> Self {
+        self.feed.predicates.push(predicate);
         self
     }
 }
@@ -223,7 +228,7 @@ impl<Q: Key> DeltaHandler for Sweeper<Q> {
 
 impl<Q: Key> Feed<Q> {
     fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.predicates.iter().all(|predicate| predicate.admits(delta))
+        is_steered(delta) || self.predicates.iter().all(|predicate| predicate.admits(delta))
     }
 
     fn add(&self, delta: &Delta<'_>) -> Add {
@@ -262,12 +267,20 @@ fn generation_changed(delta: &Delta<'_>) -> bool {
     matches!((delta.old, delta.new), (Some(old), Some(new)) if old.meta().generation != new.meta().generation)
 }
 
+/// A person has paused the object, ended its pause or asked for a look at it.
+fn is_steered(delta: &Delta<'_>) -> bool {
+    let (Some(old), Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
+    let asked = new.reconcile_at_hash != 0 && old.reconcile_at_hash != new.reconcile_at_hash;
+    asked || old.paused != new.paused
+}
+
 /// A delta is weak if it says nothing new: a resync, or our own write, also of other objects than the primary (a
 /// reconcile that writes a child and then fails must not undo its own backoff). Of the primary, an update of nothing
 /// but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
-/// status apart, so there every update counts.
+/// status apart, so there every update counts. A person's request counts whoever wrote it down.
 pub(super) fn strength(delta: &Delta<'_>, primary: bool) -> Strength {
     let weak = match (delta.old, delta.new) {
+        _ if is_steered(delta) => false,
         _ if delta.resync || delta.own_write => true,
         (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),
         _ => false,

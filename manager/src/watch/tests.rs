@@ -1,5 +1,7 @@
 //! Which keys a delta concerns, and how much it counts.
 
+mod predicate;
+mod sources;
 mod store;
 
 use std::time::Duration;
@@ -102,6 +104,29 @@ fn only_what_says_nothing_new_is_weak() {
 }
 
 #[test]
+fn what_a_person_asks_for_by_annotation_counts_also_as_an_own_write() {
+    let annotated = |annotations: Value| view_of(&with("/metadata/annotations", annotations));
+    let plain = view_of(&base());
+    let (paused, first, second) = (
+        annotated(json!({"mainstay.dev/paused": "true"})),
+        annotated(json!({"mainstay.dev/reconcile-at": "1"})),
+        annotated(json!({"mainstay.dev/reconcile-at": "2"})),
+    );
+    let no = annotated(json!({"mainstay.dev/paused": "no", "note": "x"}));
+    let own = |old, new| {
+        let delta = Delta { own_write: true, ..delta(Some(old), Some(new)) };
+        format!("{:?}", strength(&delta, true))
+    };
+    assert_eq!(own(&plain, &paused), "Strong", "a pause");
+    assert_eq!(own(&paused, &plain), "Strong", "its end");
+    assert_eq!(own(&plain, &no), "Weak", "only `true` is a pause");
+    assert_eq!(own(&plain, &first), "Strong", "a request");
+    assert_eq!(own(&first, &second), "Strong", "another one");
+    assert_eq!(own(&second, &plain), "Weak", "taking it back asks for nothing");
+    assert_eq!(own(&second, &second), "Weak", "the same one again");
+}
+
+#[test]
 fn every_update_counts_for_a_kind_without_generations() {
     let mut old = with("/status/ready", json!(0));
     let mut new = with("/status/ready", json!(1));
@@ -170,15 +195,4 @@ fn a_handler_may_say_how_a_key_is_added() {
     let adds: Vec<_> = out.into_adds().map(|(key, add)| (key.to_string(), add)).collect();
     let expected = [("later", usual.clone().after(minute)), ("weakly", weak), ("weakly", usual)];
     assert_eq!(adds, expected.map(|(key, add)| (key.to_owned(), add)));
-}
-
-#[test]
-fn generation_changed_lets_everything_but_idle_updates_through() {
-    let (old, same) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
-    let next = view_of(&with("/metadata/generation", json!(2)));
-    let admits = |delta: &Delta<'_>| GenerationChanged.admits(delta);
-    assert!(!admits(&delta(Some(&old), Some(&same))), "a status update");
-    assert!(admits(&delta(Some(&old), Some(&next))), "a new generation");
-    assert!(admits(&delta(None, Some(&old))) && admits(&delta(Some(&old), None)), "coming and going");
-    assert!(admits(&Delta { resync: true, ..delta(Some(&old), Some(&old)) }), "a resync");
 }

@@ -45,6 +45,19 @@ fn the_slim_metadata_is_what_the_object_says() {
 }
 
 #[test]
+fn the_annotations_of_this_project_are_read_by_their_full_names() {
+    let steering = |annotations: Value| {
+        let view = changed(|object| object["metadata"]["annotations"] = annotations);
+        (view.meta().paused, view.meta().reconcile_at_hash != 0)
+    };
+    assert_eq!(steering(json!({"mainstay.dev/paused": "true"})), (true, false));
+    assert_eq!(steering(json!({"mainstay.dev/paused": "True"})), (false, false), "only `true` is true");
+    assert_eq!(steering(json!({"mainstay.dev/reconcile-at": ""})), (false, true), "any value will do");
+    assert_eq!(steering(json!({"x.mainstay.dev/paused": "true", "note": "mainstay.dev"})), (false, false));
+    assert_eq!(steering(json!(null)), (false, false));
+}
+
+#[test]
 fn the_body_is_the_object_without_managed_fields() {
     let mut expected = object("a", "u1", 5);
     let body = value(&view_of(&expected));

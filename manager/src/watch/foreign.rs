@@ -1,0 +1,152 @@
+//! Sources made of what is at hand: a stream of keys, or a function that does as it likes.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt as _, pin_mut};
+use tokio_util::sync::CancellationToken;
+
+use super::{Sink, Source, SourceError};
+use crate::key::{Cause, Key, Trigger};
+use crate::reconcile::BoxError;
+
+/// Enqueues what a stream yields. Made by [`stream`].
+struct StreamSource<S>(S);
+
+/// Enqueues what a stream yields until it yields an error. Made by [`try_stream`].
+struct TryStreamSource<S> {
+    name: &'static str,
+    keys: S,
+}
+
+/// A function as a source. Made by [`function`].
+pub struct FunctionSource<F> {
+    name: &'static str,
+    run: F,
+    syncs_itself: bool,
+}
+
+/// Enqueues every key of a stream as it comes. Counts as synced at once, and when the stream ends nothing is wrong.
+pub fn stream<Q: Key>(keys: impl Stream<Item = Q> + Send + 'static) -> impl Source<Q> {
+    StreamSource(keys)
+}
+
+/// As [`stream`], of a stream that can fail. Its first error ends the source, and with it the manager, under `name`.
+pub fn try_stream<Q, E>(
+    name: &'static str,
+    keys: impl Stream<Item = Result<Q, E>> + Send + 'static,
+) -> impl Source<Q>
+where
+    Q: Key,
+    E: Into<BoxError> + 'static,
+{
+    TryStreamSource { name, keys }
+}
+
+/// Runs a function as a source. It should return when its token is cancelled; when it returns before, nothing is
+/// wrong, unless with an error, which ends the manager under `name`.
+///
+/// Counts as synced at once, unless [`FunctionSource::syncs_itself`].
+pub fn function<Q, F, W>(name: &'static str, run: F) -> FunctionSource<F>
+where
+    Q: Key,
+    F: FnOnce(Sink<Q>, CancellationToken) -> W + Send + 'static,
+    W: Future<Output = Result<(), BoxError>> + Send,
+{
+    FunctionSource { name, run, syncs_itself: false }
+}
+
+// === impl StreamSource ===
+
+impl<Q: Key, S: Stream<Item = Q> + Send + 'static> Source<Q> for StreamSource<S> {
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            sink.synced();
+            let keys = self.0.take_until(stop.cancelled_owned());
+            keys.for_each(|key| std::future::ready(sink.add(key, Cause::bare(Trigger::Generic)))).await;
+            Ok(())
+        })
+    }
+}
+
+impl<S> fmt::Debug for StreamSource<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSource").finish_non_exhaustive()
+    }
+}
+
+// === impl TryStreamSource ===
+
+impl<Q, E, S> Source<Q> for TryStreamSource<S>
+where
+    Q: Key,
+    E: Into<BoxError> + 'static,
+    S: Stream<Item = Result<Q, E>> + Send + 'static,
+{
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        let Self { name, keys } = *self;
+        Box::pin(async move {
+            sink.synced();
+            // Turned into the boxed error first: the stream's own need not be `Send`.
+            let keys = keys.map(|key| key.map_err(Into::into)).take_until(stop.cancelled_owned());
+            pin_mut!(keys);
+            while let Some(key) = keys.next().await {
+                let key = key.map_err(|source| SourceError { name: name.to_owned(), source })?;
+                sink.add(key, Cause::bare(Trigger::Generic));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<S> fmt::Debug for TryStreamSource<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryStreamSource").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+// === impl FunctionSource ===
+
+impl<F> FunctionSource<F> {
+    /// Leaves it to the function to call [`Sink::synced`]; the controller runs nothing before.
+    #[must_use]
+    pub fn syncs_itself(mut self) -> Self {
+        self.syncs_itself = true;
+        self
+    }
+}
+
+impl<Q, F, W> Source<Q> for FunctionSource<F>
+where
+    Q: Key,
+    F: FnOnce(Sink<Q>, CancellationToken) -> W + Send + 'static,
+    W: Future<Output = Result<(), BoxError>> + Send,
+{
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        let Self { name, run, syncs_itself } = *self;
+        Box::pin(async move {
+            if !syncs_itself {
+                sink.synced();
+            }
+            run(sink, stop).await.map_err(|source| SourceError { name: name.to_owned(), source })
+        })
+    }
+}
+
+impl<F> fmt::Debug for FunctionSource<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionSource").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,205 @@
+//! Sources other than stores, with keys of a type of their own.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::stream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::key::{Cause, Key, Trigger};
+use crate::metrics::Registry;
+use crate::queue::{Add, QueueMetrics, QueueSettings, State, WorkQueue};
+use crate::watch::{
+    Sink, Source, SourceError, SourcesSynced, channel, function, interval, stream as keys_of, try_stream,
+};
+
+/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+const LONG: Duration = Duration::from_hours(1);
+const PERIOD: Duration = Duration::from_mins(10);
+
+/// A queue need not be keyed by objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Shelf(u32);
+
+impl Key for Shelf {
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "shelf"
+    }
+}
+
+impl fmt::Display for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shelf {}", self.0)
+    }
+}
+
+struct Bench {
+    queue: WorkQueue<Shelf>,
+    synced: SourcesSynced,
+    stop: CancellationToken,
+    running: JoinSet<Result<(), SourceError>>,
+}
+
+impl Bench {
+    fn start(max_depth: usize, source: impl Source<Shelf>) -> Self {
+        let settings = QueueSettings { max_depth, ..QueueSettings::default() };
+        let queue = WorkQueue::new("test", settings, 1, &QueueMetrics::register(&Registry::new()));
+        queue.set_leading(true);
+        let synced = SourcesSynced::default();
+        let sink = Sink::join(&queue, &synced);
+        let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
+        running.spawn(Box::new(source).run(sink, stop.clone()));
+        Self { queue, synced, stop, running }
+    }
+
+    async fn synced(&mut self) {
+        timeout(LONG, self.synced.wait()).await.expect("in time").expect("synced");
+    }
+
+    async fn next(&self) -> u32 {
+        let running = timeout(LONG, self.queue.get()).await.expect("a key").expect("open");
+        let shelf = running.key().0;
+        running.done();
+        shelf
+    }
+
+    async fn is_idle(&self, within: Duration) -> bool {
+        timeout(within, self.queue.get()).await.is_err()
+    }
+
+    async fn ended(&mut self) -> Result<(), SourceError> {
+        timeout(LONG, self.running.join_next()).await.expect("ends").expect("ran").expect("did not panic")
+    }
+
+    async fn stopped(mut self) {
+        self.stop.cancel();
+        self.ended().await.expect("stops in order");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_asks_at_once_and_then_every_period_or_up_to_a_tenth_less() {
+    let mut round = 0;
+    let source = interval("shelves", PERIOD, move || {
+        round += 1;
+        [Shelf(round)]
+    });
+    let mut bench = Bench::start(0, source.with_random(fastrand::Rng::with_seed(7)));
+    bench.synced().await;
+    let mut last = Instant::now();
+    assert_eq!(bench.next().await, 1, "its first look is part of the sync");
+    for round in 2..20 {
+        assert_eq!(bench.next().await, round);
+        let took = last.elapsed();
+        assert!(took > PERIOD.mul_f64(0.899) && took < PERIOD.mul_f64(1.001), "{took:?}");
+        last = Instant::now();
+    }
+    bench.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_without_a_period_asks_once() {
+    let mut bench = Bench::start(0, interval("shelves", Duration::ZERO, || [Shelf(1)]));
+    bench.synced().await;
+    assert_eq!(bench.next().await, 1);
+    assert!(bench.is_idle(LONG).await);
+    bench.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_waits_while_the_queue_is_full_and_loses_nothing() {
+    let mut bench = Bench::start(2, interval("shelves", Duration::ZERO, || (0..10).map(Shelf)));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((bench.queue.counts().ready(), bench.synced.is_synced()), (2, false));
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        seen.push(bench.next().await);
+    }
+    assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    bench.synced().await;
+    bench.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_ends_a_backoff_unless_it_is_weak() {
+    let shelves = || [Shelf(1)];
+    for (weak, after) in [(false, State::Ready), (true, State::Backoff)] {
+        let source = interval("shelves", PERIOD, shelves);
+        let bench = Bench::start(0, if weak { source.weak() } else { source });
+        let running = timeout(LONG, bench.queue.get()).await.expect("a key").expect("open");
+        running.retry_after("no luck", LONG);
+        sleep(PERIOD).await;
+        let state = bench.queue.find(&Shelf(1)).map(|key| key.state);
+        assert_eq!(state, Some(after), "weak: {weak}");
+        bench.stopped().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_enqueued_to_its_end_which_is_no_failure() {
+    let mut bench = Bench::start(0, keys_of(stream::iter([Shelf(1), Shelf(2)])));
+    bench.synced().await;
+    assert_eq!((bench.next().await, bench.next().await), (1, 2));
+    bench.ended().await.expect("no failure");
+    Bench::start(0, keys_of(stream::pending())).stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_fails_has_handed_on_what_came_before_and_is_named() {
+    let source = try_stream("shop feed", stream::iter([Ok(Shelf(1)), Err("closed"), Ok(Shelf(2))]));
+    let mut bench = Bench::start(0, source);
+    let error = bench.ended().await.expect_err("fails");
+    assert_eq!(
+        (error.to_string(), error.source.to_string()),
+        ("source shop feed ended".into(), "closed".into())
+    );
+    assert_eq!(bench.next().await, 1);
+    assert!(bench.is_idle(LONG).await, "nothing after the error");
+    Bench::start(0, try_stream("shop feed", stream::pending::<Result<Shelf, &str>>())).stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_feeds_the_queue_and_may_say_itself_when_it_has_synced() {
+    let late = async |sink: Sink<Shelf>, stop: CancellationToken| {
+        sink.add(Shelf(1), Cause::bare(Trigger::Generic));
+        sleep(PERIOD).await;
+        sink.offer(Shelf(2), Add::by_hand());
+        sink.synced();
+        stop.cancelled().await;
+        Ok(())
+    };
+    let mut bench = Bench::start(0, function("counter", late).syncs_itself());
+    let began = Instant::now();
+    bench.synced().await;
+    assert_eq!(began.elapsed(), PERIOD);
+    assert_eq!((bench.next().await, bench.next().await), (1, 2));
+    bench.stopped().await;
+
+    let failing = async |_: Sink<Shelf>, _: CancellationToken| Err("no shelves".into());
+    let mut bench = Bench::start(0, function("counter", failing));
+    bench.synced().await;
+    assert_eq!(bench.ended().await.expect_err("fails").to_string(), "source counter ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_hands_on_what_it_holds_before_it_says_that_it_has_synced() {
+    let (notifier, source) = channel();
+    for shelf in 0..2000 {
+        notifier.notify(Shelf(shelf));
+    }
+    let mut bench = Bench::start(0, source);
+    bench.synced().await;
+    assert_eq!(bench.queue.counts().ready(), 2000, "whatever came before the start, and more than a buffer");
+    drop(notifier);
+    for shelf in 0..2000 {
+        assert_eq!(bench.next().await, shelf);
+    }
+    assert!(bench.is_idle(LONG).await, "the end of the channel is no failure");
+    bench.stopped().await;
+}

@@ -1,0 +1,122 @@
+//! The source that asks again every so often: for what no watch tells of.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Sink, Source, SourceError};
+use crate::key::{Cause, Key, Trigger};
+use crate::queue::{Add, Added, Strength};
+
+/// Largest part of the period that is left out at random, so that replicas and controllers drift apart.
+const JITTER: f64 = 0.1;
+
+/// Enqueues what a function answers, again and again. Made by [`interval`].
+pub struct Interval<F> {
+    name: &'static str,
+    period: Duration,
+    keys: F,
+    strength: Strength,
+    random: fastrand::Rng,
+}
+
+/// Asks `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a tenth less.
+///
+/// The keys are strong, so they end backoffs, unless [`Interval::weak`]; and they go behind live events. While the
+/// queue is full the source waits, and asks no more often than it is listened to. A zero period asks once only.
+pub fn interval<Q, I, F>(name: &'static str, period: Duration, keys: F) -> Interval<F>
+where
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: FnMut() -> I + Send + 'static,
+{
+    Interval { name, period, keys, strength: Strength::Strong, random: fastrand::Rng::new() }
+}
+
+// === impl Interval ===
+
+impl<F> Interval<F> {
+    /// Leaves failing keys to their backoff: for a mere look at everything, as a resync is.
+    #[must_use]
+    pub fn weak(mut self) -> Self {
+        self.strength = Strength::Weak;
+        self
+    }
+
+    /// Takes its randomness from here.
+    #[must_use]
+    pub fn with_random(mut self, random: fastrand::Rng) -> Self {
+        self.random = random;
+        self
+    }
+
+    fn next_wait(&mut self) -> Duration {
+        self.period.mul_f64(1.0 - JITTER * self.random.f64())
+    }
+}
+
+impl<F> Interval<F> {
+    async fn ask<Q, I>(&mut self, sink: &Sink<Q>)
+    where
+        Q: Key,
+        I: IntoIterator<Item = Q>,
+        F: FnMut() -> I,
+    {
+        // Collected, so that what the function answers need not be `Send`; then offered one by one.
+        let keys: Vec<Q> = (self.keys)().into_iter().collect();
+        let add =
+            Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
+        for key in keys {
+            while sink.offer(key.clone(), add.clone()) == Added::Refused {
+                sink.queue().drained().await;
+            }
+        }
+    }
+
+    async fn run_on<Q, I>(mut self, sink: Sink<Q>)
+    where
+        Q: Key,
+        I: IntoIterator<Item = Q>,
+        F: FnMut() -> I,
+    {
+        let mut next = Instant::now();
+        self.ask(&sink).await;
+        sink.synced();
+        while !self.period.is_zero() {
+            // From the planned moment, not from the end of the last round: a full queue does not stretch the period.
+            next = (next + self.next_wait()).max(Instant::now());
+            sleep_until(next).await;
+            self.ask(&sink).await;
+        }
+    }
+}
+
+impl<Q, I, F> Source<Q> for Interval<F>
+where
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: FnMut() -> I + Send + 'static,
+{
+    fn run(
+        self: Box<Self>,
+        sink: Sink<Q>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Result<(), SourceError>> {
+        Box::pin(async move {
+            stop.run_until_cancelled(self.run_on(sink)).await;
+            Ok(())
+        })
+    }
+}
+
+impl<F> fmt::Debug for Interval<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("name", &self.name)
+            .field("period", &self.period)
+            .finish_non_exhaustive()
+    }
+}
