@@ -1,6 +1,7 @@
 mod behaviours;
 mod lanes;
 mod model;
+mod reference;
 mod settings;
 mod shutdown;
 mod table;
@@ -75,6 +76,15 @@ fn background() -> Add {
 /// Takes a key that must be there now.
 fn take(queue: &WorkQueue<Id>) -> Running<Id> {
     queue.try_get().expect("a key is ready")
+}
+
+/// Waits under paused time, so that a wake-up that was lost fails a test instead of hanging it.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_hours(1), what).await.expect("woken within an hour")
+}
+
+async fn get(queue: &WorkQueue<Id>) -> Option<Running<Id>> {
+    soon(queue.get()).await
 }
 
 /// Takes and ends everything that is ready, and returns it in order.

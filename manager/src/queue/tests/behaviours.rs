@@ -108,7 +108,7 @@ async fn delayed_keys_come_out_by_deadline_and_equal_ones_in_the_order_of_their_
 async fn a_sleeping_caller_gets_a_key_the_moment_it_is_added() {
     let queue = queue();
     let waiting = queue.clone();
-    let (running, added) = tokio::join!(waiting.get(), async { queue.add(Id(1), strong()) });
+    let (running, added) = tokio::join!(get(&waiting), async { queue.add(Id(1), strong()) });
     assert_eq!(added, Added::Queued);
     assert_eq!(running.map(|running| running.key().0), Some(1));
 }
@@ -119,7 +119,7 @@ async fn a_sleeping_caller_wakes_for_an_earlier_moment_than_the_one_it_slept_for
     let start = Instant::now();
     queue.add(Id(1), strong().after(ms(1000)));
     let waiting = queue.clone();
-    let (running, ()) = tokio::join!(waiting.get(), async {
+    let (running, ()) = tokio::join!(get(&waiting), async {
         tokio::time::sleep(ms(10)).await;
         queue.add(Id(2), strong().after(ms(50)));
     });
@@ -132,7 +132,7 @@ async fn only_one_sleeper_holds_the_timer_and_hands_it_on_when_it_is_cancelled()
     let start = Instant::now();
     queue.add(Id(1), strong().after(ms(1000)));
     let first = tokio::time::timeout(ms(10), queue.get());
-    let (first, second) = tokio::join!(first, queue.get());
+    let (first, second) = tokio::join!(first, get(&queue));
     assert!(first.is_err(), "the first caller was to give up");
     assert_eq!((second.map(|running| running.key().0), start.elapsed()), (Some(1), ms(1000)));
 }
@@ -143,7 +143,7 @@ async fn whoever_takes_a_key_leaves_the_timer_to_the_next_sleeper() {
     let start = Instant::now();
     queue.add(Id(1), strong().after(ms(10)));
     queue.add(Id(2), strong().after(ms(1000)));
-    let (first, second) = tokio::join!(queue.get(), queue.get());
+    let (first, second) = tokio::join!(get(&queue), get(&queue));
     let mut ids = [first, second].map(|running| running.map_or(0, |running| running.key().0));
     ids.sort_unstable();
     assert_eq!((ids, start.elapsed()), ([1, 2], ms(1000)));
@@ -156,10 +156,10 @@ async fn every_sleeper_gets_one_of_many_keys_that_become_ready_at_once() {
     for id in 0..100 {
         queue.add(Id(id), strong().after(ms(10)));
         let queue = queue.clone();
-        callers.spawn(async move { queue.get().await.map(Running::done) });
+        callers.spawn(async move { get(&queue).await.map(Running::done) });
     }
     callers.close();
-    callers.wait().await;
+    soon(callers.wait()).await;
     assert_eq!(queue.snapshot().keys.len(), 0);
 }
 
@@ -169,7 +169,7 @@ async fn delays_of_a_failing_key_double_to_the_maximum_for_forty_attempts() {
     queue.add(Id(1), strong());
     for attempt in 1..=40_u32 {
         let before = Instant::now();
-        let running = queue.get().await.unwrap();
+        let running = get(&queue).await.unwrap();
         assert_eq!(running.attempt(), attempt);
         let planned =
             if attempt == 1 { 0.0 } else { (0.005 * 2_f64.powi(attempt.cast_signed() - 2)).min(1000.0) };
@@ -239,7 +239,7 @@ async fn requeues_do_not_count_as_attempts() {
     let queue = queue();
     queue.add(Id(1), strong());
     for _ in 0..3 {
-        let running = queue.get().await.unwrap();
+        let running = get(&queue).await.unwrap();
         assert_eq!(running.attempt(), 1);
         running.requeue_after(ms(100));
     }
@@ -340,7 +340,7 @@ async fn ten_thousand_keys_that_fail_together_are_retried_within_a_second() {
     }
     let start = Instant::now();
     for _ in 0..10_000 {
-        queue.get().await.unwrap().done();
+        get(&queue).await.unwrap().done();
     }
     assert!(start.elapsed() <= Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(queue.snapshot().keys.len(), 0);

@@ -105,12 +105,12 @@ async fn a_retry_that_is_held_back_sleeps_until_a_run_ends_or_it_has_waited_long
     let first = take(&queue);
     // The clock only moves on because nobody spins.
     assert!(timeout(ms(1000), queue.get()).await.is_err(), "the second worker is kept free");
-    let (second, ()) = tokio::join!(queue.get(), async {
+    let (second, ()) = tokio::join!(get(&queue), async {
         tokio::time::advance(ms(1000)).await;
         first.done();
     });
     assert_eq!((second.as_ref().unwrap().key(), start.elapsed()), (&Id(2), ms(2000)));
-    let third = queue.get().await.unwrap();
+    let third = get(&queue).await.unwrap();
     assert_eq!((third.key(), start.elapsed()), (&Id(3), DEFAULT_MAX_WAIT));
 }
 
@@ -182,7 +182,7 @@ async fn retries_without_a_token_wait_in_their_lane_and_fresh_work_passes() {
     assert_eq!(drain(&queue), [11]);
     let start = Instant::now();
     for (id, waited) in [(3, 100), (4, 200)] {
-        let running = queue.get().await.unwrap();
+        let running = get(&queue).await.unwrap();
         assert_eq!((running.key().0, start.elapsed()), (id, ms(waited)));
         running.done();
     }
@@ -221,6 +221,6 @@ async fn an_old_retry_needs_no_token() {
     take(&queue).done();
     make_retry(&queue, 2).await;
     let start = Instant::now();
-    assert_eq!(queue.get().await.unwrap().key(), &Id(2));
+    assert_eq!(get(&queue).await.unwrap().key(), &Id(2));
     assert_eq!(start.elapsed(), DEFAULT_MAX_WAIT);
 }

@@ -30,7 +30,7 @@ async fn sources_that_were_refused_are_told_when_half_of_the_queue_is_free() {
     tokio::task::yield_now().await;
     assert_eq!(sources.len(), 3, "one of four free is too early");
     take(&queue).done();
-    sources.wait().await;
+    soon(sources.wait()).await;
     assert_eq!(queue.add(Id(5), background()), Added::Queued);
 }
 
@@ -40,7 +40,7 @@ async fn nobody_waits_for_room_in_a_queue_without_limit_or_one_that_shuts_down()
     let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
     queue.add(Id(1), strong());
     let source = queue.clone();
-    tokio::join!(source.drained(), async { queue.shut_down() });
+    tokio::join!(soon(source.drained()), async { queue.shut_down() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn lifting_the_limit_tells_the_sources() {
     let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
     queue.add(Id(1), strong());
     let source = queue.clone();
-    tokio::join!(source.drained(), async { queue.reconfigure(exact(), 1) });
+    tokio::join!(soon(source.drained()), async { queue.reconfigure(exact(), 1) });
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn a_rate_that_is_lifted_lets_a_sleeping_caller_go_on() {
     make_retry(&queue, 2).await;
     let start = Instant::now();
     let waiting = queue.clone();
-    let (running, ()) = tokio::join!(waiting.get(), async {
+    let (running, ()) = tokio::join!(get(&waiting), async {
         tokio::time::sleep(ms(10)).await;
         queue.reconfigure(exact(), 1);
     });
@@ -88,7 +88,7 @@ async fn a_standby_keeps_its_keys_warm_and_their_age_starts_at_the_election() {
     queue.add(Id(2), strong().after(ms(500)));
     tokio::time::advance(Duration::from_hours(1)).await;
     let waiting = queue.clone();
-    let (running, ()) = tokio::join!(waiting.get(), async {
+    let (running, ()) = tokio::join!(get(&waiting), async {
         tokio::time::sleep(ms(10)).await;
         queue.set_leading(true);
     });

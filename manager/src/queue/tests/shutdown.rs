@@ -7,16 +7,16 @@ async fn shutting_down_wakes_every_caller_and_later_adds_are_ignored() {
     let callers = TaskTracker::new();
     for _ in 0..5 {
         let queue = queue.clone();
-        callers.spawn(async move { assert!(queue.get().await.is_none()) });
+        callers.spawn(async move { assert!(get(&queue).await.is_none()) });
     }
     tokio::task::yield_now().await;
     assert!(!queue.is_shutting_down());
     queue.shut_down();
     callers.close();
-    callers.wait().await;
+    soon(callers.wait()).await;
     assert!(queue.is_shutting_down());
     assert_eq!(queue.add(Id(1), strong()), Added::ShuttingDown);
-    assert!(queue.get().await.is_none());
+    assert!(get(&queue).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,7 +26,7 @@ async fn shutting_down_at_once_hands_out_nothing_more() {
     queue.add(Id(2), strong());
     let running = take(&queue);
     queue.shut_down();
-    assert!(queue.get().await.is_none());
+    assert!(get(&queue).await.is_none());
     running.done();
     assert_eq!(state(&queue, 2), Some(State::Ready));
 }
@@ -61,12 +61,12 @@ async fn a_drain_waits_for_running_keys_and_wakes_all_who_wait_for_it() {
     queue.add(Id(2), strong());
     let (one, two) = (take(&queue), take(&queue));
     let drains = start_drains(&queue, 3).await;
-    assert!(queue.get().await.is_none(), "nothing is left to hand out");
+    assert!(get(&queue).await.is_none(), "nothing is left to hand out");
     one.done();
     tokio::task::yield_now().await;
     assert_eq!(drains.len(), 3);
     two.done();
-    drains.wait().await;
+    soon(drains.wait()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,9 +82,9 @@ async fn a_drain_hands_out_what_is_ready_or_dirty_and_does_not_wait_for_what_is_
     running.done();
     tokio::time::advance(ms(20)).await;
     assert_eq!(drain(&queue), [2, 1]);
-    drains.wait().await;
+    soon(drains.wait()).await;
     assert_eq!(state(&queue, 3), Some(State::Delayed));
-    assert!(queue.get().await.is_none());
+    assert!(get(&queue).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,12 +95,12 @@ async fn a_caller_sleeps_through_a_drain_until_the_last_dirty_key_has_come_back(
     queue.add(Id(1), strong());
     let drains = start_drains(&queue, 1).await;
     let waiting = queue.clone();
-    let (again, ()) = tokio::join!(waiting.get(), async {
+    let (again, ()) = tokio::join!(get(&waiting), async {
         tokio::time::sleep(ms(5)).await;
         running.done();
     });
     again.unwrap().done();
-    drains.wait().await;
+    soon(drains.wait()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn a_run_dropped_during_a_drain_is_not_run_again_and_not_waited_for() {
     let running = take(&queue);
     let drains = start_drains(&queue, 1).await;
     drop(running);
-    drains.wait().await;
+    soon(drains.wait()).await;
     assert_eq!(queue.find(&Id(1)).map(|key| key.attempts), Some(0));
 }
 
@@ -121,7 +121,7 @@ async fn shutting_down_at_once_ends_a_drain() {
     let running = take(&queue);
     let drains = start_drains(&queue, 2).await;
     queue.shut_down();
-    drains.wait().await;
+    soon(drains.wait()).await;
     running.done();
     queue.shut_down_with_drain().await;
 }

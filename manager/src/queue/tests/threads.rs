@@ -3,6 +3,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 
 const KEYS: u32 = 100;
+/// Nothing here takes seconds; a lost wake-up would take for ever.
+const FOR_EVER: Duration = Duration::from_mins(2);
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(FOR_EVER, what).await.expect("somebody sleeps for ever")
+}
 
 /// What the test knows about a key beside the queue. `Relaxed` throughout: the queue's lock orders the accesses.
 #[derive(Default)]
@@ -19,41 +25,68 @@ async fn many_threads_lose_no_key_and_never_run_one_twice_at_once() {
     let queue = queue_with(with_retry(RetryPolicy::exponential(ms(1), ms(2))), 8);
     let keys: Arc<[Watched]> = (0..KEYS).map(|_| Watched::default()).collect();
     let settling = Arc::new(AtomicBool::new(false));
-    let (producers, workers) = (TaskTracker::new(), TaskTracker::new());
+    let (producers, workers, operator) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
     for seed in 0..8 {
         workers.spawn(work(queue.clone(), Arc::clone(&keys), Arc::clone(&settling), seed));
     }
+    operator.spawn(operate(queue.clone(), Arc::clone(&settling)));
     for seed in 0..4 {
-        let (queue, keys) = (queue.clone(), Arc::clone(&keys));
-        producers.spawn(async move {
-            let mut random = fastrand::Rng::with_seed(seed);
-            for turn in 0..5000 {
-                let id = random.u32(0..KEYS);
-                keys[id as usize].wanted.fetch_add(1, Ordering::Relaxed);
-                let add = if random.bool() { strong() } else { background() };
-                let add = if random.u8(0..8) == 0 { add.after(ms(1)) } else { add };
-                let _: Added = queue.add(Id(id), add);
-                if turn % 64 == 0 {
-                    tokio::task::yield_now().await;
-                }
-            }
-        });
+        producers.spawn(produce(queue.clone(), Arc::clone(&keys), seed));
     }
-    producers.close();
-    producers.wait().await;
+    close(&producers).await;
     settling.store(true, Ordering::Relaxed);
+    close(&operator).await;
     // Ends every wait, so that the drain has nothing to leave behind.
     for id in 0..KEYS {
         let _: Added = queue.add(Id(id), strong());
     }
-    queue.shut_down_with_drain().await;
-    workers.close();
-    workers.wait().await;
+    soon(queue.shut_down_with_drain()).await;
+    close(&workers).await;
     for (id, key) in keys.iter().enumerate() {
         let (wanted, seen) = (key.wanted.load(Ordering::Relaxed), key.seen.load(Ordering::Relaxed));
         assert_eq!(wanted, seen, "the last change of key {id} was never seen");
     }
     assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+async fn close(tasks: &TaskTracker) {
+    tasks.close();
+    soon(tasks.wait()).await;
+}
+
+/// Adds keys at random. When the queue is full it does what a source does: waits for room and comes again.
+async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for turn in 0..5000 {
+        let id = random.u32(0..KEYS);
+        keys[id as usize].wanted.fetch_add(1, Ordering::Relaxed);
+        let add = if random.bool() { strong() } else { background() };
+        let add = if random.u8(0..8) == 0 { add.after(ms(1)) } else { add };
+        while queue.add(Id(id), add.clone()) == Added::Refused {
+            queue.drained().await;
+        }
+        if turn % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Changes settings, workers and leadership under everybody, and leaves a queue that leads.
+async fn operate(queue: WorkQueue<Id>, settling: Arc<AtomicBool>) {
+    let mut random = fastrand::Rng::with_seed(99);
+    while !settling.load(Ordering::Relaxed) {
+        let settings = QueueSettings {
+            retry_share: random.u8(1..=100),
+            max_wait: ms(random.u64(1..50)),
+            max_depth: random.choice([0, 5, 50]).unwrap(),
+            ..with_retry(RetryPolicy::exponential(ms(1), ms(random.u64(1..4))))
+        };
+        queue.reconfigure(settings, random.usize(1..9));
+        queue.set_leading(random.bool());
+        tokio::time::sleep(ms(1)).await;
+    }
+    queue.reconfigure(exact(), 8);
+    queue.set_leading(true);
 }
 
 async fn work(queue: WorkQueue<Id>, keys: Arc<[Watched]>, settling: Arc<AtomicBool>, seed: u64) {
@@ -76,5 +109,102 @@ async fn work(queue: WorkQueue<Id>, keys: Arc<[Watched]>, settling: Arc<AtomicBo
                 running.done();
             }
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_shutdown_is_delivered() {
+    for drained in [true, false] {
+        let queue = queue_with(exact(), 10);
+        let runs: Arc<Vec<AtomicU64>> = Arc::new((0..2501).map(|_| AtomicU64::new(0)).collect());
+        let (producers, consumers) = (TaskTracker::new(), TaskTracker::new());
+        for _ in 0..10 {
+            let (queue, runs) = (queue.clone(), Arc::clone(&runs));
+            consumers.spawn(async move {
+                while let Some(running) = queue.get().await {
+                    runs[running.key().0 as usize].fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    running.done();
+                }
+            });
+        }
+        for producer in 0..50 {
+            let queue = queue.clone();
+            producers.spawn(async move {
+                for add in 0..50 {
+                    let _: Added = queue.add(Id(producer * 50 + add), strong());
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        close(&producers).await;
+        if drained {
+            soon(queue.shut_down_with_drain()).await;
+        } else {
+            queue.shut_down();
+        }
+        assert_eq!(queue.add(Id(2500), strong()), Added::ShuttingDown);
+        close(&consumers).await;
+        let left = queue.snapshot().keys.len();
+        let runs: Vec<u64> = runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
+        assert_eq!(runs[2500], 0, "an add after the shutdown was delivered");
+        assert!(runs.iter().all(|runs| *runs <= 1), "a key ran twice for one add");
+        assert_eq!(runs.iter().sum::<u64>() + left as u64, 2500, "a key is lost");
+        assert!(!drained || left == 0, "{left} keys are left after a drain");
+        assert_eq!(queue.counts().running, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hundred_workers_drain_twenty_thousand_random_adds() {
+    let queue = queue_with(exact(), 100);
+    let (producers, workers) = (TaskTracker::new(), TaskTracker::new());
+    for _ in 0..100 {
+        let queue = queue.clone();
+        workers.spawn(async move {
+            while let Some(running) = queue.get().await {
+                running.done();
+            }
+        });
+    }
+    for seed in 0..20 {
+        let queue = queue.clone();
+        producers.spawn(async move {
+            let mut random = fastrand::Rng::with_seed(seed);
+            for _ in 0..1000 {
+                let add = [strong(), weak(), background()][random.usize(0..3)].clone();
+                let add = if random.bool() { add.after(ms(random.u64(0..3))) } else { add };
+                let _: Added = queue.add(Id(random.u32(0..1000)), add);
+            }
+        });
+    }
+    close(&producers).await;
+    for id in 0..1000 {
+        let _: Added = queue.add(Id(id), strong());
+    }
+    soon(queue.shut_down_with_drain()).await;
+    close(&workers).await;
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_shutdown_while_keys_are_handed_over_ends_every_loop() {
+    for round in 0..50 {
+        let queue = queue_with(exact(), 20);
+        let loops = TaskTracker::new();
+        for id in 0..20 {
+            let queue = queue.clone();
+            loops.spawn(async move {
+                while queue.add(Id(id), strong()) != Added::ShuttingDown {
+                    let Some(running) = queue.get().await else { break };
+                    running.done();
+                }
+            });
+        }
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        queue.shut_down();
+        close(&loops).await;
     }
 }
