@@ -18,6 +18,8 @@ mod control_plane;
 mod dev;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/objects.rs"]
+mod objects;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/stopping.rs"]

@@ -1,0 +1,236 @@
+//! Objects that a controller holds back with a finalizer, on a real server and with no more rights than documented.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use mainstay::cache::Scope;
+use mainstay::client::finalizer::Added;
+use mainstay::client::{Authority, Finalizer};
+use mainstay::controller::Controller;
+use mainstay::key::KindId;
+use mainstay::reconcile::{Action, Context, ObjectReconciler, Outcome, ReconcileError, object};
+use mainstay_tests::manifests::documents_below;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+const OURS: &str = "objects.example.com/held";
+const OTHER: &str = "other.example.com/held";
+const NAME: &str = "web";
+
+/// Tells each call with the finalizers that the server has at that moment, and answers cleanups by script, then with
+/// `Done`.
+struct Witness {
+    calls: mpsc::UnboundedSender<(&'static str, Vec<String>)>,
+    script: Mutex<VecDeque<Outcome>>,
+    /// Whose finalizer somebody else takes off in the middle of each cleanup.
+    meddler: Option<Client>,
+}
+
+type Calls = mpsc::UnboundedReceiver<(&'static str, Vec<String>)>;
+
+struct Admin(Client);
+
+impl Authority for Admin {
+    fn client(&self) -> &Client {
+        &self.0
+    }
+}
+
+// === impl Witness ===
+
+impl Witness {
+    async fn tell(&self, call: &'static str, map: &ConfigMap, cx: &Context) -> Result<(), ReconcileError> {
+        let namespace = map.namespace().unwrap_or_default();
+        let live = Api::<ConfigMap>::namespaced(cx.client().clone(), &namespace).get(&map.name_any()).await?;
+        self.calls.send((call, live.finalizers().to_vec())).expect("the test listens");
+        Ok(())
+    }
+}
+
+impl ObjectReconciler<ConfigMap> for Witness {
+    async fn reconcile(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
+        self.tell("reconcile", &map, cx).await?;
+        Ok(Action::Done)
+    }
+
+    async fn cleanup(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
+        self.tell("cleanup", &map, cx).await?;
+        if let Some(meddler) = &self.meddler {
+            let maps = Api::namespaced(meddler.clone(), &map.namespace().unwrap_or_default());
+            set_finalizers(&maps, &[OURS]).await;
+        }
+        self.script.lock().pop_front().unwrap_or(Ok(Action::Done))
+    }
+}
+
+/// Starts a manager with one controller that may do what a finalizer needs and nothing else.
+async fn start(
+    cluster: &TestCluster,
+    script: impl IntoIterator<Item = Outcome>,
+    meddler: Option<Client>,
+) -> (LocalManager, Calls) {
+    let (calls, told) = mpsc::unbounded_channel();
+    let witness = Witness { calls, script: Mutex::new(script.into_iter().collect()), meddler };
+    let mut documents = documents_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base"));
+    documents.extend(rights());
+    let identity = cluster.install(&documents).await;
+    let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
+        // The label says whose objects these are, and nobody changes it.
+        let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects"));
+        let reconciler = object(&maps, finalizer(), witness);
+        let controller = Controller::new("objects").reconciles(&maps);
+        drop(manager.register(controller.reconciler(reconciler)).expect("registered"));
+    })
+    .await;
+    (manager, told)
+}
+
+/// The rights that `mainstay::client::finalizer` names, and those to watch.
+fn rights() -> [Value; 2] {
+    let metadata = json!({"name": "objects", "namespace": "mainstay-system"});
+    let api_version = "rbac.authorization.k8s.io/v1";
+    [
+        json!({
+            "apiVersion": api_version, "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]}],
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "objects"},
+            "subjects": [{"kind": "ServiceAccount", "name": "mainstay", "namespace": "mainstay-system"}],
+        }),
+    ]
+}
+
+fn finalizer() -> Finalizer {
+    Finalizer::new(OURS).expect("qualified")
+}
+
+async fn create(maps: &Api<ConfigMap>, finalizers: &[&str]) -> ConfigMap {
+    let map = json!({"metadata": {"name": NAME, "labels": {"of": "objects"}, "finalizers": finalizers}});
+    let map = serde_json::from_value(map).expect("a ConfigMap");
+    maps.create(&PostParams::default(), &map).await.expect("created")
+}
+
+async fn delete(maps: &Api<ConfigMap>) {
+    drop(maps.delete(NAME, &DeleteParams::default()).await.expect("deleted"));
+}
+
+async fn set_finalizers(maps: &Api<ConfigMap>, finalizers: &[&str]) {
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    maps.patch(NAME, &PatchParams::default(), &patch).await.expect("patched");
+}
+
+/// Waits for the next cleanup and returns the finalizers the server had then.
+async fn cleanup(calls: &mut Calls) -> Vec<String> {
+    loop {
+        let call = timeout(wait::PATIENCE, calls.recv()).await.expect("a call in time");
+        if let ("cleanup", finalizers) = call.expect("the controller lives") {
+            return finalizers;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_held_before_anything_is_done_for_it_and_until_all_of_it_is_undone() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let fail = || Err(ReconcileError::from("not yet"));
+    let (manager, mut calls) = start(&cluster, [fail(), fail()], None).await;
+    let maps = cluster.api::<ConfigMap>();
+
+    create(&maps, &[OTHER]).await;
+    let first = timeout(wait::PATIENCE, calls.recv()).await.expect("a call in time").expect("one");
+    assert_eq!(first, ("reconcile", vec![OTHER.to_owned(), OURS.to_owned()]), "held before the first effect");
+    delete(&maps).await;
+    for attempt in 1..=3 {
+        assert_eq!(cleanup(&mut calls).await, [OTHER, OURS], "held at attempt {attempt}");
+    }
+    let left = wait::until(&maps, NAME, "our finalizer to go", |map| map.finalizers() == [OTHER]).await;
+    assert!(left.metadata.deletion_timestamp.is_some(), "it waits for the other");
+    set_finalizers(&maps, &[]).await;
+    wait::until_gone(&maps, NAME).await;
+
+    manager.stop().await.expect("stopped in order");
+    while let Ok((call, finalizers)) = calls.try_recv() {
+        assert_ne!(call, "cleanup", "one too many, at {finalizers:?}");
+    }
+    let writes = cluster.writes();
+    let ours: Vec<_> = writes.iter().filter(|write| write.resource == "configmaps").collect();
+    let verbs: Vec<_> = ours.iter().map(|write| (&*write.verb, write.code)).collect();
+    assert_eq!(verbs, [("patch", 200), ("patch", 200)], "one write to hold it, one to let it go");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cleanup_that_asks_for_time_keeps_the_object() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let later = || Ok(Action::RequeueAfter(Duration::from_millis(50)));
+    let (manager, mut calls) = start(&cluster, [later(), later()], None).await;
+    let maps = cluster.api::<ConfigMap>();
+    create(&maps, &[]).await;
+    wait::until(&maps, NAME, "to be held", |map| map.finalizers() == [OURS]).await;
+    delete(&maps).await;
+    for _ in 0..3 {
+        assert_eq!(cleanup(&mut calls).await, [OURS]);
+    }
+    wait::until_gone(&maps, NAME).await;
+    manager.stop().await.expect("stopped in order");
+    assert!(calls.try_recv().is_err(), "what is gone is not cleaned up again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_controllers_finalizer_that_goes_during_the_cleanup_costs_no_second_one() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (manager, mut calls) = start(&cluster, [], Some(cluster.client())).await;
+    let maps = cluster.api::<ConfigMap>();
+    create(&maps, &[OTHER]).await;
+    wait::until(&maps, NAME, "to be held", |map| map.finalizers() == [OTHER, OURS]).await;
+    delete(&maps).await;
+    assert_eq!(cleanup(&mut calls).await, [OTHER, OURS]);
+    wait::until_gone(&maps, NAME).await;
+    manager.stop().await.expect("stopped in order");
+    assert!(calls.try_recv().is_err(), "the conflict was met without another cleanup");
+}
+
+#[tokio::test]
+async fn a_stale_finalizer_is_put_on_and_taken_off_the_object_as_it_is() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (admin, maps, kind) =
+        (Admin(cluster.client()), cluster.api::<ConfigMap>(), KindId::of::<ConfigMap>());
+    let add =
+        async |stale: &ConfigMap| finalizer().add(&admin, &kind, &stale.metadata).await.expect("answered");
+    let remove =
+        async |stale: &ConfigMap| finalizer().remove(&admin, &kind, &stale.metadata).await.expect("answered");
+    let live = async || maps.get(NAME).await.expect("there").finalizers().to_vec();
+
+    let stale = create(&maps, &[]).await;
+    set_finalizers(&maps, &[OTHER]).await;
+    assert_eq!(add(&stale).await, Added::Changed);
+    assert_eq!(live().await, [OTHER, OURS], "the one that came meanwhile stays");
+    assert_eq!(add(&stale).await, Added::Already);
+
+    let held = maps.get(NAME).await.expect("there");
+    set_finalizers(&maps, &[OURS]).await;
+    assert!(remove(&held).await);
+    assert_eq!(live().await, [""; 0], "the one that went is not brought back");
+    assert!(!remove(&held).await);
+
+    set_finalizers(&maps, &[OTHER]).await;
+    delete(&maps).await;
+    assert_eq!(add(&stale).await, Added::TooLate, "it is being deleted");
+    set_finalizers(&maps, &[]).await;
+    wait::until_gone(&maps, NAME).await;
+    assert_eq!(add(&stale).await, Added::TooLate, "it is gone");
+    create(&maps, &[OURS]).await;
+    assert_eq!(add(&stale).await, Added::TooLate, "another one has its name");
+    assert!(!remove(&held).await);
+    assert_eq!(live().await, [OURS], "and was not touched");
+    set_finalizers(&maps, &[]).await;
+}
