@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 
 use super::*;
 use crate::cache::{ReadError, Select};
-use crate::client::{Applier, EventType, WriteError, refusal};
+use crate::client::{Applier, EventType, Live, WriteError, refusal};
 use crate::key::{Request, Trigger};
 use crate::reconcile::{Action, ReconcileError};
 
@@ -93,7 +93,7 @@ async fn a_run_tells_its_outcome_its_writes_and_its_events_and_not_those_of_othe
         let regarding = ObjectReference { name: Some("web".to_owned()), ..ObjectReference::default() };
         cx.events().event(&regarding, EventType::Warning, "Odd", "Look", "this is odd");
         let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
-        applier.dry_run(&cx, &map("web")).await?;
+        drop(applier.dry_run(&cx, None::<&Live>, &map("web")).await?);
         applier.apply_status(&cx, &map("web")).await?;
         maps_of_client(&cx).delete("old", &DeleteParams::default()).await?;
         Err(ReconcileError::terminal("enough"))
