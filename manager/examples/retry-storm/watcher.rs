@@ -23,28 +23,42 @@ pub(crate) async fn watch(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let list = maps.list_metadata(&ListParams::default().labels(LABEL)).await?;
-    let version = list.metadata.resource_version.context("a list without a version")?;
+    let mut version = list.metadata.resource_version.context("a list without a version")?;
     // The server's own limit; far longer than a storm.
     let parameters = WatchParams::default().labels(LABEL).timeout(290);
-    let mut events = maps.watch(&parameters, &version).await?.boxed();
-    // Nobody waits for a storm that was given up.
-    ready.send(()).ok();
+    let mut ready = Some(ready);
     loop {
-        // Biased: at the end everything has been seen, and the stream goes on.
-        let event = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            event = events.try_next() => event?,
-        };
-        let now = Instant::now();
-        match event.context("the server ended the watch")? {
-            WatchEvent::Added(map) | WatchEvent::Modified(map) => {
-                if let Some(patch) = patch_of(&map) {
-                    ledger.saw(Side::Watcher, patch, now);
-                }
-            }
-            WatchEvent::Error(status) => anyhow::bail!("the watch failed: {}", status.message),
-            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+        let mut events = maps.watch(&parameters, &version).await?.boxed();
+        if let Some(ready) = ready.take() {
+            // Nobody waits for a storm that was given up.
+            ready.send(()).ok();
         }
+        loop {
+            // Biased: at the end everything has been seen, and the stream goes on.
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                event = events.try_next() => event?,
+            };
+            // The server may end any watch, that of a slow reader first. The next one goes on behind what was seen.
+            let Some(event) = event else { break };
+            version = seen(event, ledger)?.unwrap_or(version);
+        }
+    }
+}
+
+/// Notes the patch that an event shows, and returns the version to go on from.
+fn seen(event: WatchEvent<ConfigMap>, ledger: &Ledger) -> anyhow::Result<Option<String>> {
+    let now = Instant::now();
+    match event {
+        WatchEvent::Added(map) | WatchEvent::Modified(map) => {
+            if let Some(patch) = patch_of(&map) {
+                ledger.saw(Side::Watcher, patch, now);
+            }
+            Ok(map.metadata.resource_version)
+        }
+        WatchEvent::Deleted(map) => Ok(map.metadata.resource_version),
+        WatchEvent::Bookmark(bookmark) => Ok(Some(bookmark.metadata.resource_version)),
+        WatchEvent::Error(status) => anyhow::bail!("the watch failed: {}", status.message),
     }
 }

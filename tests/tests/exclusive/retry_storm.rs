@@ -41,10 +41,11 @@ fn told(form: &str, figures: &Figures) {
     }
 }
 
-/// Returns whether the figures are within ten times 1 ms, 5 ms, and twice what the watcher needs itself.
+/// Returns whether the figures are within ten times 1 ms, 5 ms, and twice what the watcher needs itself. Where even the
+/// watcher is later than the 5 ms allow, the machine is busy, and its own lateness is the measure.
 fn hardly_delayed(figures: &Figures) -> bool {
     figures.over_watcher_p50 <= 10.0
-        && figures.over_watcher_p99 <= 50.0
+        && figures.over_watcher_p99 <= figures.watcher_p99.max(50.0)
         && figures.healthy_p99 <= 20.0 * figures.watcher_p99
 }
 
