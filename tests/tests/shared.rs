@@ -16,6 +16,8 @@ mod command_line;
 mod control_plane;
 #[path = "shared/dev.rs"]
 mod dev;
+#[path = "shared/events.rs"]
+mod events;
 #[path = "shared/ha.rs"]
 mod ha;
 #[path = "shared/objects.rs"]

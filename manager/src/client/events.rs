@@ -1,15 +1,20 @@
 //! Tells people what happened to an object, as Events of `events.k8s.io/v1`.
 //!
-//! A [`Recorder`] puts an occurrence into a bounded channel and never waits; one [`EventWriter`] per manager folds
-//! repetitions into series and writes them. Events are a courtesy: when the channel is full or the server says no for too long they
-//! are dropped, counted, and nothing else suffers.
+//! A [`Recorder`] enters an occurrence in a bounded table of series and never waits; one [`EventWriter`] per manager
+//! writes what the server does not know yet. Events are a courtesy: when there is no room, or the server says no for too
+//! long, they are dropped, counted, logged at most once a minute, and nothing else suffers.
 //!
 //! Differs from client-go's recorder: `regarding.resourceVersion` is not part of what makes two occurrences the same,
-//! a growing count is visible within seconds instead of minutes, 429 and 5xx are retried, and all memory is bounded.
+//! a growing count is visible within seconds instead of minutes, 429 and 5xx are retried, all memory is bounded, and one
+//! noisy object takes nothing from the others.
 
+mod budget;
+mod drops;
 #[cfg(feature = "testing")]
 mod heard;
+mod identity;
 mod series;
+mod wire;
 mod writer;
 
 use std::fmt;
@@ -17,12 +22,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::metrics::Registry;
+
+use drops::{Cause, EventCounts};
+use identity::SeriesKey;
+use series::{Ledger, Taken};
 
 #[cfg(feature = "testing")]
 pub(crate) use heard::Heard;
@@ -30,8 +39,6 @@ pub(crate) use heard::Heard;
 pub use heard::RecordedEvent;
 pub use writer::EventWriter;
 
-/// Occurrences that wait for the writer; client-go's number. A full channel drops the newest.
-const CHANNEL: usize = 1000;
 /// Limit of the API for `reason`, `action` and `reportingInstance`, in bytes.
 const MAX_WORD: usize = 128;
 /// Limit of the API for `note`, in bytes.
@@ -51,13 +58,20 @@ pub enum EventType {
 pub struct Recorder {
     shared: Arc<Shared>,
     controller: Arc<str>,
+    /// The last one to go tells the writer.
+    _alive: Arc<DropGuard>,
 }
 
 struct Shared {
-    /// Full: the newest occurrence is dropped.
-    sender: mpsc::Sender<Occurrence>,
+    /// Held for a few look-ups at a time, so that a reconcile hardly notices. Nothing is logged or awaited under it.
+    ledger: Mutex<Ledger>,
+    /// There is something new to write. One permit is kept while the writer looks elsewhere.
+    wake: Notify,
     counts: EventCounts,
     clock: Clock,
+    /// Where a test hears what is recorded; nothing reaches the ledger then.
+    #[cfg(feature = "testing")]
+    heard: Option<Heard>,
 }
 
 /// The wall clock, as a value that tests replace.
@@ -67,6 +81,7 @@ type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone, Debug)]
 struct Occurrence {
     regarding: ObjectReference,
+    related: Option<ObjectReference>,
     kind: EventType,
     reason: String,
     action: String,
@@ -75,15 +90,10 @@ struct Occurrence {
     at: Timestamp,
 }
 
-/// `mainstay_events_total`: what became of recorded events.
-#[derive(Clone, Debug)]
-struct EventCounts {
-    family: Family<Labels, Counter>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Labels {
-    outcome: &'static str,
+/// An event as one line for people.
+struct Described<'a> {
+    reason: &'a str,
+    regarding: &'a ObjectReference,
 }
 
 // === impl EventType ===
@@ -122,22 +132,27 @@ impl Recorder {
         registry: &Registry,
         clock: Clock,
     ) -> (Self, EventWriter) {
-        let (sender, inbox) = mpsc::channel(CHANNEL);
-        let counts = EventCounts::register(registry);
-        let writer = EventWriter::new(inbox, client, cut(instance, MAX_WORD), counts.clone());
-        let shared = Arc::new(Shared { sender, counts, clock });
-        (Self { shared, controller: controller.into() }, writer)
+        let instance = if instance.is_empty() { controller } else { instance };
+        let shared = Arc::new(Shared::new(instance, registry, clock));
+        let deserted = CancellationToken::new();
+        let writer = EventWriter::new(Arc::clone(&shared), client, deserted.clone());
+        (Self::over(shared, controller, deserted), writer)
+    }
+
+    fn over(shared: Arc<Shared>, controller: &str, deserted: CancellationToken) -> Self {
+        Self { shared, controller: controller.into(), _alive: Arc::new(deserted.drop_guard()) }
     }
 
     /// Returns a recorder of the same writer that reports as another controller.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Self {
-        Self { shared: Arc::clone(&self.shared), controller: controller.into() }
+        Self { controller: controller.into(), ..self.clone() }
     }
 
     /// Records that `action` was taken on `regarding` because of `reason`; `note` is for people. `reason` and
-    /// `action` are words in `CamelCase`. Repetitions of the same reason and action become one event with a count
-    /// and keep the first note.
+    /// `action` are words in `CamelCase`; the API wants both, so an empty one is replaced by the other. Repetitions of
+    /// the same reason and action become one event with a count and keep the first note. Texts that the API would not
+    /// take are cut: words at 128 bytes, the note at 1,024.
     pub fn event(
         &self,
         regarding: &ObjectReference,
@@ -146,20 +161,59 @@ impl Recorder {
         action: &str,
         note: &str,
     ) {
-        let occurrence = Occurrence {
-            // The version differs at each occurrence and would make each an event of its own.
-            regarding: ObjectReference { resource_version: None, ..regarding.clone() },
-            kind,
-            reason: cut(reason, MAX_WORD),
-            action: cut(action, MAX_WORD),
-            note: cut(note, MAX_NOTE),
-            controller: Arc::clone(&self.controller),
-            at: (self.shared.clock)(),
+        self.record(regarding, None, kind, [reason, action], note);
+    }
+
+    /// As [`Recorder::event`], for an action that concerns a second object too, such as the Pod that was made for
+    /// `regarding`.
+    pub fn event_with_related(
+        &self,
+        regarding: &ObjectReference,
+        related: &ObjectReference,
+        kind: EventType,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.record(regarding, Some(related), kind, [reason, action], note);
+    }
+
+    fn record(
+        &self,
+        regarding: &ObjectReference,
+        related: Option<&ObjectReference>,
+        kind: EventType,
+        words: [&str; 2],
+        note: &str,
+    ) {
+        let (reason, action) = match words {
+            ["", action] => (action, action),
+            [reason, ""] => (reason, reason),
+            [reason, action] => (reason, action),
         };
-        if let Err(refused) = self.shared.sender.try_send(occurrence) {
-            let why = if matches!(refused, mpsc::error::TrySendError::Full(_)) { "full" } else { "stopped" };
-            self.shared.counts.count("dropped");
-            tracing::debug!(reason, note, why, "event dropped");
+        let outcome = if reason.is_empty() {
+            Err(Cause::Invalid)
+        } else {
+            let occurrence = Occurrence {
+                regarding: without_version(regarding),
+                related: related.map(without_version),
+                kind,
+                reason: cut(reason, MAX_WORD),
+                action: cut(action, MAX_WORD),
+                note: cut(note, MAX_NOTE),
+                controller: Arc::clone(&self.controller),
+                at: (self.shared.clock)(),
+            };
+            self.shared.observe(occurrence)
+        };
+        match outcome {
+            Ok(taken) => {
+                if taken != Taken::Repeated {
+                    self.shared.wake.notify_one();
+                }
+                self.shared.counts.taken(if taken == Taken::New { "new" } else { "repeated" });
+            }
+            Err(cause) => self.shared.counts.lost(cause, 1, &Described { reason, regarding }),
         }
     }
 }
@@ -170,19 +224,44 @@ impl fmt::Debug for Recorder {
     }
 }
 
-// === impl EventCounts ===
+// === impl Shared ===
 
-impl EventCounts {
-    fn register(registry: &Registry) -> Self {
-        let family = Family::default();
-        let help = "Occurrences recorded as Events, by outcome: new, repeated, limited, dropped, failed";
-        registry.register("mainstay_events", help, family.clone());
-        Self { family }
+impl Shared {
+    fn new(instance: &str, registry: &Registry, clock: Clock) -> Self {
+        Self {
+            ledger: Mutex::new(Ledger::new(cut(instance, MAX_WORD), Instant::now())),
+            wake: Notify::new(),
+            counts: EventCounts::register(registry),
+            clock,
+            #[cfg(feature = "testing")]
+            heard: None,
+        }
     }
 
-    fn count(&self, outcome: &'static str) {
-        self.family.get_or_create(&Labels { outcome }).inc();
+    fn observe(&self, occurrence: Occurrence) -> Result<Taken, Cause> {
+        #[cfg(feature = "testing")]
+        let occurrence = match &self.heard {
+            Some(heard) => return Ok(heard.hear(occurrence)),
+            None => occurrence,
+        };
+        let key = SeriesKey::of(&occurrence);
+        self.ledger.lock().observe(key, &occurrence, Instant::now())
     }
+}
+
+// === impl Described ===
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        let ObjectReference { kind, namespace, name, .. } = self.regarding;
+        write!(f, "{} on {} {}/{}", self.reason, of(kind), of(namespace), of(name))
+    }
+}
+
+/// The version differs at each occurrence, and says nothing that the time does not.
+fn without_version(reference: &ObjectReference) -> ObjectReference {
+    ObjectReference { resource_version: None, ..reference.clone() }
 }
 
 /// Shortens to at most `limit` bytes, at a character's edge.

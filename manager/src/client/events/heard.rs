@@ -6,9 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::{CHANNEL, EventCounts, EventType, Occurrence, Recorder, Shared};
+use super::series::Taken;
+use super::{EventType, Occurrence, Recorder, Shared};
 use crate::metrics::Registry;
 
 /// One call of [`Recorder::event`].
@@ -17,6 +18,8 @@ use crate::metrics::Registry;
 pub struct RecordedEvent {
     /// The object it is about.
     pub regarding: ObjectReference,
+    /// The second object it concerns, if any.
+    pub related: Option<ObjectReference>,
     /// News or a warning.
     pub event_type: EventType,
     /// Why, in one word.
@@ -27,32 +30,37 @@ pub struct RecordedEvent {
     pub note: String,
 }
 
-/// The other end of a recorder that writes nothing.
-pub(crate) struct Heard(Mutex<mpsc::Receiver<Occurrence>>);
+/// The other end of a recorder that writes nothing. As many as one test records, each by itself.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<Occurrence>>>);
 
 impl Recorder {
     /// Makes a recorder whose occurrences wait to be taken.
     pub(crate) fn heard(controller: &str) -> (Self, Heard) {
-        let (sender, receiver) = mpsc::channel(CHANNEL);
-        let counts = EventCounts::register(&Registry::new());
-        let shared = Shared { sender, counts, clock: Arc::new(Timestamp::now) };
-        let recorder = Self { shared: Arc::new(shared), controller: controller.into() };
-        (recorder, Heard(Mutex::new(receiver)))
+        let heard = Heard::default();
+        let shared = Shared::new(controller, &Registry::new(), Arc::new(Timestamp::now));
+        let shared = Shared { heard: Some(heard.clone()), ..shared };
+        (Self::over(Arc::new(shared), controller, CancellationToken::new()), heard)
     }
 }
 
 impl Heard {
     /// Takes what was recorded since the last call.
     pub(crate) fn take(&self) -> Vec<RecordedEvent> {
-        let mut inbox = self.0.lock();
-        std::iter::from_fn(|| inbox.try_recv().ok()).map(RecordedEvent::from).collect()
+        std::mem::take(&mut *self.0.lock()).into_iter().map(RecordedEvent::from).collect()
+    }
+
+    /// Nobody has to be woken for it.
+    pub(super) fn hear(&self, occurrence: Occurrence) -> Taken {
+        self.0.lock().push(occurrence);
+        Taken::Repeated
     }
 }
 
 impl From<Occurrence> for RecordedEvent {
     fn from(occurrence: Occurrence) -> Self {
-        let Occurrence { regarding, kind, reason, action, note, .. } = occurrence;
-        Self { regarding, event_type: kind, reason, action, note }
+        let Occurrence { regarding, related, kind, reason, action, note, .. } = occurrence;
+        Self { regarding, related, event_type: kind, reason, action, note }
     }
 }
 

@@ -3,10 +3,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::instrument::WithSubscriber as _;
 
 use super::*;
 use crate::client::Role;
-use crate::client::testserver::{Answer, TestServer};
+use crate::client::testserver::{Answer, TestServer, logged};
 use crate::metrics::Format;
 
 const LONG: Duration = Duration::from_hours(1);
@@ -25,7 +26,7 @@ impl Running {
         let (recorder, writer) =
             Recorder::with_clock("mainstay.dev/test", "replica-1", client, &server.registry, clock);
         let stop = CancellationToken::new();
-        let tasks = JoinSet::from_iter([writer.run(stop.clone(), flush)]);
+        let tasks = JoinSet::from_iter([writer.run(stop.clone(), flush).with_current_subscriber()]);
         Self { recorder, stop, tasks }
     }
 
@@ -115,7 +116,7 @@ async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
     record(&recorder.clone(), "TooLate");
     assert_eq!(
         outcomes(&server.registry),
-        "{outcome=\"dropped\"} 1 {outcome=\"new\"} 1 {outcome=\"repeated\"} 2"
+        "{outcome=\"new\"} 1 {outcome=\"repeated\"} 2 {outcome=\"stopped\"} 1"
     );
 }
 
@@ -138,7 +139,7 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_final() {
     server.arrival().await;
     running.flushed().await;
     assert!(server.nothing_arrived());
-    assert_eq!(outcomes(&server.registry), "{outcome=\"failed\"} 1 {outcome=\"new\"} 2");
+    assert_eq!(outcomes(&server.registry), "{outcome=\"new\"} 2 {outcome=\"refused\"} 1");
 }
 
 #[tokio::test]
@@ -152,15 +153,115 @@ async fn a_flush_ends_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_full_channel_drops_and_never_waits() {
+async fn recording_never_waits_and_repetitions_take_no_room() {
     let server = TestServer::start([]).await;
     let running = Running::start(&server, LONG);
-    let recorder = running.recorder.clone();
     // Nothing is awaited, so the writer does not run on this runtime of one thread.
-    for _ in 0..CHANNEL + 5 {
-        record(&recorder, "Waiting");
+    for _ in 0..100_000 {
+        record(&running.recorder, "Waiting");
     }
-    assert_eq!(outcomes(&server.registry), "{outcome=\"dropped\"} 5");
+    assert_eq!(outcomes(&server.registry), "{outcome=\"new\"} 1 {outcome=\"repeated\"} 99999");
+}
+
+#[tokio::test]
+async fn the_writer_ends_when_every_recorder_is_gone() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let Running { recorder, stop: _stop, mut tasks } = Running::start(&server, LONG);
+    let other = recorder.for_controller("mainstay.dev/other");
+    drop(recorder);
+    record(&other, "Waiting");
+    drop(other);
+    tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(server.arrival().await.method, "POST");
+}
+
+#[tokio::test]
+async fn what_is_lost_is_counted_and_told_once() {
+    let mut server =
+        TestServer::start([Answer::failure(403, "Forbidden", "namespace is being terminated")]).await;
+    // Who reaches a line of the log first decides whether it is of interest, until the next subscriber comes: this makes
+    // it known before, so that no other test on another thread decides for this one.
+    EventCounts::register(&Registry::new()).lost(Cause::Invalid, 1, &"");
+    let lines = logged(async {
+        let mut running = Running::start(&server, LONG);
+        record(&running.recorder, "Waiting");
+        server.arrival().await;
+        running.flushed().await;
+        for _ in 0..3 {
+            record(&running.recorder, "TooLate");
+        }
+    })
+    .await;
+    assert_eq!(
+        outcomes(&server.registry),
+        "{outcome=\"new\"} 1 {outcome=\"refused\"} 1 {outcome=\"stopped\"} 3"
+    );
+    let [refused, stopped] = &lines[..] else { panic!("{lines:?}") };
+    assert!(
+        refused.contains("Waiting on Deployment shop/web") && refused.contains("being terminated"),
+        "{refused}"
+    );
+    assert!(stopped.contains("stopped") && stopped.contains("TooLate"), "{stopped}");
+}
+
+#[tokio::test]
+async fn an_empty_word_is_replaced_by_the_other_and_two_are_refused() {
+    let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
+    let running = Running::start(&server, LONG);
+    for (reason, action) in [("Waiting", ""), ("", "Probe")] {
+        running.recorder.event(&web(), EventType::Normal, reason, action, "");
+        let body: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
+        assert_eq!(body["reason"], body["action"]);
+    }
+    running.recorder.event(&web(), EventType::Normal, "", "", "nobody knows");
+    assert_eq!(outcomes(&server.registry), "{outcome=\"invalid\"} 1 {outcome=\"new\"} 2");
+}
+
+#[tokio::test]
+async fn an_event_about_a_cluster_scoped_object_lives_in_default() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let running = Running::start(&server, LONG);
+    let node =
+        ObjectReference { kind: Some("Node".to_owned()), name: Some("n1".to_owned()), ..Default::default() };
+    running.recorder.event_with_related(&node, &web(), EventType::Normal, "Drained", "Drain", "");
+    let arrived = server.arrival().await;
+    assert_eq!(arrived.uri.path(), "/apis/events.k8s.io/v1/namespaces/default/events");
+    let body: Value = serde_json::from_slice(&arrived.body).unwrap();
+    assert_eq!(body["metadata"]["namespace"], "default");
+    assert_eq!(body["related"]["name"], "web");
+    assert_eq!(body["related"]["resourceVersion"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_looked_at_and_left_alone_if_it_is_anothers() {
+    let mut server = TestServer::start([
+        Answer::failure(409, "AlreadyExists", ""),
+        Answer::failure(422, "", "testing value /reportingInstance failed"),
+        Answer::ok("{}"),
+    ])
+    .await;
+    let mut running = Running::start(&server, LONG);
+    record(&running.recorder, "Waiting");
+    let first: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
+    let look = server.arrival().await;
+    assert!(look.uri.path().ends_with(first["metadata"]["name"].as_str().unwrap()), "{}", look.uri);
+    assert_eq!(look.headers["content-type"], "application/json-patch+json");
+    let steps: Value = serde_json::from_slice(&look.body).unwrap();
+    assert_eq!(steps[1], json!({"op": "test", "path": "/reportingInstance", "value": "replica-1"}));
+    let second: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
+    assert_ne!(second["metadata"]["name"], first["metadata"]["name"]);
+    assert_eq!(second["reason"], first["reason"]);
+    running.flushed().await;
+    assert_eq!(outcomes(&server.registry), "{outcome=\"new\"} 1");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_asked_again() {
+    let server = TestServer::start([]).await;
+    let client = server.client(Role::Watches);
+    drop(server);
+    let answer = writer::perform(&client, &wire::ServerAction::Create(Box::default())).await;
+    assert!(matches!(answer, series::Answer::Again(None, _)), "{answer:?}");
 }
 
 #[tokio::test]

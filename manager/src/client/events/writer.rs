@@ -1,23 +1,22 @@
 //! Writes what the recorders of one manager recorded.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use http::{Method, Request, header};
-use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::call::call;
 use crate::client::error::WriteError;
 
-use super::series::{Answer, Ledger, Observed, Operation, ServerAction};
-use super::{EventCounts, Occurrence};
+use super::drops::Cause;
+use super::series::{Answer, Lost, Operation};
+use super::wire::ServerAction;
+use super::{Described, Shared};
 
 /// Writes that may be under way at once: a namespace that answers slowly must not hold up the others.
 const MAX_IN_FLIGHT: usize = 8;
@@ -28,31 +27,18 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The one that writes for a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
 pub struct EventWriter {
-    inbox: mpsc::Receiver<Occurrence>,
+    shared: Arc<Shared>,
     client: kube::Client,
-    instance: String,
-    counts: EventCounts,
-    ledger: Ledger,
+    /// Cancelled when every recorder is gone.
+    deserted: CancellationToken,
     in_flight: FuturesUnordered<BoxFuture<'static, (Operation, Answer)>>,
 }
 
 // === impl EventWriter ===
 
 impl EventWriter {
-    pub(super) fn new(
-        inbox: mpsc::Receiver<Occurrence>,
-        client: kube::Client,
-        instance: String,
-        counts: EventCounts,
-    ) -> Self {
-        Self {
-            inbox,
-            client,
-            instance,
-            counts,
-            ledger: Ledger::default(),
-            in_flight: FuturesUnordered::new(),
-        }
+    pub(super) fn new(shared: Arc<Shared>, client: kube::Client, deserted: CancellationToken) -> Self {
+        Self { shared, client, deserted, in_flight: FuturesUnordered::new() }
     }
 
     /// Writes until `stop`, or until every recorder is gone; then takes no more occurrences and writes what is left for
@@ -62,35 +48,30 @@ impl EventWriter {
         loop {
             self.start_due();
             let wake = self.next_start().map_or(sweep, |due| due.min(sweep));
-            // Any order serves: each branch only changes the ledger.
+            // Any order serves: each branch only changes the ledger, or makes the loop look at it.
             tokio::select! {
                 () = stop.cancelled() => break,
+                () = self.deserted.cancelled() => break,
                 Some((operation, answer)) = self.in_flight.next() => self.settle(&operation, answer),
-                received = self.inbox.recv() => match received {
-                    Some(occurrence) => self.observe(&occurrence),
-                    // Every recorder is gone.
-                    None => break,
-                },
+                () = self.shared.wake.notified() => {}
                 () = sleep_until(wake) => {}
             }
-            if Instant::now() >= sweep {
-                self.ledger.sweep(Instant::now());
-                sweep = Instant::now() + SWEEP_EVERY;
+            let now = Instant::now();
+            if now >= sweep {
+                // One at a time: recorders wait for the lock.
+                while self.shared.ledger.lock().end_idle(now) {}
+                sweep = now + SWEEP_EVERY;
             }
         }
         self.flush(flush).await;
     }
 
     async fn flush(mut self, limit: Duration) {
-        self.inbox.close();
-        while let Ok(occurrence) = self.inbox.try_recv() {
-            self.observe(&occurrence);
-        }
-        self.ledger.hurry(Instant::now());
-        let late = timeout(limit, self.drain()).await.is_err();
-        if late {
-            let left = self.ledger.pending();
-            tracing::warn!(left, limit_seconds = limit.as_secs_f64(), "events not written before the end");
+        self.shared.ledger.lock().hurry(Instant::now());
+        if timeout(limit, self.drain()).await.is_err() {
+            let late = self.shared.ledger.lock().unconfirmed();
+            let what = format_args!("not written within {} s at the end", limit.as_secs_f64());
+            self.shared.counts.lost(Cause::Late, late, &what);
         }
     }
 
@@ -108,19 +89,9 @@ impl EventWriter {
         }
     }
 
-    fn observe(&mut self, occurrence: &Occurrence) {
-        let outcome = match self.ledger.observe(occurrence, &self.instance, Instant::now()) {
-            Observed::New => "new",
-            Observed::Repeated => "repeated",
-            Observed::Limited => "limited",
-        };
-        self.counts.count(outcome);
-    }
-
     fn start_due(&mut self) {
-        while self.in_flight.len() < MAX_IN_FLIGHT
-            && let Some(operation) = self.ledger.take_due(Instant::now())
-        {
+        while self.in_flight.len() < MAX_IN_FLIGHT {
+            let Some(operation) = self.shared.ledger.lock().take_due(Instant::now()) else { return };
             let client = self.client.clone();
             self.in_flight.push(Box::pin(async move {
                 let answer = perform(&client, &operation.action).await;
@@ -131,71 +102,66 @@ impl EventWriter {
 
     /// When an operation could start; `None` also while all places are taken, since then an answer comes first.
     fn next_start(&self) -> Option<Instant> {
-        self.ledger.next_due().filter(|_| self.in_flight.len() < MAX_IN_FLIGHT)
+        let free = self.in_flight.len() < MAX_IN_FLIGHT;
+        if free { self.shared.ledger.lock().next_due(Instant::now()) } else { None }
     }
 
-    fn settle(&mut self, operation: &Operation, answer: Answer) {
-        if self.ledger.answered(operation, answer, Instant::now()) {
-            self.counts.count("failed");
+    fn settle(&self, operation: &Operation, answer: Answer) {
+        let lost = self.shared.ledger.lock().answered(operation, answer, Instant::now());
+        if let Some(Lost { cause, count, event, why }) = lost {
+            let regarding = event.regarding.unwrap_or_default();
+            let reason = event.reason.unwrap_or_default();
+            let described = Described { reason: &reason, regarding: &regarding };
+            self.shared.counts.lost(cause, count, &format_args!("{described}: {why}"));
         }
+    }
+}
+
+impl Drop for EventWriter {
+    /// Nobody will write any more, however the writer ended.
+    fn drop(&mut self) {
+        self.shared.ledger.lock().close();
     }
 }
 
 impl fmt::Debug for EventWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventWriter").field("instance", &self.instance).finish_non_exhaustive()
+        f.debug_struct("EventWriter").finish_non_exhaustive()
     }
 }
 
-async fn perform(client: &kube::Client, action: &ServerAction) -> Answer {
-    let request = match request(action) {
+pub(super) async fn perform(client: &kube::Client, action: &ServerAction) -> Answer {
+    let request = match action.request() {
         Ok(request) => request,
-        Err(error) => {
-            tracing::warn!(%error, "event cannot be sent");
-            return Answer::Refused;
-        }
+        Err(error) => return Answer::Refused(chain(&error)),
     };
-    let creating = matches!(action, ServerAction::Create(_));
-    let sent = timeout(WRITE_TIMEOUT, call(client, request, "event")).await;
-    let Ok(sent) = sent else { return Answer::Again(None) };
-    match sent {
-        Ok(_) => Answer::Done,
-        // A create whose answer was lost and which was then repeated.
-        Err(error) if creating && error.is_conflict() => Answer::Done,
-        Err(error) if error.is_not_found() => Answer::Gone,
-        Err(error @ WriteError::Refused { .. }) => {
-            let code = error.code().unwrap_or_default();
-            if code == 429 || code >= 500 {
-                return Answer::Again(error.retry_after());
-            }
-            // A namespace on its way out refuses new events; nobody will read them.
-            tracing::debug!(%error, "event refused");
-            Answer::Refused
-        }
-        Err(WriteError::Unanswered { .. }) => Answer::Again(None),
-        Err(error) => {
-            tracing::warn!(%error, "event cannot be written");
-            Answer::Refused
-        }
+    match timeout(WRITE_TIMEOUT, call(client, request, "event")).await {
+        Ok(Ok(_)) => Answer::Done,
+        Ok(Err(error)) => judge(action, &error),
+        Err(_late) => Answer::Again(None, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     }
 }
 
-fn request(action: &ServerAction) -> Result<Request<Bytes>, http::Error> {
-    let collection = |namespace: &str| format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let (method, uri, content_type, body) = match action {
-        ServerAction::Create(event) => {
-            let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-            (Method::POST, collection(namespace), "application/json", json!(event))
-        }
-        ServerAction::Count { namespace, name, series } => {
-            let uri = format!("{}/{name}", collection(namespace));
-            (Method::PATCH, uri, "application/merge-patch+json", json!({ "series": series }))
-        }
-    };
-    Request::builder()
-        .method(method)
-        .uri(uri)
-        .header(header::CONTENT_TYPE, content_type)
-        .header(header::ACCEPT, "application/json")
-        .body(Bytes::from(body.to_string()))
+fn judge(action: &ServerAction, error: &WriteError) -> Answer {
+    let why = chain(error);
+    match (action, error.code()) {
+        (_, Some(404)) => Answer::Gone,
+        (ServerAction::Create(_), Some(409)) => Answer::Exists,
+        // What the server says when a `test` of the patch fails.
+        (ServerAction::Adopt(_), Some(422)) => Answer::Foreign,
+        (_, Some(409 | 429 | 500..)) => Answer::Again(error.retry_after(), why),
+        (_, None) if matches!(error, WriteError::Unanswered { .. }) => Answer::Again(None, why),
+        _ => Answer::Refused(why),
+    }
+}
+
+/// The texts of an error and of all it stands on.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(link) = cause {
+        text = format!("{text}: {link}");
+        cause = link.source();
+    }
+    text
 }
