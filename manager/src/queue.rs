@@ -8,6 +8,55 @@
 //! key; a weak one (a resync, an echo of our own write) does neither, so that a failing object does not defeat its own
 //! backoff by writing its status.
 //!
+//! - **Lanes**: live events go before initial lists, both before retries, which have a share of the workers and a turn
+//!   now and then. Whoever has been ready for `max_wait` goes before everybody: nothing starves.
+//! - **Outcomes**: `done` lets the key go, `requeue_after` brings it back without a failure, `retry` puts it on the
+//!   backoff of its [`RetryPolicy`], `terminal` and `park` set it aside until a strong add, `put_back` undoes the
+//!   hand-out. A guard that is dropped counts as a failure, unless the queue shuts down or does not lead.
+//! - **Depth**: a full queue refuses new background keys, and says when there is room for the source to come again.
+//! - **Shutdown**: at once, or drained: ready and dirty keys are still handed out, delayed ones stay listed.
+//! - Every setting can change while the queue runs, and every key can be listed with what is known about it.
+//!
+//! # Alone, with keys of one's own
+//! ```
+//! use std::fmt;
+//! use mainstay::key::{Cause, Key, Trigger};
+//! use mainstay::metrics::Registry;
+//! use mainstay::queue::{Add, QueueMetrics, QueueSettings, WorkQueue};
+//!
+//! #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+//! struct Disk(&'static str);
+//!
+//! impl Key for Disk {
+//!     fn namespace(&self) -> Option<&str> {
+//!         None
+//!     }
+//!
+//!     fn name(&self) -> &str {
+//!         self.0
+//!     }
+//! }
+//!
+//! impl fmt::Display for Disk {
+//!     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+//!         f.write_str(self.0)
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let metrics = QueueMetrics::register(&Registry::new());
+//! let disks = WorkQueue::new("disks", QueueSettings::default(), 1, &metrics);
+//! disks.add(Disk("sda"), Add::strong(Cause::bare(Trigger::Generic)));
+//!
+//! let running = disks.get().await.unwrap();
+//! running.retry("the disk is busy");
+//!
+//! let again = disks.get().await.unwrap();
+//! assert_eq!((again.key(), again.attempt()), (&Disk("sda"), 2));
+//! again.done();
+//! # });
+//! ```
+//!
 //! # Invariants
 //! 1. A key is never with two workers at once, and any number of adds during a run gives exactly one more run.
 //! 2. No add is lost: after an accepted add the key runs, unless the queue is shut down.
