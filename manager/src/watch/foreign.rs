@@ -67,7 +67,10 @@ impl<Q: Key, S: Stream<Item = Q> + Send + 'static> Source<Q> for StreamSource<S>
         Box::pin(async move {
             sink.synced();
             let keys = self.0.take_until(stop.cancelled_owned());
-            keys.for_each(|key| std::future::ready(sink.add(key, Cause::bare(Trigger::Generic)))).await;
+            pin_mut!(keys);
+            while let Some(key) = keys.next().await {
+                sink.add(key, Cause::bare(Trigger::Generic));
+            }
             Ok(())
         })
     }

@@ -64,9 +64,9 @@ impl Bench {
 
     async fn next(&self) -> u32 {
         let running = timeout(LONG, self.queue.get()).await.expect("a key").expect("open");
-        let shelf = running.key().0;
+        let number = running.key().0;
         running.done();
-        shelf
+        number
     }
 
     async fn is_idle(&self, within: Duration) -> bool {
