@@ -87,8 +87,12 @@ mod retry;
 
 mod clock;
 mod delays;
+mod lists;
 mod metrics;
 mod slots;
+
+mod index;
+mod pages;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -96,6 +100,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use crate::key::Key;
@@ -219,6 +225,8 @@ impl<Q: Key> WorkQueue<Q> {
     /// # Cancel safety
     /// Cancelling loses nothing: a key is taken in the same poll in which it is returned.
     pub async fn get(&self) -> Option<Running<Q>> {
+        // A worker that always finds a key ready would otherwise never let another task of its thread run.
+        consume_budget().await;
         let mut caller = Caller { shared: &self.shared, asleep: false, timer: false };
         loop {
             // Made before looking, so that a shutdown between looking and sleeping still wakes it.
@@ -227,6 +235,8 @@ impl<Q: Key> WorkQueue<Q> {
                 Take::Job(job) => return Some(Running::new(Arc::clone(&self.shared), job)),
                 Take::Closed => return None,
                 Take::Wait(None) => woken.await,
+                // More keys are due than one hold of the lock moves on: everybody else in between, and on with it.
+                Take::Wait(Some(moment)) if moment <= self.shared.now() => yield_now().await,
                 // No bias needed: whatever wakes the caller, it looks at everything again.
                 Take::Wait(Some(moment)) => tokio::select! {
                     () = woken => {}

@@ -1,20 +1,25 @@
 //! The deadlines of the delayed keys, the earliest first.
 //!
-//! A binary heap whose entries know their slot, and whose slots know their entry, so that a wait can be ended or
-//! shortened anywhere in it: client-go's heap cannot, and runs a key twice that is added while it waits.
+//! A tree rather than a heap: a wait can be ended anywhere in it by whoever knows its deadline, no slot has to be told
+//! where its entry is, and no step takes longer than the logarithm of the keys, growing included. (client-go's heap
+//! cannot end a wait, and runs a key twice that is added while it waits.)
 //!
 //! # Invariants
-//! 1. No entry is due before the one above it; equal deadlines come out in the order they went in.
-//! 2. The slot of the entry at `i` is `Delayed` and its `heap` is `i`.
+//! 1. Entries come out by deadline; equal deadlines in the order they went in.
+//! 2. The slot of each entry is `Delayed` and has the entry's deadline and order.
+
+use std::collections::BTreeSet;
 
 use super::clock::Moment;
-use super::slots::{Place, Slots};
+use super::slots::{Place, Slots, Why};
 use crate::key::Key;
 
-/// The heap. An entry takes 16 bytes.
+/// The tree. An entry takes 16 bytes, and up to twice that with the room its node keeps.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
-    heap: Vec<Entry>,
+    entries: BTreeSet<Entry>,
+    /// The earliest of them, looked at with every operation of the queue.
+    first: Option<Entry>,
     /// Number of the next entry. Wraps; it only breaks ties.
     next: u32,
 }
@@ -31,97 +36,67 @@ struct Entry {
 
 impl Delays {
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.entries.len()
     }
 
     /// Returns the earliest deadline, and whose it is.
     pub(super) fn first(&self) -> Option<(Moment, u32)> {
-        self.heap.first().map(|entry| (entry.until, entry.slot))
+        self.first.map(|entry| (entry.until, entry.slot))
     }
 
-    /// Adds a delayed key.
-    pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, until: Moment) {
-        let order = self.next;
-        self.next = self.next.wrapping_add(1);
-        self.heap.push(Entry { until, order, slot });
-        self.rise(slots, self.heap.len() - 1);
-    }
-
-    /// Takes out the entry at `at`, whose slot says so.
-    pub(super) fn remove<Q: Key>(&mut self, slots: &mut Slots<Q>, at: u32) {
-        let at = at as usize;
-        if at >= self.heap.len() {
-            return;
-        }
-        self.heap.swap_remove(at);
-        if at < self.heap.len() {
-            self.sink(slots, at);
-            self.rise(slots, at);
-        }
-    }
-
-    /// Gives every entry the deadline that `shorten` returns for its slot, if that is earlier.
-    pub(super) fn shorten_all<Q: Key>(
+    /// Delays a key that is in no place.
+    pub(super) fn push<Q: Key>(
         &mut self,
         slots: &mut Slots<Q>,
-        mut shorten: impl FnMut(&mut Slots<Q>, u32) -> Option<Moment>,
+        slot: u32,
+        since: Moment,
+        until: Moment,
+        why: Why,
     ) {
-        for entry in &mut self.heap {
-            if let Some(until) = shorten(slots, entry.slot) {
-                entry.until = entry.until.min(until);
-            }
-        }
-        self.heap.sort_unstable();
-        for at in 0..self.heap.len() {
-            self.tell(slots, at);
+        let order = self.next;
+        self.next = self.next.wrapping_add(1);
+        slots.get_mut(slot).place = Place::Delayed { until, since, order, why };
+        self.insert(Entry { until, order, slot });
+    }
+
+    /// Takes a delayed key out. Its next place is up to the caller.
+    pub(super) fn remove<Q: Key>(&mut self, slots: &Slots<Q>, slot: u32) -> Why {
+        let Place::Delayed { until, order, why, .. } = slots.get(slot).place else { return Why::Requeue };
+        self.take_out(Entry { until, order, slot });
+        why
+    }
+
+    /// Makes a delayed key due at `until`, if that is earlier.
+    pub(super) fn shorten<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, earlier: Moment) {
+        let Place::Delayed { until, order, .. } = &mut slots.get_mut(slot).place else { return };
+        if earlier < *until {
+            let entry = Entry { until: *until, order: *order, slot };
+            *until = earlier;
+            self.take_out(entry);
+            self.insert(Entry { until: earlier, ..entry });
         }
     }
 
-    fn rise<Q: Key>(&mut self, slots: &mut Slots<Q>, mut at: usize) {
-        while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
-            self.heap.swap(at, (at - 1) / 2);
-            self.tell(slots, at);
-            at = (at - 1) / 2;
-        }
-        self.tell(slots, at);
+    fn insert(&mut self, entry: Entry) {
+        self.entries.insert(entry);
+        self.first = Some(self.first.map_or(entry, |first| first.min(entry)));
     }
 
-    fn sink<Q: Key>(&mut self, slots: &mut Slots<Q>, mut at: usize) {
-        loop {
-            let left = 2 * at + 1;
-            let right = left + 1;
-            let Some(mut least) = (left < self.heap.len()).then_some(left) else { break };
-            if right < self.heap.len() && self.heap[right] < self.heap[left] {
-                least = right;
-            }
-            if self.heap[at] <= self.heap[least] {
-                break;
-            }
-            self.heap.swap(at, least);
-            self.tell(slots, at);
-            at = least;
-        }
-        self.tell(slots, at);
-    }
-
-    /// Writes into the slot of the entry at `at` where its entry is, and when it is due.
-    fn tell<Q: Key>(&self, slots: &mut Slots<Q>, at: usize) {
-        let entry = self.heap[at];
-        if let Place::Delayed { heap, until, .. } = &mut slots.get_mut(entry.slot).place {
-            // The heap holds at most one entry per slot, and slots have 32-bit numbers.
-            *heap = u32::try_from(at).unwrap_or(u32::MAX);
-            *until = entry.until;
+    fn take_out(&mut self, entry: Entry) {
+        self.entries.remove(&entry);
+        if self.first == Some(entry) {
+            self.first = self.entries.first().copied();
         }
     }
 
     #[cfg(test)]
     pub(super) fn check<Q: Key>(&self, slots: &Slots<Q>) {
-        for (at, entry) in self.heap.iter().enumerate() {
-            assert!(at == 0 || self.heap[(at - 1) / 2] < *entry, "the heap is out of order at {at}");
-            let Place::Delayed { until, heap, .. } = slots.get(entry.slot).place else {
-                panic!("the heap lists a key that is not delayed")
+        assert_eq!(self.first, self.entries.first().copied(), "another entry is first");
+        for entry in &self.entries {
+            let Place::Delayed { until, order, .. } = slots.get(entry.slot).place else {
+                panic!("the deadlines list a key that is not delayed")
             };
-            assert_eq!((heap as usize, until), (at, entry.until), "a slot and its entry disagree");
+            assert_eq!((until, order), (entry.until, entry.order), "a slot and its entry disagree");
         }
     }
 }

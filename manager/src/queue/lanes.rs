@@ -12,8 +12,9 @@
 use std::time::Duration;
 
 use super::clock::Moment;
+use super::lists::{Links, List, Thread};
 use super::rate::TokenBucket;
-use super::slots::{Links, List, Place, Slots, Thread};
+use super::slots::{Place, Slots};
 use super::{Lane, QueueSettings};
 use crate::key::Key;
 
@@ -100,8 +101,13 @@ impl Lanes {
         self.lists[lane as usize].len()
     }
 
-    /// Makes a key ready. `since` is not before that of any key that is ready already.
+    /// Makes a key ready since `since`, or since the youngest of the others became so: a key whose moment passed
+    /// while many others' did too gets its turn when it gets here.
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, lane: Lane, since: Moment) {
+        let since = match self.by_age.tail().map(|youngest| &slots.get(youngest).place) {
+            Some(Place::Ready { since: youngest, .. }) => since.max(*youngest),
+            _ => since,
+        };
         slots.get_mut(slot).place = Place::Ready { since, lane, in_lane: Links::LOOSE, by_age: Links::LOOSE };
         self.lists[lane as usize].push(slots, slot);
         self.by_age.push(slots, slot);

@@ -21,8 +21,11 @@ use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
 use super::metrics::Spread;
 use super::slots::{Dirt, Place, Slots, Why};
-use super::{Add, Added, Band, Lane, QueueSettings, Retried};
-use crate::key::{Cause, Key, Trigger};
+use super::{Add, Added, Band, QueueSettings, Retried};
+use crate::key::{Cause, Key};
+
+/// Keys that one lock hold moves on at most, besides the one it is about: some tens of microseconds.
+pub(super) const SLICE: u32 = 64;
 
 /// What a run that was dropped without an outcome is said to have failed with.
 const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
@@ -46,6 +49,8 @@ pub(super) struct Inner<Q> {
     pub(super) now: Moment,
     pub(super) leading: bool,
     pub(super) phase: Phase,
+    /// A change of policy that keys which wait already have yet to learn of.
+    sweep: Option<Sweep>,
     /// A background add was refused, or a source waits: tell when there is room again.
     owes_room: bool,
     /// Callers of `get` that sleep.
@@ -53,6 +58,14 @@ pub(super) struct Inner<Q> {
     /// The moment for which one of them has set the queue's timer; `None` if none has.
     timer: Option<Moment>,
     pub(super) tally: Tally,
+}
+
+/// How far the slots have been looked through for backoffs that a new policy shortens.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    /// Backoffs that began later know the new policy.
+    changed: Moment,
+    next: u32,
 }
 
 /// How far the queue has come in shutting down.
@@ -165,6 +178,7 @@ impl<Q: Key> Inner<Q> {
             now: Moment::START,
             leading: true,
             phase: Phase::Open,
+            sweep: None,
             owes_room: false,
             idle: 0,
             timer: None,
@@ -174,24 +188,21 @@ impl<Q: Key> Inner<Q> {
 
     // --- commands; each comes after an `advance` ---
 
-    /// Lets time pass: keys whose wait is over become ready.
+    /// Lets time pass: keys whose wait is over become ready. Of very many the rest follows with the next commands, and
+    /// until then [`Self::next_wake`] has come already.
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.
         self.now = self.now.max(now);
+        if self.sweep.is_some() {
+            self.sweep_on();
+        }
         if self.phase != Phase::Open {
             return;
         }
-        while let Some((until, slot)) = self.delays.first().filter(|(until, _)| *until <= self.now) {
-            let why = self.end_delay(slot);
-            let cause = &mut self.slots.get_mut(slot).cause;
-            match why {
-                // The object of the first cause stays: it tells what the row of failures began with.
-                Why::Backoff => cause.trigger = Trigger::Retried,
-                Why::Requeue => *cause = Cause::bare(Trigger::Requeued),
-                Why::Added(_) => {}
-            }
-            self.lanes.push(&mut self.slots, slot, Lane::after(why), until);
-            self.tally.adds += 1;
+        for _ in 0..SLICE {
+            let due = self.delays.first().filter(|(until, _)| *until <= self.now);
+            let Some((until, slot)) = due else { break };
+            self.come_due(slot, until);
         }
     }
 
@@ -202,13 +213,14 @@ impl<Q: Key> Inner<Q> {
         }
         let until = add.after.filter(|wait| !wait.is_zero()).map(|wait| self.now.after(wait));
         let dirt = Dirt { strength: add.strength, band: add.band, new_generation: add.new_generation };
-        let added = if let Some(slot) = self.slots.find(&key) {
+        let hash = self.slots.hash(&key);
+        let added = if let Some(slot) = self.slots.find_hashed(hash, &key) {
             self.tell(slot, dirt, until, add.cause)
         } else if add.band == Band::Background && !self.takes_background() {
             self.owes_room = true;
             Added::Refused
         } else {
-            let slot = self.slots.insert(key, Place::Parked { since: self.now, why: None }, add.cause);
+            let slot = self.slots.insert(hash, key, Place::Parked { since: self.now, why: None }, add.cause);
             self.queue_up(slot, dirt.band, until)
         };
         if matches!(added, Added::Queued | Added::Dirtied) {
@@ -303,21 +315,30 @@ impl<Q: Key> Inner<Q> {
     /// Puts other settings in force, for keys that wait already too.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
         self.lanes.reconfigure(&settings, workers, self.now);
-        let policy = settings.retry.clone();
-        let changed = policy.delays != self.settings.retry.delays;
+        let changed = settings.retry.delays != self.settings.retry.delays;
         self.settings = settings;
         self.workers = workers;
-        if !changed {
-            return;
+        if changed {
+            self.sweep = Some(Sweep { changed: self.now, next: 0 });
+            self.advance(self.now);
         }
-        // A key that waits for a quarter of an hour must not keep doing so once the maximum is ten seconds.
-        let Self { slots, delays, random, now, .. } = self;
-        delays.shorten_all(slots, |slots, slot| {
-            let slot = slots.get(slot);
-            let backoff = matches!(slot.place, Place::Delayed { why: Why::Backoff, .. });
-            backoff.then(|| now.after(policy.delay(slot.failures.saturating_sub(1), random.f64())))
-        });
-        self.advance(self.now);
+    }
+
+    /// Tells the next slice of the slots of a new policy: a key that waits for a quarter of an hour must not keep
+    /// doing so once the maximum is ten seconds.
+    fn sweep_on(&mut self) {
+        let Some(Sweep { changed, next }) = self.sweep else { return };
+        let end = next.saturating_add(SLICE).min(self.slots.end());
+        for number in next..end {
+            let Some(slot) = self.slots.peek(number) else { continue };
+            if let Place::Delayed { why: Why::Backoff, since, .. } = slot.place
+                && since <= changed
+            {
+                let wait = self.settings.retry.delay(slot.failures.saturating_sub(1), self.random.f64());
+                self.delays.shorten(&mut self.slots, number, changed.after(wait));
+            }
+        }
+        self.sweep = (end < self.slots.end()).then_some(Sweep { changed, next: end });
     }
 
     pub(super) fn set_leading(&mut self, leading: bool) {
@@ -401,6 +422,9 @@ impl<Q: Key> Inner<Q> {
         if !self.leading || self.phase == Phase::Stopped {
             return None;
         }
+        if self.sweep.is_some() && self.phase == Phase::Open {
+            return Some(self.now);
+        }
         let due = self.delays.first().map(|(until, _)| until).filter(|_| self.phase == Phase::Open);
         due.into_iter().chain(self.lanes.next_chance(&self.slots)).min()
     }
@@ -410,6 +434,7 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn check(&self) {
         self.lanes.check(&self.slots);
         self.delays.check(&self.slots);
+        self.slots.check();
         let (mut running, mut dirty, mut retries, mut parked, mut paused) = (0, 0, 0, 0, 0);
         for slot in (0..self.slots.end()).filter_map(|number| self.slots.peek(number)) {
             match &slot.place {

@@ -125,9 +125,10 @@ impl Reading {
 
 impl Spread {
     pub(super) fn observe(&mut self, duration: Duration) {
-        let seconds = duration.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
-        self.buckets[bucket] += 1;
+        // The bound of bucket `i` is ten to the power of `i + 1` nanoseconds, and belongs to it.
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = nanos.saturating_sub(1).max(1).ilog10() as usize;
+        self.buckets[bucket.min(BOUNDS.len())] += 1;
         self.sum = self.sum.saturating_add(duration);
     }
 
@@ -259,5 +260,26 @@ impl Value {
             Self::Seconds(value) => encoder.encode_gauge(&value(reading).as_secs_f64()),
             Self::Histogram(value) => value(reading).encode(encoder),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_falls_into_the_first_bucket_whose_bound_it_does_not_pass() {
+        for (at, seconds) in BOUNDS.into_iter().enumerate() {
+            let bound = Duration::from_nanos(10_u64.pow(u32::try_from(at).unwrap() + 1));
+            assert!((bound.as_secs_f64() / seconds - 1.0).abs() < 1e-9, "the bounds are powers of ten");
+            let mut spread = Spread::default();
+            spread.observe(bound);
+            spread.observe(bound + Duration::from_nanos(1));
+            assert_eq!((spread.buckets[at], spread.buckets[at + 1]), (1, 1), "{bound:?}");
+        }
+        let mut spread = Spread::default();
+        spread.observe(Duration::ZERO);
+        spread.observe(Duration::MAX);
+        assert_eq!((spread.buckets[0], spread.buckets[BOUNDS.len()]), (1, 1));
     }
 }

@@ -11,7 +11,7 @@ use super::lanes::Choice;
 use super::machine::{Inner, Job, Next};
 use super::slots::{Dirt, Micros, Place, Run, Why};
 use super::{Added, Band, Lane, Strength};
-use crate::key::{Cause, Key};
+use crate::key::{Cause, Key, Trigger};
 
 /// Longest error text that is kept per key, in bytes; what is cut off stands in the log.
 const MAX_ERROR_BYTES: usize = 1024;
@@ -19,6 +19,20 @@ const MAX_ERROR_BYTES: usize = 1024;
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
+    /// Makes a delayed key ready whose wait was over at `until`.
+    pub(super) fn come_due(&mut self, slot: u32, until: Moment) {
+        let why = self.end_delay(slot);
+        let cause = &mut self.slots.get_mut(slot).cause;
+        match why {
+            // The object of the first cause stays: it tells what the row of failures began with.
+            Why::Backoff => cause.trigger = Trigger::Retried,
+            Why::Requeue => *cause = Cause::bare(Trigger::Requeued),
+            Why::Added(_) => {}
+        }
+        self.lanes.push(&mut self.slots, slot, Lane::after(why), until);
+        self.tally.adds += 1;
+    }
+
     pub(super) fn hand_out(&mut self, choice: Choice) -> Job<Q> {
         let slot = choice.slot;
         let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
@@ -170,15 +184,12 @@ impl<Q: Key> Inner<Q> {
     }
 
     pub(super) fn delay(&mut self, slot: u32, until: Moment, why: Why) {
-        self.slots.get_mut(slot).place = Place::Delayed { until, since: self.now, heap: u32::MAX, why };
-        self.delays.push(&mut self.slots, slot, until);
+        self.delays.push(&mut self.slots, slot, self.now, until, why);
     }
 
     /// Takes a key out of the delayed ones. Its next place is up to the caller.
     pub(super) fn end_delay(&mut self, slot: u32) -> Why {
-        let Place::Delayed { heap, why, .. } = self.slots.get(slot).place else { return Why::Requeue };
-        self.delays.remove(&mut self.slots, heap);
-        why
+        self.delays.remove(&self.slots, slot)
     }
 }
 

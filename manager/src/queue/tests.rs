@@ -1,4 +1,5 @@
 mod behaviours;
+mod holds;
 mod lanes;
 mod model;
 mod reference;

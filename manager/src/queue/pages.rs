@@ -1,0 +1,169 @@
+//! Things by number, in pages that come and go one by one.
+//!
+//! A `Vec` that grows copies everything it holds, and never gives back what it once needed; under the queue's lock the
+//! first stops every worker, and the second keeps the memory of the largest list a watch ever had. Here growing means
+//! one page more, and a page that is empty again is given back.
+//!
+//! A page with a single thing in it stays, so that in the worst case few keys, spread over all pages, keep the memory
+//! of many: nothing is ever moved, because its number is what the lists, the index and the workers know it by.
+//!
+//! # Invariants
+//! 1. A page is in `roomy` exactly if one of its places is free.
+//! 2. Bit `i` of `used` is set exactly if place `i` holds something. A page without memory has no bit set.
+
+/// Places per page: one bit each in a word.
+const PAGE: u32 = u64::BITS;
+/// Empty pages that keep their memory, so that a queue whose depth goes up and down by some thousands allocates
+/// nothing.
+const SPARE: usize = 64;
+
+/// A list with holes.
+#[derive(Debug)]
+pub(super) struct Pages<T> {
+    list: Vec<Page<T>>,
+    /// Numbers of the pages with a free place. The last one is filled first.
+    roomy: Vec<u32>,
+    /// How many pages have memory and nothing in it.
+    spare: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    /// `PAGE` places; without any, the page has no memory.
+    places: Vec<Option<T>>,
+    used: u64,
+}
+
+// === impl Pages ===
+
+impl<T> Pages<T> {
+    pub(super) fn new() -> Self {
+        Self { list: Vec::new(), roomy: Vec::new(), spare: 0, len: 0 }
+    }
+
+    /// Returns how many things there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns a number above all that are in use.
+    pub(super) fn end(&self) -> u32 {
+        u32::try_from(self.list.len()).unwrap_or(u32::MAX).saturating_mul(PAGE)
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        let page = self.list.get((number / PAGE) as usize)?;
+        page.places.get((number % PAGE) as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let page = self.list.get_mut((number / PAGE) as usize)?;
+        page.places.get_mut((number % PAGE) as usize)?.as_mut()
+    }
+
+    /// Stores something, and returns its number.
+    pub(super) fn insert(&mut self, thing: T) -> u32 {
+        let at = self.roomy.last().copied().unwrap_or_else(|| {
+            let at = self.end() / PAGE;
+            self.list.push(Page { places: Vec::new(), used: 0 });
+            self.roomy.push(at);
+            at
+        });
+        let page = &mut self.list[at as usize];
+        if page.places.is_empty() {
+            page.places.reserve_exact(PAGE as usize);
+            page.places.resize_with(PAGE as usize, || None);
+        } else if page.used == 0 {
+            self.spare -= 1;
+        }
+        let free = page.used.trailing_ones();
+        page.places[free as usize] = Some(thing);
+        page.used |= 1 << free;
+        if page.used == u64::MAX {
+            self.roomy.pop();
+        }
+        self.len += 1;
+        at * PAGE + free
+    }
+
+    /// Takes something out.
+    pub(super) fn remove(&mut self, number: u32) -> Option<T> {
+        let at = number / PAGE;
+        let page = self.list.get_mut(at as usize)?;
+        let thing = page.places.get_mut((number % PAGE) as usize)?.take()?;
+        if page.used == u64::MAX {
+            self.roomy.push(at);
+        }
+        page.used &= !(1 << (number % PAGE));
+        self.len -= 1;
+        if page.used == 0 && self.spare == SPARE {
+            page.places = Vec::new();
+        } else if page.used == 0 {
+            self.spare += 1;
+        }
+        if self.len == 0 && self.list.len() > 2 * SPARE {
+            // The list of pages is a hundredth of what they held; it goes with the last thing.
+            *self = Self::new();
+        }
+        Some(thing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages_in_memory<T>(pages: &Pages<T>) -> usize {
+        pages.list.iter().filter(|page| !page.places.is_empty()).count()
+    }
+
+    fn filled(count: u32) -> Pages<u32> {
+        let mut pages = Pages::new();
+        for number in 0..count {
+            assert_eq!(pages.insert(number), number);
+        }
+        pages
+    }
+
+    #[test]
+    fn a_free_place_is_used_again_before_a_new_page_is_made() {
+        let mut pages = filled(200);
+        assert_eq!(pages.remove(70), Some(70));
+        assert_eq!((pages.remove(70), pages.get(70), pages.len()), (None, None, 199));
+        assert_eq!(pages.insert(7), 70);
+        assert_eq!(pages.get(70), Some(&7));
+        assert_eq!(pages.insert(8), 200);
+    }
+
+    #[test]
+    fn empty_pages_are_given_back_but_for_some() {
+        let mut pages = filled(64 * 1000);
+        for number in 64..64 * 1000 {
+            assert_eq!(pages.remove(number), Some(number));
+        }
+        assert_eq!((pages_in_memory(&pages), pages.len()), (1 + SPARE, 64));
+        for number in 0..64 {
+            assert_eq!(pages.remove(number), Some(number));
+        }
+        assert_eq!((pages_in_memory(&pages), pages.end()), (0, 0));
+    }
+
+    #[test]
+    fn things_keep_their_numbers_while_others_come_and_go() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut pages = Pages::new();
+        let mut there = Vec::new();
+        for step in 0..50_000_u32 {
+            // Mostly up, then mostly down.
+            if random.u32(0..100) < if step % 10_000 < 5000 { 80 } else { 20 } {
+                there.push((pages.insert(step), step));
+            } else if !there.is_empty() {
+                let (number, thing) = there.swap_remove(random.usize(0..there.len()));
+                assert_eq!(pages.remove(number), Some(thing));
+            }
+            assert_eq!(pages.len(), there.len());
+        }
+        assert!(there.iter().all(|(number, thing)| pages.get(*number) == Some(thing)));
+    }
+}
