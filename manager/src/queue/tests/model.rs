@@ -260,7 +260,7 @@ fn run(seed: u64) {
     for number in 0..STEPS {
         // Every fourth run is stopped at once.
         match STEPS - number {
-            DRAINED_STEPS if seed % 4 != 0 => world.shut_down(Phase::Draining),
+            DRAINED_STEPS if !seed.is_multiple_of(4) => world.shut_down(Phase::Draining),
             STOPPED_STEPS => world.shut_down(Phase::Stopped),
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! Behaviours of client-go's queues and of controller-runtime's priority queue that no other file here has.
 
+use tokio_util::task::TaskTracker;
+
 use super::*;
 use crate::key::Request;
 
@@ -192,7 +194,7 @@ async fn a_worker_that_panics_leaves_its_key_to_the_backoff() {
     let queue = queue();
     queue.add(Id(1), strong());
     let running = take(&queue);
-    let worker = tokio::spawn(async move {
+    let worker = TaskTracker::new().spawn(async move {
         let _running = running;
         panic!("a reconciler's mistake");
     });

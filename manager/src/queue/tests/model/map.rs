@@ -322,7 +322,7 @@ impl Model {
                 }
             }
             Outcome::PutBack if self.phase == Phase::Draining => {
-                self.delay(id, self.now, lane == Lane::Retry, lane)
+                self.delay(id, self.now, lane == Lane::Retry, lane);
             }
             Outcome::PutBack => self.make_ready(id, lane, self.now),
             Outcome::Park(_) => entry.at = At::Parked,
