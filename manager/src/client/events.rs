@@ -204,7 +204,7 @@ impl Recorder {
                 controller: Arc::clone(&self.controller),
                 at: (self.shared.clock)(),
             };
-            self.shared.observe(occurrence)
+            self.shared.observe(&occurrence)
         };
         match outcome {
             Ok(taken) => {
@@ -238,14 +238,13 @@ impl Shared {
         }
     }
 
-    fn observe(&self, occurrence: Occurrence) -> Result<Taken, Cause> {
+    fn observe(&self, occurrence: &Occurrence) -> Result<Taken, Cause> {
         #[cfg(feature = "testing")]
-        let occurrence = match &self.heard {
-            Some(heard) => return Ok(heard.hear(occurrence)),
-            None => occurrence,
-        };
-        let key = SeriesKey::of(&occurrence);
-        self.ledger.lock().observe(key, &occurrence, Instant::now())
+        if let Some(heard) = &self.heard {
+            return Ok(heard.hear(occurrence));
+        }
+        let key = SeriesKey::of(occurrence);
+        self.ledger.lock().observe(key, occurrence, Instant::now())
     }
 }
 

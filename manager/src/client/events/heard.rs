@@ -51,8 +51,8 @@ impl Heard {
     }
 
     /// Nobody has to be woken for it.
-    pub(super) fn hear(&self, occurrence: Occurrence) -> Taken {
-        self.0.lock().push(occurrence);
+    pub(super) fn hear(&self, occurrence: &Occurrence) -> Taken {
+        self.0.lock().push(occurrence.clone());
         Taken::Repeated
     }
 }
