@@ -3,8 +3,7 @@
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
 //! watching; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
 //! prerequisites and black holes it probes, [`dial`] what it may probe them with; [`audit`] tells who wrote
-//! what. Nothing here sends a
-//! packet to any address outside loopback.
+//! what, [`witness`] what ran and why. Nothing here sends a packet to any address outside loopback.
 
 #![expect(
     clippy::panic,
@@ -22,6 +21,7 @@ pub mod manager;
 pub mod process;
 pub mod slow;
 pub mod terminal;
+pub mod witness;
 
 pub mod report;
 

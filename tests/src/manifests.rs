@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::{TestCluster, delete_namespace};
 use crate::wait::PATIENCE;
@@ -21,6 +21,9 @@ use crate::wait::PATIENCE;
 /// The kinds that say who the manager is and what it may; the rest of a base (definitions, Deployment) is not
 /// what a test applies.
 const KINDS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+
+/// The Role of what a test allows the manager besides.
+const MORE: &str = "more";
 
 /// Pause between two questions whether a rule is in force.
 const ASK_PERIOD: Duration = Duration::from_millis(20);
@@ -71,6 +74,26 @@ impl TestCluster {
         self.install(&documents_below(&base)).await
     }
 
+    /// As [`TestCluster::install_base`], with these rules more in the test's namespace, as a Role lists them.
+    pub async fn install_base_with(&self, rules: &Value) -> Identity {
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+        let mut documents = documents_below(&base);
+        documents.extend(role(MORE, rules));
+        self.install(&documents).await
+    }
+
+    /// Gives the manager these rights in the test's namespace, and waits until they are in force.
+    pub async fn grant(&self, identity: &Identity, rules: &Value) {
+        for document in in_namespace(&role("granted", rules), self.namespace()) {
+            self.create(&document).await;
+        }
+        let rules: Vec<PolicyRule> = serde_json::from_value(rules.clone())
+            .unwrap_or_else(|error| panic!("{rules} are no rules: {error}"));
+        for rule in &rules {
+            self.in_force(&identity.service_account, Some(self.namespace()), rule).await;
+        }
+    }
+
     /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and returns
     /// who may use them.
     pub async fn install(&self, documents: &[Value]) -> Identity {
@@ -98,7 +121,7 @@ impl TestCluster {
         let token = token.ok().and_then(|answer| answer.status).map(|status| status.token);
         let Some(token) = token else { panic!("no token for ServiceAccount {service_account}") };
         let path = self.scratch(&format!("{service_account}.kubeconfig"));
-        let text = serde_json::json!({
+        let text = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
@@ -186,6 +209,20 @@ where
     let object: K = serde_json::from_value(document.clone())?;
     api.create(&PostParams::default(), &object).await?;
     Ok(())
+}
+
+/// A Role with these rules, and its binding to the manager.
+fn role(name: &str, rules: &Value) -> [Value; 2] {
+    let metadata = json!({"name": name, "namespace": "mainstay-system"});
+    let api_version = "rbac.authorization.k8s.io/v1";
+    [
+        json!({"apiVersion": api_version, "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "mainstay", "namespace": "mainstay-system"}],
+        }),
+    ]
 }
 
 /// Reads every document of the YAML files directly below this folder, in the order of their names.

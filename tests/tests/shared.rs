@@ -6,6 +6,8 @@
     reason = "helpers of tests fail the test by panicking, as tests do"
 )]
 
+#[path = "shared/backoff.rs"]
+mod backoff;
 #[path = "shared/black_holes.rs"]
 mod black_holes;
 #[path = "shared/blocked.rs"]

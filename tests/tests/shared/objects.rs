@@ -1,7 +1,6 @@
 //! Objects that a controller holds back with a finalizer, on a real server and with no more rights than documented.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +13,9 @@ use mainstay::client::{Authority, Finalizer};
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
 use mainstay::reconcile::{Action, Context, ObjectReconciler, Outcome, ReconcileError, object};
-use mainstay_tests::manifests::documents_below;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -79,9 +77,10 @@ async fn start(
 ) -> (LocalManager, Calls) {
     let (calls, told) = mpsc::unbounded_channel();
     let witness = Witness { calls, script: Mutex::new(script.into_iter().collect()), meddler };
-    let mut documents = documents_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base"));
-    documents.extend(rights());
-    let identity = cluster.install(&documents).await;
+    // The rights that `mainstay::client::finalizer` names, and those to watch.
+    let verbs = ["get", "list", "watch", "patch"];
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]);
+    let identity = cluster.install_base_with(&rules).await;
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
         // The label says whose objects these are, and nobody changes it.
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects"));
@@ -91,23 +90,6 @@ async fn start(
     })
     .await;
     (manager, told)
-}
-
-/// The rights that `mainstay::client::finalizer` names, and those to watch.
-fn rights() -> [Value; 2] {
-    let metadata = json!({"name": "objects", "namespace": "mainstay-system"});
-    let api_version = "rbac.authorization.k8s.io/v1";
-    [
-        json!({
-            "apiVersion": api_version, "kind": "Role", "metadata": metadata,
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]}],
-        }),
-        json!({
-            "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "objects"},
-            "subjects": [{"kind": "ServiceAccount", "name": "mainstay", "namespace": "mainstay-system"}],
-        }),
-    ]
 }
 
 fn finalizer() -> Finalizer {

@@ -1,0 +1,98 @@
+//! A reconciler that tells a test of each run, and does what the test says.
+//!
+//! That something does not happen is shown by what comes after it: with one worker, a key that was woken wrongly runs
+//! before another one that was added later. So a test changes a second object and asks who ran until its turn.
+
+use mainstay::key::{Key as _, Request};
+use mainstay::reconcile::{Context, Outcome, Reconciler};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::wait::PATIENCE;
+
+/// One run, told before it does anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The name of its object.
+    pub name: String,
+    /// Which attempt it is.
+    pub attempt: u32,
+    /// Why it runs, as logs say it.
+    pub cause: String,
+}
+
+/// The reconciler. Made by [`witness`].
+#[derive(Debug)]
+pub struct Witness<F> {
+    tell: mpsc::UnboundedSender<Run>,
+    act: F,
+}
+
+/// The runs of one [`Witness`], in the order in which they began.
+#[derive(Debug)]
+pub struct Runs {
+    told: mpsc::UnboundedReceiver<Run>,
+}
+
+/// Makes a reconciler that does `act` in each run.
+pub fn witness<F, R>(act: F) -> (Witness<F>, Runs)
+where
+    F: Fn(Request, Context) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send,
+{
+    // Unbounded: a test has tens of runs.
+    let (tell, told) = mpsc::unbounded_channel();
+    (Witness { tell, act }, Runs { told })
+}
+
+// === impl Witness ===
+
+impl<F, R> Reconciler for Witness<F>
+where
+    F: Fn(Request, Context) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send,
+{
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        let (name, cause) = (request.name().to_owned(), cx.cause().to_string());
+        // A test that has heard enough listens no more.
+        drop(self.tell.send(Run { name, attempt: cx.attempt(), cause }));
+        (self.act)(request.clone(), cx.clone()).await
+    }
+}
+
+// === impl Runs ===
+
+impl Runs {
+    /// Waits for the next run.
+    pub async fn next(&mut self) -> Run {
+        match timeout(PATIENCE, self.told.recv()).await {
+            Ok(Some(run)) => run,
+            Ok(None) => panic!("the controller is gone and runs nothing any more"),
+            Err(elapsed) => panic!("waited {PATIENCE:?} for a run: {elapsed}"),
+        }
+    }
+
+    /// Waits for the next run of this name and returns the names of those that came before it.
+    pub async fn before(&mut self, name: &str) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            match self.next().await.name {
+                it if it == name => return before,
+                other => before.push(other),
+            }
+        }
+    }
+
+    /// Waits until nobody is left who could run, and returns the names of those that did.
+    pub async fn to_the_end(mut self) -> Vec<String> {
+        let mut rest = Vec::new();
+        let all = async {
+            while let Some(run) = self.told.recv().await {
+                rest.push(run.name);
+            }
+        };
+        let ended = timeout(PATIENCE, all).await.is_ok();
+        assert!(ended, "waited {PATIENCE:?} for the reconciler to be dropped; ran meanwhile: {rest:?}");
+        rest
+    }
+}
