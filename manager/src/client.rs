@@ -20,6 +20,7 @@ pub mod finalizer;
 pub mod infer;
 pub mod observe;
 pub mod owner;
+pub mod patch;
 
 mod body;
 mod call;
@@ -38,6 +39,7 @@ pub use owner::{
     OwnerError, controller_of, controller_reference, has_owner_reference, remove_owner_reference,
     set_controller_reference, set_owner_reference,
 };
+pub use patch::Patcher;
 
 #[cfg(test)]
 mod testserver;

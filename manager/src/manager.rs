@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Meta, Scope, Store};
 use crate::client::connect::{Connections, Role};
-use crate::client::{Applier, EventWriter, Recorder};
+use crate::client::{Applier, EventWriter, Patcher, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
@@ -201,6 +201,15 @@ impl Manager {
         K::Scope: KindScope,
     {
         Applier::new(KindId::of::<K>(), field_manager)
+    }
+
+    /// Declares the right to create and patch a kind under a field manager's name, without server-side apply.
+    pub fn patcher<K>(&self, field_manager: &'static str) -> Patcher<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+        K::Scope: KindScope,
+    {
+        Patcher::new(KindId::of::<K>(), field_manager)
     }
 
     /// Returns the configuration in force.

@@ -318,7 +318,7 @@ pub(super) fn read<T: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<T, 
     serde_json::from_slice(answer).map_err(|source| WriteError::Undecodable { what: what.to_owned(), source })
 }
 
-fn decode<K: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<Arc<K>, WriteError> {
+pub(super) fn decode<K: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<Arc<K>, WriteError> {
     read(what, answer).map(Arc::new)
 }
 

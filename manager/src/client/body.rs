@@ -56,7 +56,8 @@ pub(super) fn hash_without(
     state.hash_one((outer, rest_of(&object["metadata"], of_metadata)))
 }
 
-fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), String> {
+/// Fills in apiVersion and kind, or says that they are others.
+pub(super) fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), String> {
     let Some(fields) = value.as_object_mut() else {
         return Err("it does not serialise to a JSON object".to_owned());
     };

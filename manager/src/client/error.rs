@@ -23,6 +23,15 @@ pub enum WriteError {
         /// What is wrong with it and what is expected.
         why: String,
     },
+    /// The caller's own function that was to edit the object failed, so nothing was sent.
+    #[error("{what} was not sent: the function that edits it failed")]
+    Abandoned {
+        /// The attempt, such as `patch of Deployment.apps shop/web`.
+        what: String,
+        /// What the function said.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// This replica's term ended before the answer came. Only the next leader may try again.
     #[error("{what} was stopped: this replica no longer holds the Lease")]
     Fenced {
@@ -65,6 +74,11 @@ impl WriteError {
     /// Returns whether another writer was faster or owns the field, or a uid or resourceVersion did not match (409).
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
+    }
+
+    /// Returns whether a create met an object of its name, which the cache did not show yet. It is a conflict too.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
     }
 
     /// Returns whether the object, its kind or its namespace is not there (404).

@@ -1,0 +1,183 @@
+//! Carries an edit of a typed object over to the JSON it was decoded from.
+//!
+//! A Rust type knows some of an object's fields. What an edit changed is the difference between the type's JSON before
+//! and after; laid on the stored JSON, it leaves the fields that the type does not know where they are.
+//!
+//! # Invariants
+//! 1. What the type reads from the result is what the edit made.
+//! 2. Nothing is changed that is the same before and after.
+//! 3. What the type does not know goes only with the object, or the element of a list, that it stands in.
+
+use serde_json::{Map, Value};
+
+/// What tells the elements of one list apart in most lists of the Kubernetes API. Two elements are versions of one thing
+/// if they have one of these at least and agree in all that either has.
+const IDENTITY: [&str; 6] = ["uid", "kind", "namespace", "name", "type", "key"];
+
+/// Returns `raw` with the change from `before` to `after` made to it.
+pub(super) fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
+    if before == after {
+        return raw.clone();
+    }
+    match (raw, before, after) {
+        (Value::Object(raw), Value::Object(before), Value::Object(after)) => members(raw, before, after),
+        // Not stored, and the type has a default for it: what was changed is stored, the default is not.
+        (Value::Null, Value::Object(before), Value::Object(after)) => members(&Map::new(), before, after),
+        (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
+            elements(raw, before, after)
+        }
+        _ => after.clone(),
+    }
+}
+
+fn members(raw: &Map<String, Value>, before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
+    let mut carried = raw.clone();
+    carried.retain(|key, _| after.contains_key(key) || !before.contains_key(key));
+    for (key, value) in after {
+        match before.get(key) {
+            Some(old) if old == value => {}
+            Some(old) => {
+                let value = carry(raw.get(key).unwrap_or(&Value::Null), old, value);
+                carried.insert(key.clone(), value);
+            }
+            None => drop(carried.insert(key.clone(), value.clone())),
+        }
+    }
+    Value::Object(carried)
+}
+
+fn elements(raw: &[Value], before: &[Value], after: &[Value]) -> Value {
+    let twins = pair(before, after);
+    let carried = after.iter().zip(twins).map(|(element, twin)| match twin {
+        Some(twin) => carry(&raw[twin], &before[twin], element),
+        None => element.clone(),
+    });
+    carried.collect()
+}
+
+/// Finds for each element of `after` the one of `before` that it is a version of; none is found twice.
+///
+/// In this order: the equal ones at both ends of the lists, equal ones in between, those of the same identity, and, if
+/// none was put in or taken out, those without identity by their place.
+fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
+    let head = before.iter().zip(after).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&before[head..], &after[head..]);
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+
+    let mut twins: Vec<_> = (0..after.len()).map(|at| (at < head).then_some(at)).collect();
+    for from_end in 1..=tail {
+        twins[after.len() - from_end] = Some(before.len() - from_end);
+    }
+    let mut free: Vec<usize> = (head..before.len() - tail).collect();
+    let mut match_by = |same: &dyn Fn(usize, usize) -> bool| {
+        for (at, twin) in twins.iter_mut().enumerate().filter(|(_, twin)| twin.is_none()) {
+            if let Some(found) = free.iter().position(|old| same(*old, at)) {
+                *twin = Some(free.remove(found));
+            }
+        }
+    };
+    match_by(&|old, new| before[old] == after[new]);
+    match_by(&|old, new| is_same_thing(&before[old], &after[new]));
+    if before.len() == after.len() {
+        match_by(&|old, new| old == new && !has_identity(&before[old]) && !has_identity(&after[new]));
+    }
+    twins
+}
+
+fn is_same_thing(one: &Value, other: &Value) -> bool {
+    has_identity(one) && IDENTITY.iter().all(|member| one.get(member) == other.get(member))
+}
+
+fn has_identity(element: &Value) -> bool {
+    IDENTITY.iter().any(|member| element.get(member).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Carries a change of what a type knows: all but the members that begin with `x`.
+    fn check(raw: &Value, after: &Value, expected: &Value, what: &str) {
+        assert_eq!(carry(raw, &known(raw), after), *expected, "{what}");
+    }
+
+    fn known(value: &Value) -> Value {
+        match value {
+            Value::Object(members) => {
+                let known = members.iter().filter(|(key, _)| !key.starts_with('x'));
+                known.map(|(key, value)| (key.clone(), self::known(value))).collect()
+            }
+            Value::Array(elements) => elements.iter().map(known).collect(),
+            other => other.clone(),
+        }
+    }
+
+    #[test]
+    fn what_the_type_does_not_know_stays() {
+        let raw = json!({"a": 1, "x": 2, "b": {"c": 3, "x": 4}, "d": {"x": 5}});
+        check(&raw, &known(&raw), &raw, "nothing changed");
+        check(
+            &raw,
+            &json!({"a": 7, "b": {"c": 3, "e": 8}, "d": {}}),
+            &json!({"a": 7, "x": 2, "b": {"c": 3, "e": 8, "x": 4}, "d": {"x": 5}}),
+            "a value changed and one added",
+        );
+        check(&raw, &json!({"b": {}}), &json!({"x": 2, "b": {"x": 4}}), "values taken away");
+    }
+
+    #[test]
+    fn a_default_of_the_type_is_not_stored_with_what_was_changed() {
+        let before = json!({"spec": {"replicas": 1, "paused": false}});
+        let after = json!({"spec": {"replicas": 1, "paused": true}});
+        assert_eq!(carry(&json!({}), &before, &after), json!({"spec": {"paused": true}}));
+    }
+
+    #[test]
+    fn an_element_of_a_list_is_found_by_what_it_is() {
+        let raw = json!([{"name": "a", "v": 1, "x": 1}, {"name": "b", "x": 2}, {"name": "c", "x": 3}]);
+        check(
+            &raw,
+            &json!([{"name": "new"}, {"name": "c", "v": 9}, {"name": "a", "v": 1}]),
+            &json!([{"name": "new"}, {"name": "c", "v": 9, "x": 3}, {"name": "a", "v": 1, "x": 1}]),
+            "moved, changed, put in and taken out at once",
+        );
+        check(
+            &raw,
+            &json!([{"name": "z", "v": 1}, {"name": "b"}, {"name": "c"}]),
+            &json!([{"name": "z", "v": 1}, {"name": "b", "x": 2}, {"name": "c", "x": 3}]),
+            "one of another name is another one, though it stands in the same place",
+        );
+    }
+
+    #[test]
+    fn an_element_without_identity_is_found_by_its_place_while_none_comes_or_goes() {
+        let raw = json!([{"host": "a", "x": 1}, {"host": "b", "x": 2}]);
+        check(
+            &raw,
+            &json!([{"host": "c"}, {"host": "b"}]),
+            &json!([{"host": "c", "x": 1}, {"host": "b", "x": 2}]),
+            "changed",
+        );
+        check(&raw, &json!([{"host": "b"}]), &json!([{"host": "b", "x": 2}]), "the other one stays itself");
+        check(
+            &raw,
+            &json!([{"host": "c"}, {"host": "d"}, {"host": "b"}]),
+            &json!([{"host": "c"}, {"host": "d"}, {"host": "b", "x": 2}]),
+            "which of the two it was cannot be told",
+        );
+    }
+
+    #[test]
+    fn equal_elements_are_paired_once_each() {
+        let raw = json!([{"v": 1, "x": 1}, {"v": 1, "x": 2}]);
+        check(
+            &raw,
+            &json!([{"v": 1}, {"v": 1}, {"v": 1}]),
+            &json!([{"v": 1, "x": 1}, {"v": 1, "x": 2}, {"v": 1}]),
+            "one more",
+        );
+        check(&raw, &json!([{"v": 1}]), &json!([{"v": 1, "x": 1}]), "one less");
+    }
+}

@@ -1,0 +1,54 @@
+//! The JSON merge patch that makes one document another (RFC 7386).
+//!
+//! In such a patch `null` takes a member away, so a member that is `null` counts as absent; a list is always replaced
+//! whole.
+
+use serde_json::{Map, Value};
+
+/// Returns the smallest patch that makes `from` what `to` is; empty if nothing is to change.
+pub(super) fn diff(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
+    let gone = from.iter().filter(|(key, old)| !old.is_null() && to.get(*key).is_none_or(Value::is_null));
+    let mut patch: Map<_, _> = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    for (key, new) in to.iter().filter(|(_, new)| !new.is_null()) {
+        let change = match (from.get(key), new) {
+            (Some(old), new) if old == new => None,
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                Some(diff(old, new)).filter(|change| !change.is_empty()).map(Value::Object)
+            }
+            (_, new) => Some(new.clone()),
+        };
+        patch.extend(change.map(|change| (key.clone(), change)));
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(from: &Value, to: &Value, expected: &Value) {
+        let patch = diff(from.as_object().unwrap(), to.as_object().unwrap());
+        assert_eq!(Value::Object(patch), *expected, "from {from} to {to}");
+    }
+
+    #[test]
+    fn only_what_differs_is_in_the_patch() {
+        let from = json!({"a": 1, "b": {"c": [1, 2], "d": 2}, "e": {"f": 3}});
+        check(&from, &from, &json!({}));
+        check(&from, &json!({"a": 1, "b": {"c": [1], "d": 2}, "e": {"f": 3}}), &json!({"b": {"c": [1]}}));
+        check(&from, &json!({"a": 1, "b": {"d": 2}, "e": {}}), &json!({"b": {"c": null}, "e": {"f": null}}));
+        check(&from, &json!({"b": 1}), &json!({"a": null, "b": 1, "e": null}));
+        check(&json!({}), &json!({"a": {}, "b": []}), &json!({"a": {}, "b": []}));
+    }
+
+    #[test]
+    fn a_member_that_is_null_counts_as_absent() {
+        check(&json!({"a": null}), &json!({}), &json!({}));
+        check(&json!({}), &json!({"a": null}), &json!({}));
+        check(&json!({"a": null}), &json!({"a": {"b": 1}}), &json!({"a": {"b": 1}}));
+        check(&json!({"a": 1}), &json!({"a": null}), &json!({"a": null}));
+        check(&json!({"a": {}}), &json!({"a": {"b": null}}), &json!({}));
+    }
+}
