@@ -4,6 +4,7 @@
 //! until its copy is gone. `cargo run --example copier -- run --leader-elect=false` runs it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::DeleteParams;
@@ -13,6 +14,7 @@ use mainstay::client::{Applier, EventType, Finalizer, InvalidFinalizer, refusal}
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
 use mainstay::manager::Program;
+use mainstay::queue::RetryPolicy;
 use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject};
 use serde_json::json;
 
@@ -59,7 +61,13 @@ fn main() -> std::process::ExitCode {
         .controllers(["copier"])
         .setup(|manager| {
             let maps = manager.store::<ConfigMap>(Scope::namespace("shop"));
-            let controller = Controller::new("copier").reconciles(&maps);
+            // Little work and much waiting for the server: many at once, and one that takes long hangs. The attic
+            // may be locked for a while, so no retry waits longer than a minute. A file may say otherwise.
+            let controller = Controller::new("copier")
+                .reconciles(&maps)
+                .workers(8)
+                .reconcile_timeout(Duration::from_secs(20))
+                .queue(|queue| queue.retry = RetryPolicy::default().with_max_delay(Duration::from_mins(1)));
             manager.register(controller.reconciler(copier(&maps)?))?;
             Ok(())
         })

@@ -2,7 +2,8 @@
 //!
 //! A file goes through three forms: the tree of what was written, the raw settings in which everything is
 //! optional, and [`ManagerConfiguration`], in which everything has a value. Precedence is flag over file over
-//! default. The shipped `config/manager.yaml` is the documentation and names every default.
+//! default; what code sets of its controller stands between what the file says to all of them and what it says to that
+//! one ([`Controllers`]). The shipped `config/manager.yaml` is the documentation and names every default.
 //!
 //! # Invariants
 //! 1. A file is taken as a whole or not at all; [`ConfigError`] lists everything that is wrong with it.
@@ -11,6 +12,7 @@
 
 mod allow;
 mod bind;
+mod controllers;
 mod cursor;
 mod log_filter;
 mod problem;
@@ -23,7 +25,6 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 pub use allow::AllowRule;
 pub use bind::BindAddress;
+pub use controllers::Controllers;
 pub use log_filter::{LogFilter, LogLevel};
 pub use problem::{ConfigError, Problem};
 pub use tree::Position;
@@ -99,7 +101,7 @@ pub struct ManagerConfiguration {
     pub logging: Logging,
     /// What probes may connect to.
     pub probe_policy: ProbePolicy,
-    /// Settings of each controller.
+    /// What is said of all controllers, and of single ones.
     pub controllers: Controllers,
 }
 
@@ -194,15 +196,6 @@ pub enum ProbeMode {
     Any,
 }
 
-/// Settings of every controller, `"*"` merged into each field by field.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Controllers {
-    /// What a controller gets that the file does not name.
-    pub every: ControllerSettings,
-    /// Controllers that the file names, complete.
-    pub named: BTreeMap<String, ControllerSettings>,
-}
-
 /// What flags on the command line put over the file; `None` leaves the file's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
@@ -290,9 +283,10 @@ impl ManagerConfiguration {
         DEFAULTS_TEXT
     }
 
-    /// Returns the settings of one controller, which the file need not name.
+    /// Returns the settings of one controller, which the file need not name and whose code sets nothing. For one
+    /// whose code does, see [`Controllers::settings`].
     pub fn controller(&self, name: &str) -> ControllerSettings {
-        self.controllers.named.get(name).unwrap_or(&self.controllers.every).clone()
+        self.controllers.settings(name, |_| {})
     }
 }
 
@@ -305,7 +299,7 @@ impl Default for ManagerConfiguration {
 
 /// Returns whether a text is the name of a namespace.
 pub(crate) fn is_namespace(text: &str) -> bool {
-    allow::is_dns_label(text)
+    crate::key::is_dns_label(text)
 }
 
 // === impl LeaderElection ===

@@ -13,6 +13,7 @@ mod directory;
 pub(crate) mod metrics;
 mod post;
 mod run;
+mod settings;
 pub(crate) mod term;
 mod worker;
 
@@ -37,25 +38,40 @@ use crate::watch::{
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
 pub use metrics::ControllerMetrics;
 pub(crate) use post::Post;
+pub(crate) use settings::InCode;
+pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKERS, MAX_WORKERS};
 pub use term::Term;
 
-/// Workers of a controller unless configured.
-pub const DEFAULT_WORKERS: usize = 2;
-/// Longest run of a reconcile unless configured.
-pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// What can be set per controller. All of it applies while running.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ControllerSettings {
-    /// How many keys are reconciled at the same time; at least 1.
-    pub workers: usize,
-    /// How long one run may take before it is dropped and counted as failed; zero = as long as it likes.
-    pub reconcile_timeout: Duration,
-    /// Limits and retries of the queue.
-    pub queue: QueueSettings,
-}
-
-/// A controller being wired: which objects it looks at and what it watches.
+/// A controller being wired: which objects it looks at, what it watches, and how it works.
+///
+/// # Settings
+///
+/// How many workers it has, how long a run may take and how its queue behaves is said in four places. From the weakest
+/// word to the last one:
+///
+/// 1. the defaults: [`DEFAULT_WORKERS`], [`DEFAULT_RECONCILE_TIMEOUT`], [`QueueSettings::default`];
+/// 2. `controllers: {"*": ...}` in the configuration file, which speaks of every controller;
+/// 3. [`Controller::workers`], [`Controller::reconcile_timeout`] and [`Controller::queue`], in the order of the calls;
+/// 4. `controllers: {NAME: ...}` in the configuration file: the operator's last word on this one.
+///
+/// Each overrides only what it names. What they come to together is checked by `Manager::register`, which refuses
+/// nonsense and lists all of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainstay::controller::Controller;
+/// use mainstay::key::Request;
+/// use mainstay::queue::RetryPolicy;
+///
+/// let controller: Controller<Request> = Controller::new("invoices")
+///     .workers(8)
+///     .reconcile_timeout(Duration::from_secs(30))
+///     .queue(|queue| queue.retry = RetryPolicy::fast_slow(Duration::from_secs(1), Duration::from_secs(60), 5))
+///     .queue(|queue| queue.max_wait = Duration::from_secs(10));
+/// # let _ = controller;
+/// ```
+///
+/// # Wiring
 ///
 /// ```no_run
 /// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -79,6 +95,7 @@ pub struct ControllerSettings {
 pub struct Controller<Q: Key = Request> {
     name: &'static str,
     needs_lease: bool,
+    settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
     /// Apart from `sources`, since `filtered` concerns these alone.
     store_sources: Vec<StoreSource<Q>>,
@@ -94,6 +111,7 @@ pub struct Controller<Q: Key = Request> {
 pub struct Registration<Q: Key = Request> {
     pub(crate) name: &'static str,
     pub(crate) needs_lease: bool,
+    pub(crate) settings: InCode,
     pub(crate) wired: Result<Wired<Q>, WiringError>,
 }
 
@@ -208,23 +226,14 @@ pub enum ControllerError {
     },
 }
 
-// === impl ControllerSettings ===
-
-impl Default for ControllerSettings {
-    fn default() -> Self {
-        Self {
-            workers: DEFAULT_WORKERS,
-            reconcile_timeout: DEFAULT_RECONCILE_TIMEOUT,
-            queue: QueueSettings::default(),
-        }
-    }
-}
-
 // === impl Controller ===
 
 impl Controller<Request> {
-    /// Starts wiring a controller whose queue is keyed by namespace and name. The name stands in metrics, logs and
-    /// the configuration file: lower-case words joined by hyphens.
+    /// Starts wiring a controller whose queue is keyed by namespace and name.
+    ///
+    /// The name stands in metrics, logs, Events and the configuration file: a DNS label, so 1 to 63 lower-case letters,
+    /// digits and hyphens. It is the only one of that name in its manager for as long as it is registered; another
+    /// manager of the process may have one too.
     pub fn new(name: &'static str) -> Self {
         Self::keyed(name)
     }
@@ -294,11 +303,12 @@ impl Controller<Request> {
 }
 
 impl<Q: Key> Controller<Q> {
-    /// Starts wiring a controller with a key type of its own.
+    /// Starts wiring a controller with a key type of its own. For the name see [`Controller::new`].
     pub fn keyed(name: &'static str) -> Self {
         Self {
             name,
             needs_lease: true,
+            settings: InCode::default(),
             sources: Vec::new(),
             store_sources: Vec::new(),
             filters: Vec::new(),
@@ -342,6 +352,29 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
+    /// Reconciles so many keys at the same time, 1 to [`MAX_WORKERS`], instead of what is said to every controller. See
+    /// the [order of settings](Controller#settings).
+    pub fn workers(self, workers: usize) -> Self {
+        self.set(move |settings| settings.workers = workers)
+    }
+
+    /// Drops a run after this time and counts it as failed, instead of what is said to every controller; zero lets it
+    /// take as long as it likes. See the [order of settings](Controller#settings).
+    pub fn reconcile_timeout(self, limit: Duration) -> Self {
+        self.set(move |settings| settings.reconcile_timeout = limit)
+    }
+
+    /// Changes how the queue behaves: retries, lanes, limits. The closure is given what is said to every controller, with
+    /// what was set before, and may be called more than once. See the [order of settings](Controller#settings).
+    pub fn queue(self, change: impl Fn(&mut QueueSettings) + Send + Sync + 'static) -> Self {
+        self.set(move |settings| change(&mut settings.queue))
+    }
+
+    fn set(mut self, change: impl Fn(&mut ControllerSettings) + Send + Sync + 'static) -> Self {
+        self.settings.push(change);
+        self
+    }
+
     /// Runs on every replica, whether it leads or not.
     pub fn runs_without_lease(mut self) -> Self {
         self.needs_lease = false;
@@ -359,7 +392,7 @@ impl<Q: Key> Controller<Q> {
         }
         let wired = Wired { sources: self.sources, pause: self.pause, reconciler: Arc::new(reconciler) };
         let wired = self.problem.map_or(Ok(wired), Err);
-        Registration { name: self.name, needs_lease: self.needs_lease, wired }
+        Registration { name: self.name, needs_lease: self.needs_lease, settings: self.settings, wired }
     }
 }
 

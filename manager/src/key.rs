@@ -4,6 +4,8 @@
 //! key travels from the reflector through the queue to the log line of its reconcile.
 
 mod fence;
+mod label;
+mod panic;
 
 use std::fmt;
 use std::hash::Hash;
@@ -13,6 +15,8 @@ use kube::Resource;
 use kube::core::GroupVersionKind;
 
 pub use fence::{BootInstant, Fence, FencePass};
+pub(crate) use label::is_dns_label;
+pub(crate) use panic::panic_text;
 
 /// What a queue is keyed by. Namespace and name let every queue be filtered alike, whatever its key type.
 pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {

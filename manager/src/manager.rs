@@ -31,7 +31,7 @@ use crate::config::{BindAddress, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
-use crate::key::{Fence, Key, KindId, KindScope};
+use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
 use crate::metrics::Registry;
 use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
@@ -250,14 +250,24 @@ impl Manager {
     /// Registers a controller; it starts with the manager, or now if the manager is running.
     ///
     /// # Errors
-    /// If the controller cannot run as it was put together, its name is taken, or the manager has begun to stop.
+    /// If the controller cannot run as it was put together, its name is none or taken, its
+    /// [settings](crate::controller::Controller#settings) make no sense, or the manager has begun to stop. Nothing is left of what was
+    /// refused.
     pub fn register<Q: Key>(
         &self,
         registration: Registration<Q>,
     ) -> Result<ControllerHandle<Q>, RegisterError> {
-        let Registration { name, needs_lease, wired } = registration;
+        let Registration { name, needs_lease, settings, wired } = registration;
+        if !is_dns_label(name) {
+            return Err(RegisterError::Name { name });
+        }
         let wired = wired.map_err(|source| RegisterError::Wiring { name, source })?;
-        let settings = self.shared.configuration.controller(name);
+        let controllers = &self.shared.configuration.controllers;
+        let settings = controllers.settings(name, |below| settings.apply(below));
+        let problems = settings.problems();
+        if !problems.is_empty() {
+            return Err(RegisterError::Settings { name, problems });
+        }
         let (seat, settings) = self.shared.members.seat(name, settings)?;
         let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
         let grace = self.shared.configuration.shutdown.grace_period;
@@ -319,3 +329,6 @@ fn own_namespace() -> Option<String> {
     let namespace = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok()?;
     Some(namespace.trim().to_owned()).filter(|namespace| !namespace.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

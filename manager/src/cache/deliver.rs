@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::store::KindStore;
 use super::table::{Change, Origin};
 use super::view::View;
+use crate::key::panic_text;
 
 /// A handler that takes longer holds up its store's watch; it is counted and named.
 pub const SLOW_HANDLER: Duration = Duration::from_millis(10);
@@ -268,13 +269,8 @@ impl Call {
         let began = Instant::now();
         // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));
-        Self { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(payload.as_ref())) }
+        Self { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(&*payload).to_owned()) }
     }
-}
-
-fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 impl std::fmt::Debug for Member {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::key::is_dns_label;
+
 /// What an entry looks like, for messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com";
 
@@ -103,16 +105,6 @@ impl fmt::Display for AllowRule {
 /// Returns whether a text is a DNS name as Kubernetes takes them: lower-case labels, joined by dots.
 pub(super) fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
-}
-
-/// Returns whether a text is one DNS label: what a namespace is called.
-pub(super) fn is_dns_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.chars().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 fn network(address: &str, prefix: &str) -> Result<AllowRule, String> {

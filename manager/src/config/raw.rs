@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::allow::{self, AllowRule};
+use super::allow::{AllowRule, is_dns_name};
 use super::cursor::{Cursor, closest, one_of};
 use super::{
     API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode, reserved,
 };
+use crate::controller::MAX_WORKERS;
 use crate::election::OnLost;
+use crate::key::is_dns_label;
 
 /// Upper end of every time that has no better one.
 const DAY: Duration = Duration::from_hours(24);
@@ -21,8 +23,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// A resync rarer than once a year is none.
 const YEAR: Duration = Duration::from_hours(365 * 24);
-/// More workers than this wait for the API server, whatever the machine.
-const MAX_WORKERS: u32 = 1000;
 /// Above what one process can open, or a queue can hand out, per second.
 const MAX_PER_SECOND: u32 = 100_000;
 /// The growth 100 passes any delay within a few failures.
@@ -87,14 +87,14 @@ pub(super) struct RawProbePolicy {
     pub(super) max_per_second: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawController {
     pub(super) workers: Option<u32>,
     pub(super) reconcile_timeout: Option<Duration>,
     pub(super) queue: RawQueue,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawQueue {
     pub(super) retry: RawRetry,
     pub(super) retry_share: Option<u8>,
@@ -103,7 +103,7 @@ pub(super) struct RawQueue {
     pub(super) max_depth: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawRetry {
     pub(super) base_delay: Option<Duration>,
     pub(super) factor: Option<f64>,
@@ -113,7 +113,7 @@ pub(super) struct RawRetry {
 }
 
 /// Written as `null`, or as a mapping.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum RawRate {
     Off,
     Limit { per_second: Option<f64>, burst: Option<u32> },
@@ -177,12 +177,12 @@ impl RawLeaderElection {
             enabled: fields.take("enabled", Cursor::boolean),
             lease_name: fields.take("leaseName", |cursor| {
                 cursor.parsed("the name of a Lease: lower-case letters, digits, - and .", |text| {
-                    allow::is_dns_name(text).then(|| text.to_owned())
+                    is_dns_name(text).then(|| text.to_owned())
                 })
             }),
             namespace: fields.take("namespace", |cursor| {
                 cursor.parsed("the name of a namespace, or \"\" for the manager's own", |text| {
-                    (text.is_empty() || allow::is_dns_label(text)).then(|| text.to_owned())
+                    (text.is_empty() || is_dns_label(text)).then(|| text.to_owned())
                 })
             }),
             lease_duration: fields.take("leaseDuration", |cursor| cursor.duration(SECOND..=HOUR)),
@@ -215,9 +215,7 @@ impl RawCache {
         let raw = Self {
             namespaces: fields.take("namespaces", |cursor| {
                 cursor.list("namespaces", |item| {
-                    item.parsed("the name of a namespace", |text| {
-                        allow::is_dns_label(text).then(|| text.to_owned())
-                    })
+                    item.parsed("the name of a namespace", |text| is_dns_label(text).then(|| text.to_owned()))
                 })
             }),
             resync: fields.take("resync", |cursor| cursor.duration(Duration::ZERO..=YEAR)),
@@ -312,35 +310,13 @@ impl RawController {
     fn read(cursor: &Cursor<'_>) -> Self {
         let mut fields = cursor.fields();
         let raw = Self {
-            workers: fields.take("workers", |cursor| cursor.whole(1..=MAX_WORKERS)),
+            workers: fields.take("workers", |cursor| cursor.whole(1..=MAX_WORKERS.into())),
             reconcile_timeout: fields
                 .take("reconcileTimeout", |cursor| cursor.duration(Duration::ZERO..=DAY)),
             queue: fields.section("queue", RawQueue::read),
         };
         fields.close();
         raw
-    }
-
-    /// Takes from `base`, field by field, what is not set here.
-    pub(super) fn over(self, base: &Self) -> Self {
-        let (queue, below) = (self.queue, &base.queue);
-        Self {
-            workers: self.workers.or(base.workers),
-            reconcile_timeout: self.reconcile_timeout.or(base.reconcile_timeout),
-            queue: RawQueue {
-                retry: RawRetry {
-                    base_delay: queue.retry.base_delay.or(below.retry.base_delay),
-                    factor: queue.retry.factor.or(below.retry.factor),
-                    max_delay: queue.retry.max_delay.or(below.retry.max_delay),
-                    jitter: queue.retry.jitter.or(below.retry.jitter),
-                    max_attempts: queue.retry.max_attempts.or(below.retry.max_attempts),
-                },
-                retry_share: queue.retry_share.or(below.retry_share),
-                retry_rate: RawRate::over(queue.retry_rate, below.retry_rate.as_ref()),
-                max_wait: queue.max_wait.or(below.max_wait),
-                max_depth: queue.max_depth.or(below.max_depth),
-            },
-        }
     }
 }
 
@@ -386,15 +362,5 @@ impl RawRate {
         };
         fields.close();
         raw
-    }
-
-    fn over(above: Option<Self>, below: Option<&Self>) -> Option<Self> {
-        match (above, below) {
-            (
-                Some(Self::Limit { per_second, burst }),
-                Some(Self::Limit { per_second: rate, burst: bucket }),
-            ) => Some(Self::Limit { per_second: per_second.or(*rate), burst: burst.or(*bucket) }),
-            (above, below) => above.or_else(|| below.cloned()),
-        }
     }
 }

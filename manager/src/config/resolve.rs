@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::problem::Problems;
 use super::raw::{
-    RawCache, RawController, RawLeaderElection, RawLogging, RawManager, RawProbePolicy, RawQueue, RawRate,
-    RawRetry,
+    RawCache, RawController, RawLeaderElection, RawLogging, RawManager, RawProbePolicy, RawRate,
 };
 use super::{
     BindAddress, Controllers, EVERY_CONTROLLER, Health, Inspect, LeaderElection, LogFilter, LogFormat,
@@ -18,10 +17,6 @@ use super::{
 use crate::cache::CacheSettings;
 use crate::controller::ControllerSettings;
 use crate::election::{DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD};
-use crate::queue::{
-    DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, QueueSettings,
-    Rate, RetryPolicy,
-};
 
 /// Name of the Lease.
 const DEFAULT_LEASE_NAME: &str = "mainstay";
@@ -95,64 +90,30 @@ fn probe_policy(raw: &RawProbePolicy) -> ProbePolicy {
 }
 
 fn controllers(raw: &BTreeMap<String, RawController>, problems: &Problems) -> Controllers {
-    let every = raw.get(EVERY_CONTROLLER).cloned().unwrap_or_default();
-    let named = raw.iter().filter(|(name, _)| name.as_str() != EVERY_CONTROLLER).map(|(name, own)| {
-        (name.clone(), controller(&own.clone().over(&every), &controller_path(name), problems))
-    });
-    Controllers {
-        named: named.collect(),
-        every: controller(&every, &controller_path(EVERY_CONTROLLER), problems),
+    let (mut named, mut every) = (raw.clone(), ControllerSettings::default());
+    if let Some(star) = named.remove(EVERY_CONTROLLER) {
+        check_rate(EVERY_CONTROLLER, &star, &every, problems);
+        star.put_over(&mut every, &ControllerSettings::default());
     }
+    for (name, written) in &named {
+        check_rate(name, written, &every, problems);
+    }
+    Controllers { every, named }
 }
 
-fn controller(raw: &RawController, path: &str, problems: &Problems) -> ControllerSettings {
-    let default = ControllerSettings::default();
-    ControllerSettings {
-        workers: raw.workers.map_or(default.workers, |workers| size(workers.into())),
-        reconcile_timeout: raw.reconcile_timeout.unwrap_or(default.reconcile_timeout),
-        queue: queue(&raw.queue, &default.queue, path, problems),
+/// Refuses half of a rate whose other half nobody gives. Code might, but the file must be right without it.
+fn check_rate(name: &str, written: &RawController, below: &ControllerSettings, problems: &Problems) {
+    let path = format!("{}.queue.retryRate", controller_path(name));
+    let Some(rate @ RawRate::Limit { per_second, burst }) = &written.queue.retry_rate else { return };
+    if rate.over(&below.queue.retry.rates, &[]).is_some() || problems.touches(&path) {
+        return;
     }
-}
-
-fn queue(raw: &RawQueue, default: &QueueSettings, controller: &str, problems: &Problems) -> QueueSettings {
-    let rate = raw.retry_rate.as_ref().and_then(|raw| rate(raw, controller, problems));
-    QueueSettings {
-        retry: retry(&raw.retry, rate),
-        retry_share: raw.retry_share.unwrap_or(default.retry_share),
-        max_wait: raw.max_wait.unwrap_or(default.max_wait),
-        max_depth: raw.max_depth.map_or(default.max_depth, |depth| size(depth.into())),
-    }
-}
-
-/// A file says one backoff and one rate; other policies are given in code.
-fn retry(raw: &RawRetry, rate: Option<Rate>) -> RetryPolicy {
-    let base = raw.base_delay.unwrap_or(DEFAULT_BASE_DELAY);
-    let factor = raw.factor.unwrap_or(DEFAULT_FACTOR);
-    let max = raw.max_delay.unwrap_or(DEFAULT_MAX_DELAY);
-    RetryPolicy {
-        delays: vec![Delay::Exponential { base, factor, max }],
-        rates: rate.into_iter().collect(),
-        jitter_percent: raw.jitter.unwrap_or(DEFAULT_JITTER_PERCENT),
-        max_attempts: raw.max_attempts.unwrap_or_default(),
-    }
-}
-
-/// A rate has no defaults of its own: half of one is a mistake, not a wish.
-fn rate(raw: &RawRate, controller: &str, problems: &Problems) -> Option<Rate> {
-    let RawRate::Limit { per_second, burst } = raw else { return None };
-    if let (Some(per_second), Some(burst)) = (*per_second, *burst) {
-        return Some(Rate { per_second, burst });
-    }
-    let path = format!("{controller}.queue.retryRate");
-    if !problems.touches(&path) {
-        let missing = match (per_second, burst) {
-            (None, None) => "neither perSecond nor burst",
-            (None, _) => "no perSecond",
-            _ => "no burst",
-        };
-        problems.about(&path, format!("has {missing}; expected {{perSecond: 50, burst: 200}} or null"));
-    }
-    None
+    let missing = match (per_second, burst) {
+        (None, None) => "neither perSecond nor burst",
+        (None, _) => "no perSecond",
+        _ => "no burst",
+    };
+    problems.about(&path, format!("has {missing}; expected {{perSecond: 50, burst: 200}} or null"));
 }
 
 fn check_election(election: &LeaderElection, problems: &Problems) {
@@ -209,19 +170,20 @@ fn check_probe_policy(policy: &ProbePolicy, problems: &Problems) {
 }
 
 fn check_controllers(controllers: &Controllers, problems: &Problems) {
-    check_queue(EVERY_CONTROLLER, &controllers.every.queue, problems);
+    check_controller(EVERY_CONTROLLER, &controllers.every, problems);
     // What is wrong with "*" would be repeated by every controller that takes it over.
     if !problems.touches(&controller_path(EVERY_CONTROLLER)) {
-        for (name, settings) in &controllers.named {
-            check_queue(name, &settings.queue, problems);
+        for name in controllers.named.keys() {
+            check_controller(name, &controllers.settings(name, |_| {}), problems);
         }
     }
 }
 
-fn check_queue(controller: &str, queue: &QueueSettings, problems: &Problems) {
-    let path = format!("{}.queue", controller_path(controller));
-    for problem in queue.problems() {
-        let section = problem.field.split('.').next().unwrap_or_default();
+fn check_controller(name: &str, settings: &ControllerSettings, problems: &Problems) {
+    let path = controller_path(name);
+    for problem in settings.problems() {
+        // The section of the queue it is in: a default in place of a refused value is not judged.
+        let section = problem.field.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         if !problems.touches(&format!("{path}.{section}")) {
             problems
                 .about(&format!("{path}.{}", problem.field), format!("{} {}", problem.value, problem.reason));
@@ -234,6 +196,6 @@ fn controller_path(name: &str) -> String {
 }
 
 /// Converts what a range has already kept within 32 bits.
-fn size(value: u64) -> usize {
+pub(super) fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

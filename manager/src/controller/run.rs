@@ -13,7 +13,7 @@ use super::directory::Wanted;
 use super::post::{Feed, Post};
 use super::worker::{Crew, Pause, Workplace};
 use super::{ControllerError, Environment, Life, Wired};
-use crate::key::Key;
+use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
 use crate::reconcile::{DynReconciler, ReconcileError};
 use crate::watch::SourceError;
@@ -207,16 +207,7 @@ fn source_failure(controller: &'static str, ended: FeedEnded) -> Option<Controll
         Ok(Ok(Ok(()))) | Err(_) => None,
         Ok(Ok(Err(source))) => Some(ControllerError::Source { controller, source }),
         Ok(Err(panic)) => {
-            Some(ControllerError::SourcePanicked { controller, message: panic_message(&*panic).to_owned() })
+            Some(ControllerError::SourcePanicked { controller, message: panic_text(&*panic).to_owned() })
         }
     }
-}
-
-/// Returns the text a panic was raised with, where it was a text.
-pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&'static str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("panic without a text")
 }

@@ -17,9 +17,8 @@ use tracing::{Instrument as _, Span, debug, error, info_span};
 
 use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
-use super::run::panic_message;
 use super::term::{Term, Work};
-use crate::key::Key;
+use crate::key::{Key, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
 
@@ -131,7 +130,7 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
                 workplace.metrics.count_panic();
                 error!(
                     controller = workplace.name,
-                    panic = panic_message(&*panic),
+                    panic = panic_text(&*panic),
                     "a run panicked after its reconcile"
                 );
             }
@@ -226,7 +225,7 @@ impl<Q: Key> Workplace<Q> {
             biased;
             ended = run => match ended {
                 Ok(Ok(outcome)) => Ended::With(outcome),
-                Ok(Err(panic)) => Ended::Panic(panic_message(&*panic).to_owned()),
+                Ok(Err(panic)) => Ended::Panic(panic_text(&*panic).to_owned()),
                 Err(_elapsed) => Ended::Timeout,
             },
             () = permit.lost() => Ended::Interrupted,

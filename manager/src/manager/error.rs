@@ -5,8 +5,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::client::connect::ConnectError;
+use crate::config::EVERY_CONTROLLER;
 use crate::controller::WiringError;
 use crate::election::InvalidSettings;
+use crate::queue::SettingsProblem;
 use crate::reconcile::BoxError;
 use crate::serve::BindError;
 
@@ -40,6 +42,24 @@ pub enum BuildError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
+    /// The name is none that a controller can have.
+    #[error(
+        "{name:?} is no name of a controller{}; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
+         either end, such as web-frontend: it stands in metrics and the configuration",
+        if *name == EVERY_CONTROLLER { ", it means all of them" } else { "" }
+    )]
+    Name {
+        /// The name.
+        name: &'static str,
+    },
+    /// What is set makes no sense, after defaults, file and code have had their word. Displays one line per problem.
+    #[error("{}", lines(name, problems))]
+    Settings {
+        /// The controller.
+        name: &'static str,
+        /// Everything that is wrong, by the paths of the configuration file below the controller's name. Never empty.
+        problems: Vec<SettingsProblem>,
+    },
     /// The name is taken.
     #[error(
         "controller {name:?} is registered already; names must differ, they stand in metrics and the configuration"
@@ -110,6 +130,11 @@ pub enum ManagerError {
         /// What failed while stopping, in words.
         others: Vec<String>,
     },
+}
+
+fn lines(name: &str, problems: &[SettingsProblem]) -> String {
+    let line = |problem: &SettingsProblem| format!("controller {name:?}: {problem}");
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn while_stopping(others: &[String]) -> String {

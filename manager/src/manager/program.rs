@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use tokio::runtime::Runtime;
 use tracing::error;
 
-use super::{BuildError, Manager, ManagerOptions};
+use super::{BuildError, Manager, ManagerOptions, RegisterError};
 use crate::cli::{self, Exit, Parsed, RunArgs};
 use crate::client::connect::{self, ConnectError};
 use crate::reconcile::{BoxError, ReconcileError};
@@ -142,6 +142,10 @@ fn runtime() -> io::Result<Runtime> {
 
 /// Whether the way to mend it is another command line or configuration, rather than another try.
 fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
+    if let Some(refused) = problem.downcast_ref::<RegisterError>() {
+        // The file has the last word on every setting.
+        return matches!(refused, RegisterError::Settings { .. });
+    }
     let connect = match problem.downcast_ref::<BuildError>() {
         Some(BuildError::NoLeaseNamespace | BuildError::Election(_)) => return true,
         Some(BuildError::Connect(connect)) => Some(connect),
