@@ -25,7 +25,7 @@ impl<Q: Key> Inner<Q> {
         let cause = &mut self.slots.get_mut(slot).cause;
         match why {
             // The object of the first cause stays: it tells what the row of failures began with.
-            Why::Backoff => cause.trigger = Trigger::Retried,
+            Why::Backoff | Why::RetryAfter => cause.trigger = Trigger::Retried,
             Why::Requeue => *cause = Cause::bare(Trigger::Requeued),
             Why::Added(_) => {}
         }
@@ -96,13 +96,13 @@ impl<Q: Key> Inner<Q> {
             entry.last_error = Some(Arc::new(error.to_owned()));
         }
         let spent = self.settings.retry.is_spent(entry.failures);
-        let wait = match next {
-            Next::Backoff if !spent => self.settings.retry.delay(earlier, self.random.f64()),
-            Next::After(wait) if !spent => wait,
+        let (wait, why) = match next {
+            Next::Backoff if !spent => (self.settings.retry.delay(earlier, self.random.f64()), Why::Backoff),
+            Next::After(wait) if !spent => (wait, Why::RetryAfter),
             _ => return self.park(slot, None),
         };
         self.tally.retries += 1;
-        self.delay(slot, self.now.after(wait), Why::Backoff);
+        self.delay(slot, self.now.after(wait), why);
     }
 
     /// Tells a key that is there of an add.
@@ -142,7 +142,9 @@ impl<Q: Key> Inner<Q> {
                 }
                 Added::Merged
             }
-            Place::Delayed { why: Why::Backoff, .. } | Place::Parked { .. } if !strong => Added::Kept,
+            Place::Delayed { why: Why::Backoff | Why::RetryAfter, .. } | Place::Parked { .. } if !strong => {
+                Added::Kept
+            }
             Place::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
                 Added::Merged
             }
@@ -207,7 +209,7 @@ impl Lane {
     /// Returns the lane of a key whose wait is over.
     pub(super) fn after(why: Why) -> Self {
         match why {
-            Why::Backoff => Self::Retry,
+            Why::Backoff | Why::RetryAfter => Self::Retry,
             // The reconciler asked for this moment, so it does not queue up behind an initial list.
             Why::Requeue => Self::Live,
             Why::Added(band) => Self::of(band),

@@ -65,6 +65,8 @@ pub(super) enum Place {
 pub(super) enum Why {
     /// It failed: the retry lane, and weak adds do not end the wait.
     Backoff,
+    /// As `Backoff`, for as long as its error says, whatever the policy becomes: a server knows when it has time.
+    RetryAfter,
     /// Its last run asked for it.
     Requeue,
     /// It was added for that moment.

@@ -172,7 +172,8 @@ impl<Q: Key> Inner<Q> {
         let (state, lane, since) = match &slot.place {
             Place::Delayed { until, since, why, .. } => {
                 next_run = Some(until.since(self.now));
-                (if *why == Why::Backoff { State::Backoff } else { State::Delayed }, None, *since)
+                let failed = matches!(why, Why::Backoff | Why::RetryAfter);
+                (if failed { State::Backoff } else { State::Delayed }, None, *since)
             }
             Place::Ready { since, lane, .. } => (State::Ready, Some(*lane), (*since).max(self.lanes.epoch)),
             Place::Running(run) => {

@@ -56,13 +56,30 @@ async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
     let queue = queue();
     queue.add(Id(1), strong());
     take(&queue).requeue_after(Duration::from_mins(1));
+    queue.reconfigure(with_retry(RetryPolicy::fixed(Duration::from_mins(15))), 1);
     queue.add(Id(2), strong());
-    let _: Retried = take(&queue).retry_after("no", Duration::from_mins(15));
+    let _: Retried = take(&queue).retry("no");
     queue.reconfigure(with_retry(RetryPolicy::exponential(ms(3), ms(10)).with_jitter(0)), 1);
     assert_eq!(queue.find(&Id(2)).unwrap().next_run, Some(ms(3)));
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
     tokio::time::advance(ms(3)).await;
     assert_eq!(drain(&queue), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_the_error_named_is_kept_whatever_the_policy_becomes() {
+    let queue = queue();
+    queue.add(Id(1), strong());
+    let _: Retried = take(&queue).retry_after("busy", Duration::from_mins(15));
+    queue.reconfigure(with_retry(RetryPolicy::fixed(ms(3))), 1);
+    tokio::time::advance(Duration::from_mins(14)).await;
+    assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
+    queue.add(Id(1), weak());
+    assert_eq!(state(&queue, 1), Some(State::Backoff), "otherwise it is a backoff like any other");
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(queue.find(&Id(1)).and_then(|key| key.lane), Some(Lane::Retry));
+    queue.add(Id(1), strong());
+    assert_eq!(drain(&queue), [1]);
 }
 
 #[tokio::test(start_paused = true)]

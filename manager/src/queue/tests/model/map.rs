@@ -23,6 +23,8 @@ pub(super) struct Entry {
     age_order: u64,
     /// Order of its deadline among equal ones.
     delay_order: u64,
+    /// Its error named the wait of its backoff.
+    named: bool,
     /// Adds since it began to run: at once, and for a moment.
     dirt: Option<(Strength, Band, bool)>,
     again: Option<(u64, Strength, Band, bool)>,
@@ -134,8 +136,16 @@ impl Model {
             let (dirt, again) = (None, None);
             let orders = (0, 0, 0);
             let (lane_order, age_order, delay_order) = orders;
-            let entry =
-                Entry { at: At::Parked, failures: 0, lane_order, age_order, delay_order, dirt, again };
+            let entry = Entry {
+                at: At::Parked,
+                failures: 0,
+                lane_order,
+                age_order,
+                delay_order,
+                named: false,
+                dirt,
+                again,
+            };
             self.keys.insert(id, entry);
             return self.start(id, lane, until);
         };
@@ -313,6 +323,7 @@ impl Model {
                 let policy = &self.settings.retry;
                 let wait = policy.delay(entry.failures, 0.0);
                 entry.failures += 1;
+                entry.named = matches!(next, Next::After(_));
                 let spent = policy.max_attempts > 0 && entry.failures >= policy.max_attempts;
                 match next {
                     _ if spent => entry.at = At::Parked,
@@ -322,6 +333,7 @@ impl Model {
                 }
             }
             Outcome::PutBack if self.phase == Phase::Draining => {
+                entry.named = false;
                 self.delay(id, self.now, lane == Lane::Retry, lane);
             }
             Outcome::PutBack => self.make_ready(id, lane, self.now),
@@ -348,7 +360,7 @@ impl Model {
         let shorter = (settings.retry.delays != self.settings.retry.delays).then(|| settings.retry.clone());
         self.settings = settings;
         self.workers = workers;
-        for entry in self.keys.values_mut() {
+        for entry in self.keys.values_mut().filter(|entry| !entry.named) {
             if let (At::Delayed { until, backoff: true, .. }, Some(policy)) = (&mut entry.at, &shorter) {
                 *until = (*until).min(self.now + millis(policy.delay(entry.failures.saturating_sub(1), 0.0)));
             }
