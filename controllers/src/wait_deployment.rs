@@ -102,7 +102,7 @@ impl WaitDeploymentReconciler {
         live: Option<Arc<LiveDeployment>>,
         cx: &Context,
     ) -> Result<Written, ReconcileError> {
-        let attempt = Attempt::new(object, desired(object), live);
+        let attempt = Attempt::new(object, desired(object), live, cx.term());
         if let Some(known) = self.memory.recall(request, &attempt) {
             return Ok(Written::of(known, None));
         }

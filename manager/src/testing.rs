@@ -140,6 +140,13 @@ impl TestContext {
         self.rebuilt(attempt, cause)
     }
 
+    /// As if it were of this term of leadership; 0 otherwise.
+    #[must_use]
+    pub fn with_term(mut self, term: u64) -> Self {
+        self.context = self.context.with_term(term);
+        self
+    }
+
     /// As if the run were dropped then. It is not: [`Context::deadline`] tells it, no more.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
@@ -161,9 +168,9 @@ impl TestContext {
     }
 
     fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
-        let deadline = self.context.deadline();
+        let (deadline, term) = (self.context.deadline(), self.context.term());
         let surroundings = Arc::new(self.surroundings.clone());
-        self.context = Context::new(surroundings, attempt, cause).with_deadline(deadline);
+        self.context = Context::new(surroundings, attempt, cause).with_term(term).with_deadline(deadline);
         self
     }
 }

@@ -1,6 +1,10 @@
 //! What was last sent to the server for each object, so that it is not sent twice.
 //!
 //! Lost on a restart, which costs one apply per object that changes nothing.
+//!
+//! # Invariants
+//! 1. What ended in an earlier term of this replica is not recalled: another one, of another version perhaps, has led
+//!    since. It may have written more than is compared here, and what refused a write then may accept it now.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +27,19 @@ pub(super) struct Attempt {
     pub(super) live: Option<Arc<LiveDeployment>>,
     fingerprint: Fingerprint,
     asked_at: Option<String>,
+    term: u64,
 }
 
 /// By object: how its last write ended. One lock, held for a look-up.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    last: Mutex<HashMap<Request, Last>>,
+    last: Mutex<HashMap<Request, Ended>>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    term: u64,
+    how: Last,
 }
 
 #[derive(Debug)]
@@ -40,12 +51,17 @@ enum Last {
 // === impl Attempt ===
 
 impl Attempt {
-    pub(super) fn new(object: &WaitDeployment, desired: Value, live: Option<Arc<LiveDeployment>>) -> Self {
+    pub(super) fn new(
+        object: &WaitDeployment,
+        desired: Value,
+        live: Option<Arc<LiveDeployment>>,
+        term: u64,
+    ) -> Self {
         let fingerprint = Fingerprint::of(&desired, live.as_deref());
         let annotations = object.metadata.annotations.as_ref();
         // A person who asks for another look asks for another try of what was refused, too.
         let asked_at = annotations.and_then(|annotations| annotations.get(RECONCILE_AT_ANNOTATION)).cloned();
-        Self { desired, live, fingerprint, asked_at }
+        Self { desired, live, fingerprint, asked_at, term }
     }
 }
 
@@ -54,7 +70,9 @@ impl Attempt {
 impl Memory {
     /// Returns how the attempt would end, if the same was made before and nothing has changed since.
     pub(super) fn recall(&self, request: &Request, attempt: &Attempt) -> Option<Applied> {
-        match (self.last.lock().get(request)?, &attempt.live) {
+        let last = self.last.lock();
+        let Ended { how, .. } = last.get(request).filter(|ended| ended.term == attempt.term)?;
+        match (how, &attempt.live) {
             (Last::Written(fingerprint), Some(live)) if *fingerprint == attempt.fingerprint => {
                 Some(Applied::Current(Box::new((**live).clone())))
             }
@@ -70,7 +88,7 @@ impl Memory {
     /// Remembers that the attempt made the Deployment what it is now.
     pub(super) fn remember_written(&self, request: &Request, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
-        self.last.lock().insert(request.clone(), Last::Written(fingerprint));
+        self.remember(request, attempt, Last::Written(fingerprint));
     }
 
     /// Remembers that the server refused the attempt as invalid.
@@ -80,7 +98,11 @@ impl Memory {
             asked_at: attempt.asked_at.clone(),
             message: message.to_owned(),
         };
-        self.last.lock().insert(request.clone(), last);
+        self.remember(request, attempt, last);
+    }
+
+    fn remember(&self, request: &Request, attempt: &Attempt, how: Last) {
+        self.last.lock().insert(request.clone(), Ended { term: attempt.term, how });
     }
 
     /// Forgets an object that is gone.
@@ -105,6 +127,10 @@ mod tests {
     }
 
     fn attempt(annotations: &Value, live: Option<i64>) -> Attempt {
+        attempt_in(1, annotations, live)
+    }
+
+    fn attempt_in(term: u64, annotations: &Value, live: Option<i64>) -> Attempt {
         let object = object(annotations);
         let live = live.map(|generation| {
             let mut live = desired(&object);
@@ -112,7 +138,7 @@ mod tests {
             live["metadata"]["generation"] = json!(generation);
             Arc::new(serde_json::from_value(live).unwrap())
         });
-        Attempt::new(&object, desired(&object), live)
+        Attempt::new(&object, desired(&object), live, term)
     }
 
     #[test]
@@ -136,6 +162,18 @@ mod tests {
         assert_eq!(memory.recall(&web, &create), None, "the Deployment is gone");
         memory.forget(&web);
         assert_eq!(memory.recall(&web, &attempt(&json!({}), Some(1))), None);
+    }
+
+    #[test]
+    fn a_new_term_recalls_nothing_of_an_earlier_one() {
+        let (memory, web) = (Memory::default(), Request::namespaced("shop", "web"));
+        let create = attempt(&json!({}), None);
+        let now = attempt(&json!({}), Some(1)).live.unwrap();
+        memory.remember_written(&web, &create, &now);
+        assert_eq!(memory.recall(&web, &attempt_in(2, &json!({}), Some(1))), None, "written");
+        memory.remember_rejected(&web, &create, "no");
+        assert_eq!(memory.recall(&web, &attempt_in(2, &json!({}), None)), None, "refused");
+        assert_eq!(memory.recall(&web, &create), Some(Applied::Rejected("no".to_owned())));
     }
 
     #[test]

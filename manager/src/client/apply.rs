@@ -31,6 +31,12 @@ use self::memory::Memory;
 pub trait Authority {
     /// Returns the client that leader-only work must use.
     fn client(&self) -> &kube::Client;
+
+    /// Returns a number that is another one whenever others may have written in this one's place. What an earlier number
+    /// wrote is not taken to stand.
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 /// The right to write one kind, as one field manager. Usable only with an [`Authority`].
@@ -104,7 +110,7 @@ impl<K: DeserializeOwned> Applier<K> {
     ///
     /// Skipped is an apply whose body equals the last one of this applier, while the object is still the version that
     /// answered it or has the same content. What others change is therefore seen and overwritten, and a field that is
-    /// no longer applied is taken away. The first apply after a start is always sent.
+    /// no longer applied is taken away. The first apply after a start, and of a term, is always sent.
     ///
     /// One thing is not seen: somebody takes over a field with its value put back since, in `metadata` or a kind without
     /// a generation. The value is as wanted, but it stays if this applier stops applying it.
@@ -237,12 +243,14 @@ impl<K: DeserializeOwned> Applier<K> {
     ) -> Result<Effect<K>, WriteError> {
         let body = Body::of(&self.kind, object, "apply")?;
         match current {
-            Some(current) if self.memory.still_stands(&body, part, current) => return Ok(Effect::Unchanged),
+            Some(current) if self.memory.still_stands(&body, part, current, cx.term()) => {
+                return Ok(Effect::Unchanged);
+            }
             _ => self.memory.forget(&body.name, part),
         }
         let (what, answer) = self.send(cx, &body, part, false).await?;
         let now: Value = read(&what, answer.body())?;
-        self.memory.remember(&body, part, &now);
+        self.memory.remember(&body, part, &now, cx.term());
         let unchanged = current.is_some_and(|current| is_version(&now, current));
         effect(&what, &answer, unchanged)
     }

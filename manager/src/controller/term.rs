@@ -27,6 +27,7 @@ pub struct Term {
 pub(crate) struct Work {
     shared: Arc<Shared>,
     name: &'static str,
+    number: u64,
     lost: CancellationToken,
 }
 
@@ -41,6 +42,8 @@ struct Shared {
 struct Inner {
     /// Running work by the name of who runs it.
     running: BTreeMap<&'static str, usize>,
+    /// Counts terms from 1; 0 before the first.
+    number: u64,
     /// Cancelled when the current term is lost; a new one for each term.
     lost: CancellationToken,
 }
@@ -50,7 +53,7 @@ struct Inner {
 impl Term {
     /// A term that has not begun.
     pub fn new() -> Self {
-        let inner = Inner { running: BTreeMap::new(), lost: CancellationToken::new() };
+        let inner = Inner { running: BTreeMap::new(), number: 0, lost: CancellationToken::new() };
         let shared = Shared {
             open: watch::Sender::new(false),
             inner: Mutex::new(inner),
@@ -69,6 +72,7 @@ impl Term {
     /// Lets work run.
     pub fn begin(&self) {
         let mut inner = self.shared.inner.lock();
+        inner.number += 1;
         inner.lost = CancellationToken::new();
         self.shared.open.send_replace(true);
     }
@@ -113,7 +117,8 @@ impl Term {
         }
         *inner.running.entry(name).or_default() += 1;
         self.shared.active.send_modify(|active| *active += 1);
-        Some(Work { shared: Arc::clone(&self.shared), name, lost: inner.lost.clone() })
+        let (number, lost) = (inner.number, inner.lost.clone());
+        Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
     }
 }
 
@@ -132,6 +137,11 @@ impl fmt::Debug for Term {
 // === impl Work ===
 
 impl Work {
+    /// Returns the number of the term it belongs to.
+    pub(crate) fn term(&self) -> u64 {
+        self.number
+    }
+
     /// Waits until the term is lost; never returns if it ends in good order.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;

@@ -185,6 +185,7 @@ impl<Q: Key> Workplace<Q> {
         let began = Instant::now();
         let deadline = if limit.is_zero() { None } else { began.checked_add(limit) };
         let cx = Context::new(Arc::clone(&self.surroundings), running.attempt(), running.cause().clone())
+            .with_term(permit.term())
             .with_deadline(deadline);
         let key = running.key().clone();
         let span = info_span!(

@@ -27,6 +27,8 @@ pub struct Context {
     attempt: u32,
     cause: Cause,
     deadline: Option<Instant>,
+    /// 0 if no controller runs it.
+    term: u64,
     id: ReconcileId,
 }
 
@@ -38,12 +40,18 @@ pub struct ReconcileId(u128);
 
 impl Context {
     pub(crate) fn new(surroundings: Arc<Surroundings>, attempt: u32, cause: Cause) -> Self {
-        Self { surroundings, attempt, cause, deadline: None, id: ReconcileId(fastrand::u128(..)) }
+        Self { surroundings, attempt, cause, deadline: None, term: 0, id: ReconcileId(fastrand::u128(..)) }
     }
 
     #[must_use]
     pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn with_term(mut self, term: u64) -> Self {
+        self.term = term;
         self
     }
 
@@ -73,6 +81,12 @@ impl Context {
         self.deadline
     }
 
+    /// Returns which term of this replica this run is of, counted from 1. Others may have led, and written, between two
+    /// terms: what was remembered in an earlier one spares no write in this.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
     /// Returns a token that is cancelled once the manager has begun to stop: a long run may end early then.
     pub fn stopping(&self) -> &CancellationToken {
         &self.surroundings.stopping
@@ -87,6 +101,10 @@ impl Context {
 impl Authority for Context {
     fn client(&self) -> &kube::Client {
         Context::client(self)
+    }
+
+    fn term(&self) -> u64 {
+        Context::term(self)
     }
 }
 

@@ -6,7 +6,9 @@
 //! # Invariants
 //! 1. What is remembered was answered: an entry is taken out before its request is sent, so an attempt whose outcome
 //!    is unknown is made again.
-//! 2. At most `2 × REMEMBERED` entries; an object that was forgotten is applied once more.
+//! 2. What was applied in one term of leadership is not known in the next: another replica may have applied more fields
+//!    in between, and what looks the same would not be.
+//! 3. At most `2 × REMEMBERED` entries; an object that was forgotten is applied once more.
 
 use std::borrow::Cow;
 use std::hash::RandomState;
@@ -38,6 +40,8 @@ pub(super) struct Memory {
 struct Applied {
     /// Of the body, without the uid and resourceVersion it may carry.
     body: u64,
+    /// In which it was applied.
+    term: u64,
     /// Of the object that answered.
     uid: Box<str>,
     /// Of the answer, or of a later version with the same content.
@@ -54,10 +58,11 @@ impl Memory {
     }
 
     /// Returns whether applying this body would do nothing. If not, what was known is forgotten.
-    pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current) -> bool {
+    pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
         let Some(mut applied) = self.applied.lock().remove(&key) else { return false };
-        let same = applied.body == self.hash_of_body(body)
+        let same = applied.term == term
+            && applied.body == self.hash_of_body(body)
             && *applied.uid == *current.uid()
             && body.uid().is_none_or(|uid| uid == current.uid());
         if !same {
@@ -81,13 +86,14 @@ impl Memory {
     }
 
     /// Remembers that `answer` came of applying `body`.
-    pub(super) fn remember(&self, body: &Body, part: Part, answer: &Value) {
+    pub(super) fn remember(&self, body: &Body, part: Part, answer: &Value, term: u64) {
         let text = |field| answer.pointer(field).and_then(Value::as_str);
         let (Some(uid), Some(version)) = (text("/metadata/uid"), text("/metadata/resourceVersion")) else {
             return;
         };
         let applied = Applied {
             body: self.hash_of_body(body),
+            term,
             uid: uid.into(),
             version: version.into(),
             content: self.hash_of_content(answer, part, body),

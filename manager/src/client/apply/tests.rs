@@ -197,6 +197,34 @@ async fn what_was_applied_and_still_stands_is_not_sent_again() {
     assert!(server.nothing_arrived());
 }
 
+/// The leader of another term.
+struct Again(Leader, u64);
+
+impl Authority for Again {
+    fn client(&self) -> &kube::Client {
+        &self.0.0
+    }
+
+    fn term(&self) -> u64 {
+        self.1
+    }
+}
+
+#[tokio::test]
+async fn what_was_applied_in_an_earlier_term_is_applied_again() {
+    let (applier, leader, mut server) = applied().await;
+    let again = Again(leader, 1);
+    server.answer_next(says(&version(7, "1")));
+    for requests in [1, 0] {
+        let effect = applier.ensure(&again, Some(&stored(7, "1")), &settings()).await.unwrap();
+        assert_eq!(effect, Effect::Unchanged);
+        for _ in 0..requests {
+            server.arrival().await;
+        }
+        assert!(server.nothing_arrived());
+    }
+}
+
 #[tokio::test]
 async fn what_others_change_is_overwritten() {
     let (applier, leader, mut server) = applied().await;
