@@ -13,6 +13,8 @@ use tokio::task::JoinSet;
 use crate::cluster::TestCluster;
 use crate::dial::Loopback;
 use crate::manifests::{Identity, documents_below};
+use crate::process::{get, sample};
+use crate::wait::until_so;
 
 /// A running manager with the built-in controllers, seeing the namespace of one test.
 ///
@@ -91,6 +93,20 @@ impl LocalManager {
     /// Returns where the metrics are served.
     pub fn metrics(&self) -> SocketAddr {
         self.manager.metrics_addr().unwrap_or_else(|| panic!("metrics are served under test"))
+    }
+
+    /// Returns what it serves as metrics now.
+    pub async fn metrics_text(&self) -> String {
+        get(self.metrics(), "/metrics").await.1
+    }
+
+    /// Waits until it leads.
+    pub async fn leads(&self) {
+        let leading = async || {
+            sample(&self.metrics_text().await, r#"leader_election_master_status{name="mainstay"}"#)
+                == Some(1.0)
+        };
+        until_so("this replica to lead", leading).await;
     }
 
     /// Stops it in order and returns how it ended.

@@ -1,4 +1,4 @@
-//! Waiting for the cluster to show something, by watching it.
+//! Waiting for the cluster to show something, by watching it; or for a page, by asking again.
 //!
 //! Each wait has one deadline; a test that meets it fails with what was waited for and what was seen last. A
 //! server that is away, or whose history is too short, only means that the watch begins anew.
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 /// How long anything may take: far above what is usual, since the machine also compiles.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Pause before a server that refused is asked again.
+/// Pause before a server that refused, or has not agreed, is asked again.
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
 /// Waits until the object exists and `accepts` it, and returns it.
@@ -64,6 +64,17 @@ where
     let in_time = tokio::time::timeout(PATIENCE, watching).await.is_ok();
     assert!(in_time, "waited {PATIENCE:?} for {what}; seen last: {seen:#?}; last error: {trouble:?}");
     seen
+}
+
+/// Waits until something agrees that tells nobody when it changes, such as a page to be asked again.
+pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
+    let asking = async {
+        while !agrees().await {
+            tokio::time::sleep(RETRY_PERIOD).await;
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, asking).await.is_ok();
+    assert!(in_time, "waited {PATIENCE:?} for {what}");
 }
 
 /// Lists, then follows the changes. True once accepted, false when the watch ended and a new list is due.

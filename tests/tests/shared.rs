@@ -22,10 +22,16 @@ mod dev;
 mod events;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/members.rs"]
+mod members;
 #[path = "shared/objects.rs"]
 mod objects;
 #[path = "shared/rules.rs"]
 mod rules;
+#[path = "shared/sharing.rs"]
+mod sharing;
+#[path = "shared/steering.rs"]
+mod steering;
 #[path = "shared/stopping.rs"]
 mod stopping;
 #[path = "shared/wait_deployment.rs"]
