@@ -20,6 +20,8 @@ mod control_plane;
 mod dev;
 #[path = "shared/events.rs"]
 mod events;
+#[path = "shared/failures.rs"]
+mod failures;
 #[path = "shared/ha.rs"]
 mod ha;
 #[path = "shared/members.rs"]
@@ -38,6 +40,8 @@ mod stopping;
 mod wait_deployment;
 #[path = "shared/waitprobe_inputs.rs"]
 mod waitprobe_inputs;
+#[path = "shared/warnings.rs"]
+mod warnings;
 #[path = "shared/writes.rs"]
 mod writes;
 

@@ -1,0 +1,59 @@
+//! What the API server warns of reaches the log, and does not flood it.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::PostParams;
+use mainstay_api::WaitDeployment;
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{ManagerProcess, TestCluster, wait};
+use serde_json::{Value, json};
+
+/// Objects that make the server warn of the same thing.
+const MANY: usize = 20;
+
+/// Creates an object whose Deployment selects nodes by a label of old.
+async fn create(cluster: &TestCluster, name: &str, label: &str, prerequisite: &Prerequisite) {
+    let object: WaitDeployment = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "nodeSelector": {label: "any"},
+                    "containers": [{"name": "main", "image": "example.invalid/main:1"}],
+                },
+            },
+        },
+    }))
+    .expect("a WaitDeployment");
+    cluster.api().create(&PostParams::default(), &object).await.expect("created");
+    wait::until(&cluster.api::<Deployment>(), name, "its Deployment", |_| true).await;
+}
+
+#[tokio::test]
+async fn a_warning_of_the_server_is_logged_once_however_many_writes_it_rides_on() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+    let mut process = ManagerProcess::start(binary, &cluster, &identity, "warned", &json!({}));
+    let prerequisite = Prerequisite::open();
+    for number in 0..MANY {
+        create(&cluster, &format!("web-{number}"), "beta.kubernetes.io/arch", &prerequisite).await;
+    }
+    // Another text, which is logged after all that was said before.
+    create(&cluster, "last", "beta.kubernetes.io/os", &prerequisite).await;
+    let about = |line: &Value, label: &str| {
+        line["msg"] == "the API server warns"
+            && line["warning"].as_str().is_some_and(|text| text.contains(label))
+    };
+    let line = process.logged("the other warning", |line| about(line, "beta.kubernetes.io/os")).await;
+    assert_eq!((&line["level"], line["method"].as_str()), (&json!("warn"), Some("PATCH")), "{line}");
+    process.terminate();
+    assert!(process.ended().await.success(), "{:#?}", process.log());
+    let log = process.log();
+    let said = |label: &str| log.iter().filter(|line| about(line, label)).count();
+    assert_eq!(said("beta.kubernetes.io/arch"), 1, "{MANY} times would be noise: {log:#?}");
+    assert_eq!(said("beta.kubernetes.io/os"), 1);
+}
