@@ -118,6 +118,7 @@ pub struct Registration<Q: Key = Request> {
 /// What a controller is made of.
 pub(crate) struct Wired<Q: Key> {
     sources: Vec<Box<dyn Source<Q>>>,
+    primary: Option<KindId>,
     pause: Option<Pause<Q>>,
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
@@ -390,7 +391,8 @@ impl<Q: Key> Controller<Q> {
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
         }
-        let wired = Wired { sources: self.sources, pause: self.pause, reconciler: Arc::new(reconciler) };
+        let Self { sources, primary, pause, .. } = self;
+        let wired = Wired { sources, primary, pause, reconciler: Arc::new(reconciler) };
         let wired = self.problem.map_or(Ok(wired), Err);
         Registration { name: self.name, needs_lease: self.needs_lease, settings: self.settings, wired }
     }

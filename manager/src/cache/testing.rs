@@ -123,21 +123,40 @@ pub(crate) struct ByHand {
 impl ByHand {
     /// Holds these objects, listed at version 10.
     pub(crate) fn listed(objects: &[Value]) -> Self {
+        let by_hand = Self::unlisted();
+        by_hand.relisted(objects, 10);
+        by_hand
+    }
+
+    /// Has not synced yet.
+    pub(crate) fn unlisted() -> Self {
         let store = KindStore::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
         let store = Arc::new(store);
         store.start();
-        let epoch = store.begin_list();
-        for object in objects {
-            store.listed(0, epoch, object.to_string().as_bytes());
-        }
-        store.end_list(0, epoch, &ResourceVersion::new("10"));
         let mut deliverer = JoinSet::new();
         deliverer.spawn(Deliverer::new(Arc::clone(&store)).run());
         Self { store, _deliverer: deliverer }
     }
 
+    /// As if the server had listed these objects and no others.
+    pub(crate) fn relisted(&self, objects: &[Value], version: u64) {
+        let epoch = self.store.begin_list();
+        for object in objects {
+            self.store.listed(0, epoch, object.to_string().as_bytes());
+        }
+        self.store.end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
+    }
+
     pub(crate) fn changed(&self, object: &Value) {
         self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
+    }
+
+    pub(crate) fn deleted(&self, object: &Value) {
+        self.store.event(0, EventKind::Deleted, object.to_string().as_bytes());
+    }
+
+    pub(crate) fn resynced(&self) {
+        self.store.queue_resync();
     }
 
     /// As if this process had written it.

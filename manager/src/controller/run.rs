@@ -11,11 +11,11 @@ use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
 use super::directory::Wanted;
 use super::post::{Feed, Post};
-use super::worker::{Crew, Pause, Workplace};
+use super::worker::{Crew, Workplace};
 use super::{ControllerError, Environment, Life, Wired};
 use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
-use crate::reconcile::{DynReconciler, ReconcileError};
+use crate::reconcile::ReconcileError;
 use crate::watch::SourceError;
 
 /// What is said of a source that has not ended when a removal ran out of time.
@@ -38,7 +38,7 @@ struct AtWork<Q: Key> {
 /// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
 pub(super) fn open<Q: Key>(
     name: &'static str,
-    wired: Wired<Q>,
+    mut wired: Wired<Q>,
     mut environment: Environment,
 ) -> (Life, Weak<Post<Q>>) {
     let initial = environment.settings.borrow_and_update().clone();
@@ -46,14 +46,13 @@ pub(super) fn open<Q: Key>(
     queue.set_leading(false);
     let (settings, needs_lease) = (environment.settings.clone(), environment.needs_lease);
     let (post, feeds) = Post::new(name, needs_lease, queue, settings, &environment.term);
-    for source in wired.sources {
+    for source in wired.sources.drain(..) {
         post.add_source(source);
     }
     let reach = Arc::downgrade(&post);
-    let (reconciler, pause) = (wired.reconciler, wired.pause);
     let life = async move {
         let span = info_span!("controller", controller = name);
-        live(post, feeds, reconciler, pause, environment).instrument(span).await
+        live(post, feeds, wired, environment).instrument(span).await
     };
     (Box::pin(life), reach)
 }
@@ -61,18 +60,19 @@ pub(super) fn open<Q: Key>(
 async fn live<Q: Key>(
     post: Arc<Post<Q>>,
     mut added: mpsc::UnboundedReceiver<Feed<Q>>,
-    reconciler: Arc<dyn DynReconciler<Q>>,
-    pause: Option<Pause<Q>>,
+    wired: Wired<Q>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
     let Environment { mut settings, term, directory, metrics, queue_metrics, stop, departure, .. } =
         environment;
+    let Wired { primary, pause, reconciler, .. } = wired;
     departure.stage.send_modify(|stage| stage.living = true);
     let (name, queue) = (post.name, &post.queue);
     let _listed = directory.enter(name, Arc::clone(&post) as _);
     let counted = metrics.of(name);
     let workplace = Workplace {
         name,
+        primary,
         queue: queue.clone(),
         reconciler,
         surroundings: Arc::new(environment.surroundings),

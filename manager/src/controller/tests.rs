@@ -1,7 +1,12 @@
 //! The life of a controller, with a paused clock and sources that say when they have synced.
 
+mod limits;
+mod outcomes;
 mod retries;
+mod span;
+mod standby;
 mod steering;
+mod wiring;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +24,7 @@ use super::*;
 use crate::client::Recorder;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
-use crate::queue::RetryPolicy;
+use crate::queue::{KeySnapshot, RetryPolicy, State};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError};
 use crate::watch::{Notifier, Sink, channel};
 
@@ -27,12 +32,14 @@ use crate::watch::{Notifier, Sink, channel};
 const LONG: Duration = Duration::from_hours(1);
 
 /// A controller under test, and what it is steered by.
-struct Bench {
+struct Bench<Q: Key = Request> {
     term: Term,
     settings: watch::Sender<ControllerSettings>,
     registry: Registry,
+    directory: Directory,
+    post: Weak<Post<Q>>,
     stop: CancellationToken,
-    notifier: Notifier<Request>,
+    notifier: Notifier<Q>,
     running: JoinSet<Result<(), ControllerError>>,
 }
 
@@ -95,8 +102,13 @@ fn settings() -> ControllerSettings {
     settings
 }
 
-impl Bench {
-    fn start(controller: Controller<Request>, reconciler: impl Reconciler) -> Self {
+impl<Q: Key> Bench<Q> {
+    /// On a replica that leads.
+    fn start(controller: Controller<Q>, reconciler: impl Reconciler<Q>) -> Self {
+        Self::start_in(Term::begun(), controller, reconciler)
+    }
+
+    fn start_in(term: Term, controller: Controller<Q>, reconciler: impl Reconciler<Q>) -> Self {
         let (notifier, source) = channel();
         let registration = controller.source(source).reconciler(reconciler);
         let registry = Registry::new();
@@ -105,26 +117,39 @@ impl Bench {
         });
         let client = kube::Client::new(refuse, "default");
         let (events, _writer) = Recorder::new("test", "test", client.clone(), &registry);
-        let (term, stop) = (Term::begun(), CancellationToken::new());
+        let (directory, stop) = (Directory::default(), CancellationToken::new());
         let (settings, live_settings) = watch::channel(settings());
         let environment = Environment {
             settings: live_settings,
             surroundings: Surroundings { client, events, stopping: CancellationToken::new() },
             needs_lease: registration.needs_lease,
             term: term.clone(),
-            directory: Directory::default(),
+            directory: directory.clone(),
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
             departure: Departure::never(),
         };
+        let (life, post) = registration.wired.expect("wired").open("test", environment);
         let mut running = JoinSet::new();
-        running.spawn(registration.wired.expect("wired").open("test", environment).0);
-        Self { term, settings, registry, stop, notifier, running }
+        running.spawn(life);
+        Self { term, settings, registry, directory, post, stop, notifier, running }
     }
 
     async fn ended(&mut self) -> Result<(), ControllerError> {
         timeout(LONG, self.running.join_next()).await.expect("ends").expect("ran").expect("did not panic")
+    }
+
+    fn status(&self) -> ControllerStatus {
+        self.directory.find("test").expect("it runs").status()
+    }
+
+    /// Every key the queue holds.
+    fn keys(&self) -> Vec<KeySnapshot<KeyText>> {
+        let mut keys = Vec::new();
+        let controller = self.directory.find("test").expect("it runs");
+        controller.visit(&Wanted::default(), &mut |key| keys.push(key));
+        keys
     }
 
     fn counts(&self, family: &str) -> String {

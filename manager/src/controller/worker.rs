@@ -18,7 +18,7 @@ use tracing::{Instrument as _, Span, debug, error, info_span};
 use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
-use crate::key::{Key, panic_text};
+use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
 
@@ -31,6 +31,8 @@ const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 /// What every worker of one controller works with.
 pub(super) struct Workplace<Q: Key> {
     pub(super) name: &'static str,
+    /// The kind whose objects the queue is keyed by, for the log.
+    pub(super) primary: Option<KindId>,
     pub(super) queue: WorkQueue<Q>,
     pub(super) reconciler: Arc<dyn DynReconciler<Q>>,
     pub(super) surroundings: Arc<Surroundings>,
@@ -192,6 +194,8 @@ impl<Q: Key> Workplace<Q> {
             parent: Span::none(),
             "reconcile",
             controller = self.name,
+            controllerGroup = self.primary.as_ref().map(KindId::group),
+            controllerKind = self.primary.as_ref().map(KindId::kind),
             namespace = key.namespace(),
             name = key.name(),
             reconcileID = %cx.reconcile_id(),

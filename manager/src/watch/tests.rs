@@ -138,6 +138,16 @@ fn every_update_counts_for_a_kind_without_generations() {
 }
 
 #[test]
+fn the_object_itself_is_named_once_whatever_happened_to_it() {
+    let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
+    let of = |old, new| keys(&EnqueueForObject, &delta(old, new));
+    assert_eq!(of(None, Some(&new)), ["shop/web"], "created");
+    assert_eq!(of(Some(&old), Some(&new)), ["shop/web"], "updated");
+    assert_eq!(of(Some(&old), None), ["shop/web"], "deleted");
+    assert_eq!(of(None, None), [""; 0], "an event about nothing");
+}
+
+#[test]
 fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
     let owned_by = |name: &str, api_version: &str, controller: bool| {
         let owner = json!({"apiVersion": api_version, "kind": "Set", "name": name, "uid": name, "controller": controller});

@@ -1,4 +1,4 @@
-//! The article's case: one object fails for ever, beside others that do not, and there is one worker.
+//! The article's case: objects that fail, beside others that do not, and how soon they are tried again.
 
 use super::*;
 
@@ -58,4 +58,40 @@ async fn a_failure_delays_no_other_key_not_even_those_of_its_only_worker() {
         let (request, attempt, at) = next(&mut runs).await;
         assert_eq!((request, attempt, at - failed), (key(&name), 1, Duration::ZERO));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_keys_that_fail_at_one_moment_have_all_been_tried_again_within_a_second_by_four_workers()
+{
+    const KEYS: usize = 10_000;
+    let (reconciler, mut runs) = scripted(async |attempt| {
+        // Takes no time, but leaves the others theirs.
+        tokio::task::yield_now().await;
+        if attempt == 1 { Err("down".into()) } else { Ok(Action::Done) }
+    });
+    let most = Arc::clone(&reconciler.most);
+    let bench = Bench::start_in(Term::new(), Controller::new("test"), reconciler);
+    bench.settings.send_modify(|settings| {
+        *settings = ControllerSettings { workers: 4, ..ControllerSettings::default() };
+    });
+    for number in 0..KEYS {
+        bench.notifier.notify(key(&number.to_string()));
+    }
+    sleep(LONG).await;
+    let failed = Instant::now();
+    bench.term.begin();
+    let (mut first, mut second) = (0, 0);
+    while second < KEYS {
+        let (_, attempt, at) = next(&mut runs).await;
+        if attempt == 1 {
+            assert_eq!(at, failed, "all at one moment");
+            first += 1;
+        } else {
+            assert!(at - failed <= Duration::from_secs(1), "{:?} after its failure", at - failed);
+            second += 1;
+        }
+    }
+    assert_eq!((first, most.load(Ordering::SeqCst)), (KEYS, 4), "by all workers at once");
+    none(&mut runs, LONG).await;
+    assert!(bench.keys().is_empty());
 }

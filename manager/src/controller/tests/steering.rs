@@ -23,7 +23,7 @@ fn asked(version: u64, at: &str) -> Value {
     web(version, json!({"mainstay.dev/reconcile-at": at}))
 }
 
-fn store(cache: &ByHand) -> Store {
+pub(super) fn store(cache: &ByHand) -> Store {
     Store::new(Arc::clone(&cache.store))
 }
 

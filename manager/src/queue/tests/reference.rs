@@ -190,6 +190,27 @@ async fn ten_thousand_failures_leave_the_bucket_no_debt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn delayed_adds_never_wait_however_many_there_are() {
+    // client-go hands them to a task through a channel of a thousand.
+    let queue = queue();
+    for id in 0..10_000 {
+        assert_eq!(queue.add(Id(id), strong().after(ms(1000))), Added::Delayed);
+    }
+    assert_eq!(queue.counts().delayed, 10_000);
+    tokio::time::advance(ms(1000)).await;
+    assert!(drain(&queue).into_iter().eq(0..10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_leaves_delayed_keys_to_be_looked_at() {
+    let queue = queue();
+    queue.add(Id(1), strong().after(ms(1000)));
+    queue.shut_down();
+    assert_eq!(state(&queue, 1), Some(State::Delayed));
+    assert!(get(&queue).await.is_none(), "nothing is handed out any more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_leaves_its_key_to_the_backoff() {
     let queue = queue();
     queue.add(Id(1), strong());

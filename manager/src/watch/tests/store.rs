@@ -1,19 +1,22 @@
 //! A store as a source: what reaches the queue, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::testing::{ByHand, object};
 use crate::cache::{Delta, HandlerTrouble, View};
-use crate::key::{Key as _, Request};
+use crate::key::{Cause, Key as _, Request, Trigger};
 use crate::metrics::Registry;
-use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
+use crate::queue::{Add, QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
-    EnqueueForObject, EventHandler, Sink, Source, SourceError, SourcesSynced, StoreSource, enqueue_mapped,
+    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, Sink, Source, SourceError, SourcesSynced,
+    StoreSource, enqueue_mapped,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -85,6 +88,150 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{number:02}")).collect()
 }
 
+/// A change in words such as `a@5 -> a@6`.
+fn told(delta: &Delta<'_>) -> String {
+    let state = |view: Option<&View>| {
+        view.map_or_else(
+            || "nothing".to_owned(),
+            |view| format!("{}@{}", view.meta().name(), view.meta().resource_version),
+        )
+    };
+    format!("{} -> {}", state(delta.old), state(delta.new))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_sees_each_change_with_its_states_and_the_key_tells_what_it_was() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let source = |cache: &ByHand| {
+        let seen = Arc::clone(&seen);
+        let handler = move |delta: &Delta<'_>, out: &mut Enqueue<Request>| {
+            seen.lock().push(told(delta));
+            EnqueueForObject.handle(delta, out);
+        };
+        StoreSource::new(cache.store.clone(), handler)
+    };
+    let bench = Bench::start(&[object("a", "u1", 5)], 0, source).await;
+    let mut log = Vec::new();
+    let changes: [&dyn Fn(); 7] = [
+        &|| {},
+        &|| bench.cache.changed(&object("b", "u2", 11)),
+        &|| bench.cache.changed(&object("b", "u2", 12)),
+        &|| bench.cache.deleted(&object("b", "u2", 13)),
+        &|| bench.cache.resynced(),
+        // What went while the watch was down is a deletion with the last state that was known.
+        &|| bench.cache.relisted(&[], 20),
+        &|| bench.cache.deleted(&object("nobody", "u9", 21)),
+    ];
+    for change in changes {
+        change();
+        let Ok(Some(running)) = timeout(LONG, bench.queue.get()).await else { break };
+        let what = std::mem::take(&mut *seen.lock()).join(", ");
+        log.push(format!("{} {} {what}", running.cause().trigger.as_str(), running.key().name()));
+        running.done();
+    }
+    assert_eq!(
+        log,
+        [
+            "initial a nothing -> a@5",
+            "created b nothing -> b@11",
+            "updated b b@11 -> b@12",
+            "deleted b b@12 -> nothing",
+            "resync a a@5 -> a@5",
+            "deleted a a@5 -> nothing",
+        ]
+    );
+    assert!(seen.lock().is_empty(), "the end of what was never there is no event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_predicate_may_drop_any_kind_of_event() {
+    let kind = |delta: &Delta<'_>| match (delta.old.is_some(), delta.new.is_some()) {
+        (false, _) => "create",
+        (true, true) => "update",
+        (true, false) => "delete",
+    };
+    for dropped in ["create", "update", "delete"] {
+        let source = |cache: &ByHand| {
+            StoreSource::new(cache.store.clone(), EnqueueForObject)
+                .filtered(move |delta: &Delta<'_>| kind(delta) != dropped)
+        };
+        let bench = Bench::start(&[], 0, source).await;
+        let steps: [(_, &dyn Fn()); 3] = [
+            ("create", &|| bench.cache.changed(&object("a", "u1", 11))),
+            ("update", &|| bench.cache.changed(&object("a", "u1", 12))),
+            ("delete", &|| bench.cache.deleted(&object("a", "u1", 13))),
+        ];
+        for (event, step) in steps {
+            step();
+            if event == dropped {
+                assert!(bench.is_idle().await, "{event} is dropped");
+            } else {
+                assert_eq!(bench.run(1).await, ["a"], "{event} passes, and {dropped} does not");
+            }
+        }
+    }
+}
+
+/// How many keys are ready in the lanes of live events and of initial lists. Takes them out.
+async fn lanes(bench: &Bench) -> (usize, usize) {
+    // Time for the delivery.
+    sleep(Duration::from_millis(1)).await;
+    let counts = bench.queue.counts();
+    bench.run(counts.ready()).await;
+    (counts.ready_live, counts.ready_background)
+}
+
+/// An object that `web` owns.
+fn owned(name: &str, version: u64) -> Value {
+    let mut object = object(name, name, version);
+    let owner =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "web", "uid": "u", "controller": true});
+    object["metadata"]["ownerReferences"] = json!([owner]);
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_merely_listed_or_resynced_is_background_work_through_every_handler() {
+    type Make = fn(&ByHand) -> StoreSource<Request>;
+    let handlers: [(&str, Make); 4] = [
+        ("object", |cache| StoreSource::new(cache.store.clone(), EnqueueForObject)),
+        ("controller", |cache| {
+            let owner = cache.store.kind().clone();
+            StoreSource::new(cache.store.clone(), EnqueueForOwner::controller(owner))
+        }),
+        ("owner", |cache| {
+            let owner = cache.store.kind().clone();
+            StoreSource::new(cache.store.clone(), EnqueueForOwner::any(owner))
+        }),
+        ("map", |cache| {
+            let map = enqueue_mapped(|view: &View| Some(view.request().clone()));
+            StoreSource::new(cache.store.clone(), map)
+        }),
+    ];
+    for (handler, source) in handlers {
+        let bench = Bench::start(&[owned("a", 5)], 0, source).await;
+        assert_eq!(lanes(&bench).await, (0, 1), "{handler}: listed");
+        bench.cache.resynced();
+        assert_eq!(lanes(&bench).await, (0, 1), "{handler}: seen again");
+        bench.cache.changed(&owned("a", 11));
+        assert_eq!(lanes(&bench).await, (1, 0), "{handler}: changed");
+        bench.cache.changed(&owned("b", 12));
+        assert_eq!(lanes(&bench).await, (1, 0), "{handler}: created");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_says_of_a_key_stands_over_what_the_event_says() {
+    let source = |cache: &ByHand| {
+        let live = |_: &Delta<'_>, out: &mut Enqueue<Request>| {
+            out.add_with(Request::cluster("web"), Add::strong(Cause::bare(Trigger::Generic)));
+        };
+        StoreSource::new(cache.store.clone(), live)
+    };
+    let bench = Bench::start(&objects(1), 0, source).await;
+    assert_eq!(lanes(&bench).await, (1, 0), "though it is merely listed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_longer_than_the_queue_runs_to_its_last_object_and_each_once_more_at_most() {
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
@@ -143,7 +290,7 @@ fn allergic(to: &'static str) -> impl EventHandler<Request> {
 struct Named<H>(H);
 
 impl<H: EventHandler<Request>> EventHandler<Request> for Named<H> {
-    fn handle(&self, delta: &Delta<'_>, out: &mut crate::watch::Enqueue<Request>) {
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Request>) {
         self.0.handle(delta, out);
     }
 

@@ -1,0 +1,133 @@
+//! What an outcome leaves of its key in the queue, and how it is counted.
+
+use super::*;
+
+/// Long enough for a run that has begun to be over, and shorter than any wait here.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Ends its runs one after the other as a script says, and all later ones well.
+fn following(script: impl IntoIterator<Item = Outcome>) -> (impl Reconciler, Runs) {
+    let script: Mutex<VecDeque<Outcome>> = Mutex::new(script.into_iter().collect());
+    scripted(move |_| {
+        let outcome = script.lock().pop_front().unwrap_or(Ok(Action::Done));
+        async move { outcome }
+    })
+}
+
+/// The only key of the queue.
+fn only(bench: &Bench) -> KeySnapshot<KeyText> {
+    let mut keys = bench.keys();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    keys.remove(0)
+}
+
+/// What the queue says of a key that has failed.
+fn failure(key: &KeySnapshot<KeyText>) -> (State, u32, Option<&str>) {
+    (key.state, key.attempts, key.last_error.as_ref().map(|error| error.as_str()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_reaches_the_reconciler_once_and_nothing_of_it_is_left() {
+    let (reconciler, mut runs) = following([]);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    let at = Instant::now();
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await, (key("web"), 1, at));
+    none(&mut runs, LONG).await;
+    assert!(bench.keys().is_empty(), "{:?}", bench.keys());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_error_adds_to_the_attempts_and_the_next_success_forgets_them() {
+    let (reconciler, mut runs) = following([Err("down".into()), Err("still down".into())]);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    for (attempt, error) in [(1, "down"), (2, "still down")] {
+        assert_eq!(next(&mut runs).await.1, attempt);
+        sleep(MOMENT).await;
+        assert_eq!(failure(&only(&bench)), (State::Backoff, attempt, Some(error)));
+    }
+    assert_eq!(next(&mut runs).await.1, 3, "and succeeds");
+    none(&mut runs, LONG).await;
+    assert!(bench.keys().is_empty());
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1, "as if it had never failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_forgets_the_attempts_and_comes_back_at_its_moment_without_jitter() {
+    let wait = Duration::from_mins(7);
+    let (reconciler, mut runs) = following([Err("down".into()), Ok(Action::RequeueAfter(wait))]);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    let (_, attempt, asked) = next(&mut runs).await;
+    assert_eq!(attempt, 2);
+    sleep(MOMENT).await;
+    assert_eq!(failure(&only(&bench)), (State::Delayed, 0, None));
+    assert_eq!(next(&mut runs).await, (key("web"), 1, asked + wait));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_not_tried_again_and_stays_visible_until_something_changes() {
+    let (reconciler, mut runs) = following([Err(ReconcileError::terminal("broken"))]);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    none(&mut runs, LONG).await;
+    assert_eq!(failure(&only(&bench)), (State::Parked, 1, Some("broken")));
+    assert_eq!(bench.status().counts.ready(), 0, "no worker is kept from anything");
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 2, "its failure is not forgotten");
+    sleep(MOMENT).await;
+    assert!(bench.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_error_that_the_queue_tells_with_its_text() {
+    let (reconciler, mut runs) = scripted(async |_| panic!("index 7 of 3"));
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    sleep(MOMENT).await;
+    assert_eq!(failure(&only(&bench)), (State::Backoff, 1, Some("panic: index 7 of 3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_run_counts_under_one_outcome_and_once_in_time() {
+    let wait = Duration::from_hours(2);
+    let outcomes: [(fn() -> Outcome, _, _); 6] = [
+        (|| Ok(Action::Done), "success", ""),
+        (|| Ok(Action::RequeueAfter(Duration::from_hours(2))), "requeue_after", ""),
+        (|| Err(ReconcileError::retry_after("down", Duration::from_hours(2))), "error", "1"),
+        (|| Err(ReconcileError::terminal("broken")), "error", "1"),
+        (|| panic!("oops"), "error", "1"),
+        (|| Err(conflict()), "requeue", ""),
+    ];
+    for (outcome, result, errors) in outcomes {
+        let (reconciler, mut runs) = scripted(move |_| async move { outcome() });
+        let bench = Bench::start(Controller::new("test"), reconciler);
+        bench.settings.send_modify(|settings| settings.queue.retry = RetryPolicy::fixed(wait));
+        let text = bench.registry.encode(Format::Text).expect("encoded");
+        assert!(!text.contains("reconcile"), "nothing before its life has begun:\n{text}");
+        sleep(MOMENT).await;
+        let text = bench.registry.encode(Format::Text).expect("encoded");
+        for result in ["success", "error", "requeue", "requeue_after"] {
+            let zero =
+                format!("controller_runtime_reconcile_total{{controller=\"test\",result=\"{result}\"}} 0\n");
+            assert!(text.contains(&zero), "every series is there from the start:\n{text}");
+        }
+        bench.notifier.notify(key("web"));
+        next(&mut runs).await;
+        sleep(MOMENT).await;
+        assert_eq!(
+            bench.counts("controller_runtime_reconcile_total"),
+            format!("{{controller=\"test\",result=\"{result}\"}} 1")
+        );
+        let one = |count: &str| {
+            if count.is_empty() { String::new() } else { format!("{{controller=\"test\"}} {count}") }
+        };
+        assert_eq!(bench.counts("controller_runtime_reconcile_errors_total"), one(errors), "{result}");
+        assert_eq!(bench.counts("controller_runtime_reconcile_time_seconds_count"), one("1"), "{result}");
+    }
+}

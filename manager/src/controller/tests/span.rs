@@ -1,0 +1,104 @@
+//! The span around each run: what a line of the log, or a trace, says of it without the reconciler's doing.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt as _};
+use tracing_subscriber::{Layer, registry};
+
+use super::steering::store;
+use super::*;
+use crate::cache::testing::{ByHand, object};
+
+/// The fields of a span, as they are written.
+type Fields = BTreeMap<&'static str, String>;
+
+/// Remembers the fields of every `reconcile` span.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<Fields>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Spans {
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: LayerContext<'_, S>) {
+        if span.metadata().name() == "reconcile" {
+            let mut fields = Reader(Fields::new());
+            span.record(&mut fields);
+            self.0.lock().push(fields.0);
+        }
+    }
+}
+
+struct Reader(Fields);
+
+impl Visit for Reader {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+/// Tells what its context says, and whether it runs inside the span. Fails at its first attempt.
+struct Tells(mpsc::UnboundedSender<(Fields, &'static str)>);
+
+impl Reconciler for Tells {
+    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+        let said = Fields::from([
+            ("reconcileID", cx.reconcile_id().to_string()),
+            ("attempt", cx.attempt().to_string()),
+            ("cause", cx.cause().to_string()),
+        ]);
+        let inside = tracing::Span::current().metadata().map_or("no span", |span| span.name());
+        self.0.send((said, inside)).expect("the test listens");
+        if cx.attempt() == 1 { Err("down".into()) } else { Ok(Action::Done) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_run_has_a_span_that_names_it_and_says_what_its_context_says() {
+    let spans = Spans::default();
+    let _log = tracing::subscriber::set_default(registry().with(spans.clone()));
+    let cache = ByHand::listed(&[object("web", "u1", 5)]);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let controller = Controller::new("test").reconciles(&store(&cache));
+    let bench = Bench::start(controller, Tells(tell));
+    let first = told.recv().await.expect("a run");
+    let second = told.recv().await.expect("its retry");
+    bench.notifier.notify(Request::cluster("lonely"));
+    let third = told.recv().await.expect("another key's run");
+    let spans = spans.0.lock().clone();
+    assert_eq!(spans.len(), 3, "{spans:?}");
+    let mut ids = Vec::new();
+    for (fields, (said, inside)) in spans.iter().zip([first, second, third]) {
+        assert_eq!(inside, "reconcile");
+        for (field, value) in said {
+            assert_eq!(fields[field], value, "{field}");
+        }
+        ids.push(fields["reconcileID"].clone());
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "a run's id is its own, also that of a retry");
+
+    let told: Vec<_> = spans
+        .into_iter()
+        .map(|mut fields| {
+            fields.remove("reconcileID");
+            json!(fields)
+        })
+        .collect();
+    let (controller, group, kind) = ("test", "", "ConfigMap");
+    let run = |name, attempt, cause| {
+        json!({
+            "controller": controller, "controllerGroup": group, "controllerKind": kind,
+            "namespace": "shop", "name": name, "attempt": attempt, "cause": cause,
+        })
+    };
+    let mut lonely = run("lonely", "1", "generic");
+    lonely.as_object_mut().expect("an object").remove("namespace");
+    assert_eq!(told, [run("web", "1", "initial ConfigMap"), run("web", "2", "retried ConfigMap"), lonely]);
+}
