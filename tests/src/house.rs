@@ -105,6 +105,41 @@ fn the_guide_to_testing_shows_the_example_as_it_is() {
     }
 }
 
+/// What a decision promises is only as true as the test it names.
+#[test]
+fn every_test_that_a_decision_names_is_there() {
+    let folders = CRATES.map(|(folder, _)| workspace().join(folder));
+    let sources = folders.iter().flat_map(|folder| rust_files(folder));
+    let code: String = sources.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+    let mut missing = Vec::new();
+    for decision in ["behaviours.md", "differences.md"] {
+        let text = fs::read_to_string(workspace().join("docs/decisions").join(decision)).expect("a decision");
+        let named: Vec<&str> = text.lines().flat_map(tests_of_row).collect();
+        assert!(!named.is_empty(), "{decision} has no table whose last column names tests");
+        missing.extend(
+            named
+                .into_iter()
+                .filter(|name| {
+                    let found = if name.contains('/') {
+                        workspace().join(name).exists()
+                    } else {
+                        code.contains(&format!("fn {name}("))
+                    };
+                    !found
+                })
+                .map(|name| format!("{decision}: {name}")),
+        );
+    }
+    assert!(missing.is_empty(), "no such test or file:\n{}", missing.join("\n"));
+}
+
+/// What the last column of a table's row has between backticks.
+fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
+    let cells = row.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'));
+    let tests = cells.and_then(|cells| cells.rsplit('|').next()).unwrap_or_default();
+    tests.split('`').skip(1).step_by(2)
+}
+
 #[test]
 fn grouped_nested_and_inline_imports_are_all_seen() {
     let source = "
