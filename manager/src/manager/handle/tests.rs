@@ -144,18 +144,6 @@ async fn a_controller_removed_before_the_manager_runs_never_does_and_frees_its_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_taken_once_in_a_manager_and_free_in_another_or_after_a_removal() {
-    let (here, elsewhere) = (manager(), manager());
-    let register = |manager: &Manager| manager.register(controller(Duration::ZERO).0);
-    let first = register(&here).unwrap();
-    let taken = register(&here).unwrap_err();
-    assert!(matches!(taken, RegisterError::DuplicateName { name: "web" }), "{taken}");
-    register(&elsewhere).expect("two managers in one process share nothing");
-    first.remove().await.unwrap();
-    register(&here).expect("nothing is left of its last holder");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
     let manager = manager();
     let _running = run(&manager);
