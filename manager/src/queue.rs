@@ -78,8 +78,11 @@ mod running;
 mod settings;
 mod snapshot;
 
+mod shared;
+
 mod machine;
 mod moves;
+mod waking;
 
 mod lanes;
 mod rate;
@@ -96,19 +99,13 @@ mod pages;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
-use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
 
 use crate::key::Key;
 
-use clock::Moment;
-use machine::{Callers, Inner, Phase, Signals, Take};
-use metrics::{Observed, Reading};
+use machine::{Inner, Phase};
+use shared::Shared;
 
 pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
@@ -143,30 +140,6 @@ pub struct WorkQueue<Q: Key> {
     shared: Arc<Shared<Q>>,
 }
 
-/// What the clones of a queue share.
-struct Shared<Q: Key> {
-    name: Arc<str>,
-    /// Moment zero of the machine's clock.
-    start: Instant,
-    inner: Mutex<Inner<Q>>,
-    /// Wakes callers of `get`: one when a key may be handed out or the timer has no holder, all at the end.
-    work: Notify,
-    /// Wakes the caller that holds the timer, when an earlier moment has come up.
-    timer: Notify,
-    /// Wakes those who wait for room.
-    room: Notify,
-    /// Wakes those who wait for the end of a drain.
-    ended: Notify,
-}
-
-/// A caller of `get`, as the machine counts it: asleep or not. Leaves when the caller is cancelled.
-struct Caller<'a, Q: Key> {
-    shared: &'a Shared<Q>,
-    asleep: bool,
-    /// It holds the queue's timer.
-    timer: bool,
-}
-
 // === impl WorkQueue ===
 
 impl<Q: Key> WorkQueue<Q> {
@@ -184,15 +157,7 @@ impl<Q: Key> WorkQueue<Q> {
         metrics: &QueueMetrics,
         random: fastrand::Rng,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            name: name.into(),
-            start: Instant::now(),
-            inner: Mutex::new(Inner::new(settings, workers, random)),
-            work: Notify::new(),
-            timer: Notify::new(),
-            room: Notify::new(),
-            ended: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(name, settings, workers, random));
         let observed: Weak<Shared<Q>> = Arc::downgrade(&shared);
         metrics.observe(observed);
         Self { shared }
@@ -227,27 +192,14 @@ impl<Q: Key> WorkQueue<Q> {
     pub async fn get(&self) -> Option<Running<Q>> {
         // A worker that always finds a key ready would otherwise never let another task of its thread run.
         consume_budget().await;
-        let mut caller = Caller { shared: &self.shared, asleep: false, timer: false };
-        loop {
-            // Made before looking, so that a shutdown between looking and sleeping still wakes it.
-            let woken = self.shared.work.notified();
-            match caller.take() {
-                Take::Job(job) => return Some(Running::new(Arc::clone(&self.shared), job)),
-                Take::Closed => return None,
-                Take::Wait(None) => woken.await,
-                // More keys are due than one hold of the lock moves on: everybody else in between, and on with it.
-                Take::Wait(Some(moment)) if moment <= self.shared.now() => yield_now().await,
-                // No bias needed: whatever wakes the caller, it looks at everything again.
-                Take::Wait(Some(moment)) => tokio::select! {
-                    () = woken => {}
-                    () = self.shared.timer.notified() => {}
-                    () = sleep_until(self.shared.instant(moment)) => {}
-                },
-            }
+        match self.try_get() {
+            Some(running) => Some(running),
+            None => self.shared.wait().await,
         }
     }
 
     /// Takes a key if one may be handed out now.
+    #[inline]
     pub fn try_get(&self) -> Option<Running<Q>> {
         let job = self.shared.with(Inner::try_take)?;
         Some(Running::new(Arc::clone(&self.shared), job))
@@ -291,7 +243,7 @@ impl<Q: Key> WorkQueue<Q> {
 
     /// Returns whether one of the shutdowns was called.
     pub fn is_shutting_down(&self) -> bool {
-        self.shared.inner.lock().phase != Phase::Open
+        self.shared.peek(|inner| inner.phase != Phase::Open)
     }
 
     /// Waits until the queue has room again: at most half of `max_depth` is ready. A source that was
@@ -352,88 +304,6 @@ impl<Q: Key> Clone for WorkQueue<Q> {
 impl<Q: Key> fmt::Debug for WorkQueue<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
-    }
-}
-
-// === impl Shared ===
-
-impl<Q: Key> Shared<Q> {
-    /// Does one thing to the queue under its lock, at the present time, and then wakes whom it concerns.
-    fn with<R>(&self, act: impl FnOnce(&mut Inner<Q>) -> R) -> R {
-        let now = self.now();
-        let (answer, signals) = {
-            let mut inner = self.inner.lock();
-            inner.advance(now);
-            let answer = act(&mut inner);
-            (answer, inner.signals())
-        };
-        self.send(signals);
-        answer
-    }
-
-    fn send(&self, signals: Signals) {
-        match signals.callers {
-            Callers::Nobody => {}
-            Callers::One => self.work.notify_one(),
-            Callers::All => self.work.notify_waiters(),
-        }
-        if signals.timer {
-            self.timer.notify_one();
-        }
-        if signals.room {
-            self.room.notify_waiters();
-        }
-        if signals.ended {
-            self.ended.notify_waiters();
-        }
-    }
-
-    fn now(&self) -> Moment {
-        Moment::new(Instant::now().saturating_duration_since(self.start))
-    }
-
-    /// Returns the instant of a moment. One beyond what an instant can hold is as good as a century away.
-    fn instant(&self, moment: Moment) -> Instant {
-        const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
-        self.start.checked_add(moment.since_start()).unwrap_or_else(|| self.start + CENTURY)
-    }
-}
-
-impl<Q: Key> Observed for Shared<Q> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn read(&self) -> Reading {
-        self.with(|inner| Reading::of(inner))
-    }
-}
-
-// === impl Caller ===
-
-impl<Q: Key> Caller<'_, Q> {
-    /// Takes a key, or falls asleep.
-    fn take(&mut self) -> Take<Q> {
-        let Self { shared, asleep, timer } = self;
-        shared.with(|inner| {
-            if std::mem::take(asleep) {
-                inner.leave(std::mem::take(timer));
-            }
-            let take = inner.take();
-            if let Take::Wait(moment) = &take {
-                *asleep = true;
-                *timer = moment.is_some();
-            }
-            take
-        })
-    }
-}
-
-impl<Q: Key> Drop for Caller<'_, Q> {
-    fn drop(&mut self) {
-        if self.asleep {
-            self.shared.with(|inner| inner.leave(self.timer));
-        }
     }
 }
 

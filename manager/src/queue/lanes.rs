@@ -9,9 +9,7 @@
 //!    is their turn, else a fresh key;
 //! 3. whichever there is. A retry also needs a token of each rate that the policy has.
 
-use std::time::Duration;
-
-use super::clock::Moment;
+use super::clock::{Moment, Span};
 use super::lists::{Links, List, Thread};
 use super::rate::TokenBucket;
 use super::slots::{Place, Slots};
@@ -41,7 +39,7 @@ pub(super) struct Lanes {
     turn: u32,
     /// Tokens for retries, one bucket per rate of the policy: a retry takes one of each.
     buckets: Vec<TokenBucket>,
-    max_wait: Duration,
+    max_wait: Span,
     /// When this replica began to lead: no key counts as ready for longer.
     pub(super) epoch: Moment,
 }
@@ -69,7 +67,7 @@ impl Lanes {
             gain: 1,
             turn: 0,
             buckets: Vec::new(),
-            max_wait: settings.max_wait,
+            max_wait: settings.max_wait.into(),
             epoch: Moment::START,
         };
         lanes.reconfigure(settings, workers, Moment::START);
@@ -82,7 +80,7 @@ impl Lanes {
         self.most_alone = if share == 100 || workers < 2 { usize::MAX } else { workers - 1 };
         self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).clamp(1, self.most_alone);
         self.gain = share.min(MOST_TURNS_PERCENT);
-        self.max_wait = settings.max_wait;
+        self.max_wait = settings.max_wait.into();
         let rates = &settings.retry.rates;
         self.buckets.truncate(rates.len());
         for (bucket, rate) in self.buckets.iter_mut().zip(rates) {
@@ -143,12 +141,7 @@ impl Lanes {
     }
 
     /// Takes the chosen key out. Returns its lane and how long it was ready.
-    pub(super) fn take<Q: Key>(
-        &mut self,
-        slots: &mut Slots<Q>,
-        choice: Choice,
-        now: Moment,
-    ) -> (Lane, Duration) {
+    pub(super) fn take<Q: Key>(&mut self, slots: &mut Slots<Q>, choice: Choice, now: Moment) -> (Lane, Span) {
         let waited = now.since(self.ready_since(slots, choice.slot));
         let Place::Ready { lane, .. } = slots.get(choice.slot).place else { return (Lane::Live, waited) };
         self.lists[lane as usize].unlink(slots, choice.slot);
@@ -174,7 +167,7 @@ impl Lanes {
     }
 
     /// Returns how long the oldest ready key has been ready.
-    pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Duration> {
+    pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Span> {
         self.by_age.head().map(|slot| now.since(self.ready_since(slots, slot)))
     }
 

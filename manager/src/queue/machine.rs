@@ -1,7 +1,7 @@
 //! What happens to a key: the states of the queue, and the events that move a key between them.
 //!
 //! No clock, no task, no waiter in here: time is passed in by [`Inner::advance`], chance comes from a seeded source,
-//! and whom to wake is answered as [`Signals`], so that a test can drive the whole queue step by step. Everything here
+//! and whom to wake is answered by `waking`, so that a test can drive the whole queue step by step. Everything here
 //! runs under the queue's one lock. How one key gets from place to place is in `moves`.
 //!
 //! One rule replaces most of a table: **an add while its key runs is the same add right after the run**. A success
@@ -16,11 +16,11 @@
 
 use std::time::Duration;
 
-use super::clock::Moment;
+use super::clock::{Moment, Span};
 use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
 use super::metrics::Spread;
-use super::slots::{Dirt, Place, Slots, Why};
+use super::slots::{Dirt, Place, Run, Slots, Why};
 use super::{Add, Added, Band, QueueSettings, Retried};
 use crate::key::{Cause, Key};
 
@@ -50,19 +50,19 @@ pub(super) struct Inner<Q> {
     pub(super) leading: bool,
     pub(super) phase: Phase,
     /// A change of policy that keys which wait already have yet to learn of.
-    sweep: Option<Sweep>,
+    pub(super) sweep: Option<Sweep>,
     /// A background add was refused, or a source waits: tell when there is room again.
-    owes_room: bool,
+    pub(super) owes_room: bool,
     /// Callers of `get` that sleep.
-    idle: usize,
+    pub(super) idle: usize,
     /// The moment for which one of them has set the queue's timer; `None` if none has.
-    timer: Option<Moment>,
+    pub(super) timer: Option<Moment>,
     pub(super) tally: Tally,
 }
 
 /// How far the slots have been looked through for backoffs that a new policy shortens.
 #[derive(Clone, Copy, Debug)]
-struct Sweep {
+pub(super) struct Sweep {
     /// Backoffs that began later know the new policy.
     changed: Moment,
     next: u32,
@@ -99,16 +99,7 @@ pub(super) struct Job<Q> {
     pub(super) cause: Cause,
     /// 1 for the first attempt, one more for each failure in a row.
     pub(super) attempt: u32,
-    pub(super) queued_for: Duration,
-}
-
-/// The answer to a caller of `get`.
-#[derive(Debug)]
-pub(super) enum Take<Q> {
-    Job(Job<Q>),
-    /// Nothing to do now. With a moment, the caller has the queue's timer and looks again then.
-    Wait(Option<Moment>),
-    Closed,
+    pub(super) queued_for: Span,
 }
 
 /// How a run ended.
@@ -135,29 +126,6 @@ pub(super) enum Next {
     After(Duration),
     /// None until something changes.
     Never,
-}
-
-/// Whom to wake, once the lock is released.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Signals {
-    /// Callers of `get`.
-    pub(super) callers: Callers,
-    /// The one who has set the timer: an earlier moment has come up.
-    pub(super) timer: bool,
-    /// Those who wait for room.
-    pub(super) room: bool,
-    /// Those who wait for the end of a drain.
-    pub(super) ended: bool,
-}
-
-/// How many callers of `get` to wake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Callers {
-    #[default]
-    Nobody,
-    /// Whoever has slept longest.
-    One,
-    All,
 }
 
 // === impl Inner ===
@@ -193,6 +161,14 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.
         self.now = self.now.max(now);
+        let is_due = self.delays.first().is_some_and(|(until, _)| until <= self.now);
+        if is_due || self.sweep.is_some() {
+            self.catch_up();
+        }
+    }
+
+    #[cold]
+    fn catch_up(&mut self) {
         if self.sweep.is_some() {
             self.sweep_on();
         }
@@ -220,7 +196,7 @@ impl<Q: Key> Inner<Q> {
             self.owes_room = true;
             Added::Refused
         } else {
-            let slot = self.slots.insert(hash, key, Place::Parked { since: self.now, why: None }, add.cause);
+            let slot = self.slots.insert(hash, key, add.cause);
             self.queue_up(slot, dirt.band, until)
         };
         if matches!(added, Added::Queued | Added::Dirtied) {
@@ -229,42 +205,27 @@ impl<Q: Key> Inner<Q> {
         added
     }
 
-    /// Hands out the next key, or registers the caller as waiting.
-    pub(super) fn take(&mut self) -> Take<Q> {
-        if self.is_exhausted() {
-            return Take::Closed;
-        }
-        if let Some(job) = self.try_take() {
-            return Take::Job(job);
-        }
-        self.idle += 1;
-        let timer = self.next_wake().filter(|_| self.timer.is_none());
-        self.timer = self.timer.or(timer);
-        Take::Wait(timer)
-    }
-
     /// Hands out the next key, if there is one.
+    #[inline]
     pub(super) fn try_take(&mut self) -> Option<Job<Q>> {
         self.choose().map(|choice| self.hand_out(choice))
-    }
-
-    /// Unregisters a caller that waited. `timer` says whether it had the queue's timer.
-    pub(super) fn leave(&mut self, timer: bool) {
-        self.idle -= 1;
-        if timer {
-            self.timer = None;
-        }
     }
 
     /// Ends the run of a key, which had this cause. Returns what becomes of it; of interest after a failure.
     pub(super) fn finish(&mut self, slot: u32, cause: &Cause, outcome: Outcome<'_>) -> Retried {
         let Place::Running(run) = self.slots.get(slot).place else { return Retried::Parked };
         self.end_run(run);
-        if outcome == Outcome::Done && run.dirt.is_none() && run.again.is_none() {
-            self.ran(slot, run);
-            drop(self.slots.remove(slot));
+        if matches!(outcome, Outcome::Done) && run.dirt.is_none() && run.again.is_none() {
+            self.tally.worked.observe(self.now.since(run.since));
+            self.slots.remove(slot);
             return Retried::After(Duration::ZERO);
         }
+        self.go_on(slot, run, cause, outcome)
+    }
+
+    /// Finds the next place of a key whose run has ended.
+    #[inline(never)]
+    fn go_on(&mut self, slot: u32, run: Run, cause: &Cause, outcome: Outcome<'_>) -> Retried {
         let outcome = match outcome {
             Outcome::Dropped if self.phase == Phase::Open && self.leading => {
                 Outcome::Failed(DROPPED, Next::Backoff)
@@ -295,7 +256,7 @@ impl<Q: Key> Inner<Q> {
         self.advance(self.now);
         match self.slots.get(slot).place {
             Place::Parked { .. } => Retried::Parked,
-            Place::Delayed { until, .. } => Retried::After(until.since(self.now)),
+            Place::Delayed { until, .. } => Retried::After(until.since(self.now).duration()),
             Place::Ready { .. } | Place::Running(_) => Retried::After(Duration::ZERO),
         }
     }
@@ -308,7 +269,7 @@ impl<Q: Key> Inner<Q> {
         slot.last_error = None;
         if let Place::Parked { why, .. } = slot.place {
             self.unpark(why);
-            drop(self.slots.remove(number));
+            self.slots.remove(number);
         }
     }
 
@@ -357,76 +318,17 @@ impl<Q: Key> Inner<Q> {
 
     // --- queries ---
 
-    /// Returns whether a source that was refused may come again: half of the depth is free, or nobody cares.
-    pub(super) fn has_drained(&mut self) -> bool {
-        let most = self.settings.max_depth;
-        let drained = self.phase != Phase::Open || most == 0 || self.lanes.len() <= most / 2;
-        self.owes_room |= !drained;
-        drained
-    }
-
-    /// Returns whether a drain is over, or nobody drains.
-    pub(super) fn is_drained(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::Draining => self.running.is_empty() && self.is_exhausted(),
-            Phase::Stopped => true,
-        }
-    }
-
-    /// Returns whom to wake after what has happened.
-    pub(super) fn signals(&mut self) -> Signals {
-        let mut signals = Signals { ended: self.is_drained(), ..Signals::default() };
-        if self.owes_room && self.has_drained() {
-            self.owes_room = false;
-            signals.room = true;
-        }
-        if self.idle == 0 {
-            return signals;
-        }
-        let next = self.next_wake();
-        if self.is_exhausted() {
-            signals.callers = Callers::All;
-        } else if self.choose().is_some() || (self.timer.is_none() && next.is_some()) {
-            // One is enough: whoever takes a key wakes the next one if there is more.
-            signals.callers = Callers::One;
-        }
-        signals.timer = self.timer.zip(next).is_some_and(|(timer, next)| next < timer);
-        signals
-    }
-
-    /// Returns whether there is nothing to hand out now or later.
-    fn is_exhausted(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            // A dirty key becomes ready when its run ends, and somebody must be there to take it.
-            Phase::Draining => !self.leading || (self.lanes.len() == 0 && self.dirty == 0),
-            Phase::Stopped => true,
-        }
-    }
-
     fn takes_background(&self) -> bool {
         self.settings.max_depth == 0 || self.lanes.len() < self.settings.max_depth
     }
 
-    fn choose(&self) -> Option<Choice> {
+    #[inline]
+    pub(super) fn choose(&self) -> Option<Choice> {
         if self.leading && self.phase != Phase::Stopped {
             self.lanes.choose(&self.slots, self.now)
         } else {
             None
         }
-    }
-
-    /// Returns the next moment at which time alone gives a caller of `get` something to do.
-    fn next_wake(&self) -> Option<Moment> {
-        if !self.leading || self.phase == Phase::Stopped {
-            return None;
-        }
-        if self.sweep.is_some() && self.phase == Phase::Open {
-            return Some(self.now);
-        }
-        let due = self.delays.first().map(|(until, _)| until).filter(|_| self.phase == Phase::Open);
-        due.into_iter().chain(self.lanes.next_chance(&self.slots)).min()
     }
 
     /// Fails if the parts do not fit together.

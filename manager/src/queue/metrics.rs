@@ -16,6 +16,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use super::clock::Span;
 use super::machine::{Inner, Tally};
 use super::snapshot::{Counts, unfinished};
 use crate::key::Key;
@@ -57,7 +58,7 @@ pub(super) struct Reading {
 pub(super) struct Spread {
     /// Observations per bucket; the last one is for those beyond all bounds.
     buckets: [u64; BOUNDS.len() + 1],
-    sum: Duration,
+    sum: Span,
 }
 
 // === impl QueueMetrics ===
@@ -124,19 +125,18 @@ impl Reading {
 // === impl Spread ===
 
 impl Spread {
-    pub(super) fn observe(&mut self, duration: Duration) {
+    pub(super) fn observe(&mut self, span: Span) {
         // The bound of bucket `i` is ten to the power of `i + 1` nanoseconds, and belongs to it.
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = nanos.saturating_sub(1).max(1).ilog10() as usize;
+        let bucket = span.nanos().saturating_sub(1).max(1).ilog10() as usize;
         self.buckets[bucket.min(BOUNDS.len())] += 1;
-        self.sum = self.sum.saturating_add(duration);
+        self.sum = self.sum.saturating_add(span);
     }
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets).collect();
         let count = self.buckets.iter().sum();
-        encoder.encode_histogram::<NoLabelSet>(self.sum.as_secs_f64(), count, &buckets, None)
+        encoder.encode_histogram::<NoLabelSet>(self.sum.duration().as_secs_f64(), count, &buckets, None)
     }
 }
 
@@ -273,13 +273,13 @@ mod tests {
             let bound = Duration::from_nanos(10_u64.pow(u32::try_from(at).unwrap() + 1));
             assert!((bound.as_secs_f64() / seconds - 1.0).abs() < 1e-9, "the bounds are powers of ten");
             let mut spread = Spread::default();
-            spread.observe(bound);
-            spread.observe(bound + Duration::from_nanos(1));
+            spread.observe(bound.into());
+            spread.observe((bound + Duration::from_nanos(1)).into());
             assert_eq!((spread.buckets[at], spread.buckets[at + 1]), (1, 1), "{bound:?}");
         }
         let mut spread = Spread::default();
-        spread.observe(Duration::ZERO);
-        spread.observe(Duration::MAX);
+        spread.observe(Span::default());
+        spread.observe(Duration::MAX.into());
         assert_eq!((spread.buckets[0], spread.buckets[BOUNDS.len()]), (1, 1));
     }
 }

@@ -33,6 +33,7 @@ impl<Q: Key> Inner<Q> {
         self.tally.adds += 1;
     }
 
+    #[inline]
     pub(super) fn hand_out(&mut self, choice: Choice) -> Job<Q> {
         let slot = choice.slot;
         let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
@@ -74,7 +75,7 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn ran(&mut self, slot: u32, run: Run) {
         let took = self.now.since(run.since);
         self.tally.worked.observe(took);
-        let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        let micros = u32::try_from(took.nanos() / 1000).unwrap_or(u32::MAX);
         self.slots.get_mut(slot).last_run = Micros::new(micros.saturating_add(1));
     }
 

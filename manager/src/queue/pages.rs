@@ -25,11 +25,21 @@ pub(super) struct Pages<T> {
     roomy: Vec<u32>,
     /// How many pages have memory and nothing in it.
     spare: usize,
+    /// What the last removal gave up, if anything.
+    emptied: Option<Emptied<T>>,
     len: usize,
 }
 
+/// Memory that is not needed any more and has yet to be freed. The allocator may take milliseconds to give a large
+/// stretch back to the system, so whoever holds a lock takes this along and drops it later.
 #[derive(Debug)]
-struct Page<T> {
+pub(super) enum Emptied<T> {
+    Places { _places: Vec<Option<T>> },
+    List { _list: Vec<Page<T>> },
+}
+
+#[derive(Debug)]
+pub(super) struct Page<T> {
     /// `PAGE` places; without any, the page has no memory.
     places: Vec<Option<T>>,
     used: u64,
@@ -39,7 +49,7 @@ struct Page<T> {
 
 impl<T> Pages<T> {
     pub(super) fn new() -> Self {
-        Self { list: Vec::new(), roomy: Vec::new(), spare: 0, len: 0 }
+        Self { list: Vec::new(), roomy: Vec::new(), spare: 0, emptied: None, len: 0 }
     }
 
     /// Returns how many things there are.
@@ -52,17 +62,20 @@ impl<T> Pages<T> {
         u32::try_from(self.list.len()).unwrap_or(u32::MAX).saturating_mul(PAGE)
     }
 
+    #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let page = self.list.get((number / PAGE) as usize)?;
         page.places.get((number % PAGE) as usize)?.as_ref()
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let page = self.list.get_mut((number / PAGE) as usize)?;
         page.places.get_mut((number % PAGE) as usize)?.as_mut()
     }
 
     /// Stores something, and returns its number.
+    #[inline]
     pub(super) fn insert(&mut self, thing: T) -> u32 {
         let at = self.roomy.last().copied().unwrap_or_else(|| {
             let at = self.end() / PAGE;
@@ -87,26 +100,43 @@ impl<T> Pages<T> {
         at * PAGE + free
     }
 
-    /// Takes something out.
-    pub(super) fn remove(&mut self, number: u32) -> Option<T> {
+    /// Drops something.
+    pub(super) fn remove(&mut self, number: u32) {
         let at = number / PAGE;
-        let page = self.list.get_mut(at as usize)?;
-        let thing = page.places.get_mut((number % PAGE) as usize)?.take()?;
+        let Some(page) = self.list.get_mut(at as usize) else { return };
+        let Some(place) = page.places.get_mut((number % PAGE) as usize).filter(|place| place.is_some())
+        else {
+            return;
+        };
+        *place = None;
         if page.used == u64::MAX {
             self.roomy.push(at);
         }
         page.used &= !(1 << (number % PAGE));
         self.len -= 1;
-        if page.used == 0 && self.spare == SPARE {
-            page.places = Vec::new();
-        } else if page.used == 0 {
+        if page.used == 0 {
+            self.empty(at);
+        }
+    }
+
+    /// Returns the memory that has been given up, to be dropped without a lock.
+    pub(super) fn take_emptied(&mut self) -> Option<Emptied<T>> {
+        self.emptied.take()
+    }
+
+    /// Gives up the memory of a page that is empty now, if there are enough of its sort, and with the last one the
+    /// list of pages: a hundredth of what they held.
+    fn empty(&mut self, at: u32) {
+        if self.len == 0 && self.list.len() > 2 * SPARE {
+            self.emptied = Some(Emptied::List { _list: std::mem::take(&mut self.list) });
+            self.roomy = Vec::new();
+            self.spare = 0;
+        } else if self.spare == SPARE {
+            let places = std::mem::take(&mut self.list[at as usize].places);
+            self.emptied = Some(Emptied::Places { _places: places });
+        } else {
             self.spare += 1;
         }
-        if self.len == 0 && self.list.len() > 2 * SPARE {
-            // The list of pages is a hundredth of what they held; it goes with the last thing.
-            *self = Self::new();
-        }
-        Some(thing)
     }
 }
 
@@ -129,8 +159,9 @@ mod tests {
     #[test]
     fn a_free_place_is_used_again_before_a_new_page_is_made() {
         let mut pages = filled(200);
-        assert_eq!(pages.remove(70), Some(70));
-        assert_eq!((pages.remove(70), pages.get(70), pages.len()), (None, None, 199));
+        pages.remove(70);
+        pages.remove(70);
+        assert_eq!((pages.get(70), pages.len()), (None, 199));
         assert_eq!(pages.insert(7), 70);
         assert_eq!(pages.get(70), Some(&7));
         assert_eq!(pages.insert(8), 200);
@@ -140,11 +171,11 @@ mod tests {
     fn empty_pages_are_given_back_but_for_some() {
         let mut pages = filled(64 * 1000);
         for number in 64..64 * 1000 {
-            assert_eq!(pages.remove(number), Some(number));
+            pages.remove(number);
         }
         assert_eq!((pages_in_memory(&pages), pages.len()), (1 + SPARE, 64));
         for number in 0..64 {
-            assert_eq!(pages.remove(number), Some(number));
+            pages.remove(number);
         }
         assert_eq!((pages_in_memory(&pages), pages.end()), (0, 0));
     }
@@ -160,7 +191,8 @@ mod tests {
                 there.push((pages.insert(step), step));
             } else if !there.is_empty() {
                 let (number, thing) = there.swap_remove(random.usize(0..there.len()));
-                assert_eq!(pages.remove(number), Some(thing));
+                assert_eq!(pages.get(number), Some(&thing));
+                pages.remove(number);
             }
             assert_eq!(pages.len(), there.len());
         }

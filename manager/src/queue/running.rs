@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Retried;
 use super::machine::{Job, Next, Outcome};
-use super::{Retried, Shared};
+use super::shared::Shared;
 use crate::key::{Cause, Key};
 
 /// A key that was handed out. No other worker gets this key until the run has ended.
@@ -26,6 +27,7 @@ pub struct Running<Q: Key> {
 // === impl Running ===
 
 impl<Q: Key> Running<Q> {
+    #[inline]
     pub(super) fn new(queue: Arc<Shared<Q>>, job: Job<Q>) -> Self {
         Self { queue, job, ended: false }
     }
@@ -47,10 +49,11 @@ impl<Q: Key> Running<Q> {
 
     /// Returns how long the key was ready before a worker took it.
     pub fn queued_for(&self) -> Duration {
-        self.job.queued_for
+        self.job.queued_for.duration()
     }
 
     /// Ends the run as a success: the key is gone, unless it was added meanwhile.
+    #[inline]
     pub fn done(self) {
         self.end(Outcome::Done);
     }
@@ -86,6 +89,7 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::Park(why));
     }
 
+    #[inline]
     fn end(mut self, outcome: Outcome<'_>) -> Retried {
         self.ended = true;
         self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))

@@ -16,7 +16,7 @@ use hashbrown::DefaultHashBuilder;
 use super::clock::Moment;
 use super::index::{Chained, Index, Link};
 use super::lists::Links;
-use super::pages::Pages;
+use super::pages::{Emptied, Pages};
 use super::{Band, Lane, Strength};
 use crate::key::{Cause, Key};
 
@@ -116,10 +116,12 @@ impl<Q: Key> Slots<Q> {
     }
 
     /// Returns the slot of any number, if it is in use.
+    #[inline]
     pub(super) fn peek(&self, number: u32) -> Option<&Slot<Q>> {
         self.pages.get(number)
     }
 
+    #[inline]
     pub(super) fn peek_mut(&mut self, number: u32) -> Option<&mut Slot<Q>> {
         self.pages.get_mut(number)
     }
@@ -138,25 +140,38 @@ impl<Q: Key> Slots<Q> {
         self.index.find(&self.pages, hash, |slot| slot.key == *key)
     }
 
-    /// Stores a key that is not there yet.
-    pub(super) fn insert(&mut self, hash: u32, key: Q, place: Place, cause: Cause) -> u32 {
-        let link = Link::new(hash);
-        let slot = Slot { key, place, cause, failures: 0, last_run: None, last_error: None, link };
-        let number = self.pages.insert(slot);
+    /// Stores a key that is not there yet. It is in no list and no count, and its place is up to the caller.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u32, key: Q, cause: Cause) -> u32 {
+        let number = self.pages.insert(Slot {
+            key,
+            place: Place::Parked { since: Moment::START, why: None },
+            cause,
+            failures: 0,
+            last_run: None,
+            last_error: None,
+            link: Link::new(hash),
+        });
         self.index.insert(&mut self.pages, number);
         number
     }
 
-    /// Takes a key out, and returns what was known about it.
-    pub(super) fn remove(&mut self, number: u32) -> Option<Slot<Q>> {
+    /// Forgets a key and all that is known about it.
+    pub(super) fn remove(&mut self, number: u32) {
         self.index.remove(&mut self.pages, number);
-        self.pages.remove(number)
+        self.pages.remove(number);
+    }
+
+    /// Returns memory that was given up, to be dropped once the lock is released.
+    pub(super) fn take_emptied(&mut self) -> Option<Emptied<Slot<Q>>> {
+        self.pages.take_emptied()
     }
 
     #[expect(
         clippy::expect_used,
         reason = "numbers come from the queue's own lists, which hold no free slot"
     )]
+    #[inline]
     pub(super) fn get(&self, number: u32) -> &Slot<Q> {
         self.peek(number).expect("a listed slot is in use")
     }
@@ -165,6 +180,7 @@ impl<Q: Key> Slots<Q> {
         clippy::expect_used,
         reason = "numbers come from the queue's own lists, which hold no free slot"
     )]
+    #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Slot<Q> {
         self.peek_mut(number).expect("a listed slot is in use")
     }
@@ -203,20 +219,16 @@ mod tests {
     use super::*;
     use crate::key::{Request, Trigger};
 
-    fn parked() -> Place {
-        Place::Parked { since: Moment::START, why: None }
-    }
-
     #[test]
     fn a_removed_key_leaves_nothing_behind_and_its_slot_is_used_again() {
         let mut slots = Slots::new();
         let name: Arc<str> = "web".into();
         let insert = |slots: &mut Slots<Request>, key: Request| {
-            slots.insert(slots.hash(&key), key, parked(), Cause::bare(Trigger::Generic))
+            slots.insert(slots.hash(&key), key, Cause::bare(Trigger::Generic))
         };
         let number = insert(&mut slots, Request::cluster(Arc::clone(&name)));
         assert_eq!(slots.find(&Request::cluster("web")), Some(number));
-        drop(slots.remove(number));
+        slots.remove(number);
         assert_eq!((Arc::strong_count(&name), slots.len()), (1, 0));
         assert_eq!(insert(&mut slots, Request::cluster("api")), number);
         assert_eq!(slots.find(&Request::cluster("web")), None);

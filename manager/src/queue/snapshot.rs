@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lane;
-use super::clock::Moment;
+use super::clock::Span;
 use super::machine::{Inner, Phase};
 use super::slots::{Place, Slot, Why};
 use crate::key::{Cause, Key};
@@ -153,7 +153,7 @@ impl<Q: Key> Inner<Q> {
             dirty: self.dirty,
             parked: self.parked,
             paused: self.paused,
-            oldest_ready: self.lanes.oldest(&self.slots, self.now),
+            oldest_ready: self.lanes.oldest(&self.slots, self.now).map(Span::duration),
             workers: self.workers,
             leading: self.leading,
             shutting_down: self.phase != Phase::Open,
@@ -171,7 +171,7 @@ impl<Q: Key> Inner<Q> {
         let (mut next_run, mut reason) = (None, None);
         let (state, lane, since) = match &slot.place {
             Place::Delayed { until, since, why, .. } => {
-                next_run = Some(until.since(self.now));
+                next_run = Some(until.since(self.now).duration());
                 let failed = matches!(why, Why::Backoff | Why::RetryAfter);
                 (if failed { State::Backoff } else { State::Delayed }, None, *since)
             }
@@ -189,7 +189,7 @@ impl<Q: Key> Inner<Q> {
             state,
             lane,
             attempts: slot.failures,
-            since: self.now.since(since),
+            since: self.now.since(since).duration(),
             next_run,
             reason,
             last_error: slot.last_error.clone(),
@@ -203,10 +203,11 @@ impl<Q: Key> Inner<Q> {
 pub(super) fn unfinished<Q: Key>(inner: &Inner<Q>) -> (Duration, Duration) {
     let age = |slot: &u32| match inner.slots.get(*slot).place {
         Place::Running(run) => inner.now.since(run.since),
-        _ => Moment::START.since_start(),
+        _ => Span::default(),
     };
     let ages = inner.running.iter().map(age);
-    ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
+    let (sum, longest) = ages.fold((Span::default(), Span::default()), |(sum, longest), age| {
         (sum.saturating_add(age), longest.max(age))
-    })
+    });
+    (sum.duration(), longest.duration())
 }

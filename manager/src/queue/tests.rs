@@ -9,8 +9,13 @@ mod table;
 mod threads;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use super::clock::Moment;
+use super::waking::{Callers, Signals, Take};
 use super::*;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};

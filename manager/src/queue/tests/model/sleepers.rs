@@ -5,7 +5,6 @@
 //! answered then goes to the next one, as `Notify` hands it on.
 
 use super::*;
-use crate::queue::machine::{Callers, Signals};
 
 pub(super) struct Sleepers {
     /// `None` for a caller that is elsewhere.
