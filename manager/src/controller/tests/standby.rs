@@ -94,7 +94,7 @@ async fn a_source_runs_once_however_terms_begin_and_end_around_its_sync() {
     let bench = Bench::start_in(Term::new(), Controller::new("test").source(source), reconciler);
     for _ in 0..5 {
         bench.term.begin();
-        none(&mut runs, LONG / 5 - Duration::from_secs(1)).await;
+        none(&mut runs, LONG / 6).await;
         bench.term.end();
     }
     sleep(LONG).await;

@@ -17,8 +17,8 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
         wired.err().map(|problem| problem.to_string())
     };
     let owned_first = "owns(ConfigMap) needs to know the owner's kind: call reconciles(...) before it";
-    assert_eq!(wired(|controller, maps| controller.owns(maps)).as_deref(), Some(owned_first));
-    assert_eq!(wired(|controller, maps| controller.co_owns(maps)).as_deref(), Some(owned_first));
+    assert_eq!(wired(Controller::owns).as_deref(), Some(owned_first));
+    assert_eq!(wired(Controller::co_owns).as_deref(), Some(owned_first));
     assert_eq!(
         wired(|controller, maps| controller.reconciles(maps).reconciles(maps)).as_deref(),
         Some(
@@ -53,8 +53,8 @@ impl fmt::Display for Shelf {
 struct Looks(mpsc::UnboundedSender<u32>);
 
 impl Reconciler<Shelf> for Looks {
-    async fn reconcile(&self, shelf: &Shelf, _: &Context) -> Outcome {
-        self.0.send(shelf.0).expect("the test listens");
+    async fn reconcile(&self, key: &Shelf, _: &Context) -> Outcome {
+        self.0.send(key.0).expect("the test listens");
         Ok(Action::Done)
     }
 }
