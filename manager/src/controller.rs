@@ -204,7 +204,7 @@ pub enum ControllerError {
     NeverSynced {
         /// The controller.
         controller: &'static str,
-        /// What is wrong.
+        /// Which source.
         #[source]
         source: NeverSynced,
     },
@@ -218,10 +218,12 @@ pub enum ControllerError {
         source: tokio::task::JoinError,
     },
     /// One of its sources panicked.
-    #[error("controller {controller}: a source panicked: {message}")]
+    #[error("controller {controller}: source {name} panicked: {message}")]
     SourcePanicked {
         /// The controller.
         controller: &'static str,
+        /// What the source calls itself.
+        name: String,
         /// The text of the panic.
         message: String,
     },

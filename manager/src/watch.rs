@@ -6,6 +6,7 @@
 
 mod foreign;
 mod handler;
+mod metrics;
 mod predicate;
 mod sink;
 mod source;
@@ -14,6 +15,7 @@ mod timed;
 
 pub use foreign::{FunctionSource, function, stream, try_stream};
 pub use handler::{Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, enqueue_mapped};
+pub(crate) use metrics::SourceMetrics;
 pub use predicate::{
     And, AnnotationsChanged, DeletionRequested, FinalizersChanged, GenerationChanged, LabelsChanged, Not, Or,
     Predicate, ResourceVersionChanged, Verdict,

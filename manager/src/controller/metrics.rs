@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use crate::metrics::Registry;
+use crate::watch::SourceMetrics;
 
 /// Upper bounds in seconds, those of controller-runtime, so that its dashboards read ours.
 const TIME_BUCKETS: [f64; 40] = [
@@ -28,6 +29,8 @@ pub struct ControllerMetrics {
     time: Family<Labels, Histogram>,
     max_concurrent: Family<Labels, Gauge>,
     active: Family<Labels, Gauge>,
+    /// Counted by the sources themselves.
+    pub(super) sources: SourceMetrics,
 }
 
 /// The families of one controller.
@@ -78,6 +81,7 @@ impl ControllerMetrics {
             time: Family::new_with_constructor(|| Histogram::new(TIME_BUCKETS)),
             max_concurrent: Family::default(),
             active: Family::default(),
+            sources: SourceMetrics::register(registry),
         };
         let add = |name: &str, help: &str, family: &Family<Labels, Counter>| {
             registry.register(&format!("controller_runtime_{name}"), help, family.clone());
@@ -124,6 +128,7 @@ impl ControllerMetrics {
         }
         drop(self.time.get_or_create(&labels));
         drop(self.active.get_or_create(&labels));
+        self.sources.begin(controller);
         OneController { families: self.clone(), labels }
     }
 }
@@ -144,6 +149,7 @@ impl OneController {
             family.remove(labels);
         }
         families.time.remove(labels);
+        families.sources.remove(labels.controller);
     }
 
     pub(crate) fn workers(&self, workers: usize) {

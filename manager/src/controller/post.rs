@@ -11,7 +11,7 @@ use super::directory::{ControllerStatus, ControllerView, KeyText, Wanted};
 use super::{ControllerSettings, Term};
 use crate::key::{Cause, Key, Trigger};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
-use crate::watch::{Sink, Source, SourcesSynced};
+use crate::watch::{Sink, Source, SourceMetrics, SourcesSynced};
 
 /// One controller as others reach it.
 pub(crate) struct Post<Q: Key> {
@@ -22,6 +22,7 @@ pub(crate) struct Post<Q: Key> {
     /// Whether its term is open.
     pub(super) open: watch::Receiver<bool>,
     pub(super) synced: SourcesSynced,
+    metrics: SourceMetrics,
     /// To the life, which runs them. Unbounded: it holds what a program wires, each source once.
     feeds: mpsc::UnboundedSender<Feed<Q>>,
 }
@@ -42,10 +43,12 @@ impl<Q: Key> Post<Q> {
         queue: WorkQueue<Q>,
         settings: watch::Receiver<ControllerSettings>,
         term: &Term,
+        metrics: &SourceMetrics,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Feed<Q>>) {
         let (feeds, added) = mpsc::unbounded_channel();
         let (open, synced) = (term.subscribe(), SourcesSynced::default());
-        (Arc::new(Self { name, needs_lease, queue, settings, open, synced, feeds }), added)
+        let metrics = metrics.clone();
+        (Arc::new(Self { name, needs_lease, queue, settings, open, synced, metrics, feeds }), added)
     }
 
     /// Asks for a look at a key, as a person would.
@@ -55,7 +58,7 @@ impl<Q: Key> Post<Q> {
 
     /// Has one more source run; returns false if the life takes no more.
     pub(crate) fn add_source(&self, source: Box<dyn Source<Q>>) -> bool {
-        let sink = Sink::join(&self.queue, &self.synced);
+        let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.metrics);
         self.feeds.send(Feed { source, sink }).is_ok()
     }
 }

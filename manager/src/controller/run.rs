@@ -1,11 +1,12 @@
 //! The life of one controller: sources, sync, terms, end.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
@@ -18,17 +19,18 @@ use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
 use crate::watch::SourceError;
 
-/// What is said of a source that has not ended when a removal ran out of time.
-const LATE_SOURCE: &str = "a source";
-
-/// How the task of a source ended: with a result, a panic that was caught, or aborted.
-type FeedEnded = Result<std::thread::Result<Result<(), SourceError>>, tokio::task::JoinError>;
+/// How a source ended: with a result, or a panic that was caught.
+type Fed = std::thread::Result<Result<(), SourceError>>;
+/// How its task ended: so, or aborted.
+type SourceEnded = Result<(task::Id, Fed), JoinError>;
 
 /// What of a controller runs, and is waited for at its end.
 struct AtWork<Q: Key> {
     name: &'static str,
     crew: Crew<Q>,
-    feeds: JoinSet<std::thread::Result<Result<(), SourceError>>>,
+    feeds: JoinSet<Fed>,
+    /// What the sources call themselves that have not ended.
+    names: BTreeMap<task::Id, Arc<str>>,
     /// The first failure of a source.
     failure: Option<ControllerError>,
 }
@@ -45,7 +47,8 @@ pub(super) fn open<Q: Key>(
     let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
     queue.set_leading(false);
     let (settings, needs_lease) = (environment.settings.clone(), environment.needs_lease);
-    let (post, feeds) = Post::new(name, needs_lease, queue, settings, &environment.term);
+    let (post, feeds) =
+        Post::new(name, needs_lease, queue, settings, &environment.term, &environment.metrics.sources);
     for source in wired.sources.drain(..) {
         post.add_source(source);
     }
@@ -81,7 +84,7 @@ async fn live<Q: Key>(
         metrics: counted.clone(),
         pause,
     };
-    let mut work = AtWork { name, crew: Crew::new(workplace), feeds: JoinSet::new(), failure: None };
+    let mut work = AtWork::new(name, Crew::new(workplace));
     let mut open = term.subscribe();
     // Whether every source has synced once, and whether one is waited for now: a source added later holds nobody up.
     let (mut warm, mut syncing) = (false, true);
@@ -101,8 +104,8 @@ async fn live<Q: Key>(
                 work.feed(feed, stop.clone());
                 syncing = true;
             }
-            Some(ended) = work.feeds.join_next() => {
-                if let Some(error) = source_failure(name, ended) {
+            Some(ended) = work.feeds.join_next_with_id() => {
+                if let Some(error) = work.source_failure(ended) {
                     break Err(error);
                 }
             }
@@ -158,12 +161,18 @@ async fn live<Q: Key>(
 // === impl AtWork ===
 
 impl<Q: Key> AtWork<Q> {
+    fn new(name: &'static str, crew: Crew<Q>) -> Self {
+        Self { name, crew, feeds: JoinSet::new(), names: BTreeMap::new(), failure: None }
+    }
+
     /// Starts a source.
     fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
         // Caught here, so that the panic names its controller instead of vanishing into a JoinError. A source that
         // panics before it has made its future is caught as well.
+        let name = Arc::clone(sink.source());
         let feed = AssertUnwindSafe(async move { source.run(sink, stop).await }).catch_unwind();
-        self.feeds.spawn(feed.in_current_span());
+        let task = self.feeds.spawn(feed.in_current_span());
+        self.names.insert(task.id(), name);
     }
 
     /// Waits until workers and sources have ended; call after they were told to.
@@ -172,14 +181,23 @@ impl<Q: Key> AtWork<Q> {
     /// Call it again: who has ended stays ended, and a failure is kept.
     async fn ended(&mut self) {
         self.crew.ended().await;
-        while let Some(ended) = self.feeds.join_next().await {
-            let failure = source_failure(self.name, ended);
-            self.failure = self.failure.take().or(failure);
+        while let Some(ended) = self.feeds.join_next_with_id().await {
+            self.note(ended);
         }
     }
 
-    /// Names what has not ended: the keys that run, or a source.
-    fn late(&self, queue: &WorkQueue<Q>) -> Vec<String> {
+    /// Keeps the first failure.
+    fn note(&mut self, ended: SourceEnded) {
+        let failure = self.source_failure(ended);
+        self.failure = self.failure.take().or(failure);
+    }
+
+    /// Names what has not ended: the keys that run, and the sources.
+    fn late(&mut self, queue: &WorkQueue<Q>) -> Vec<String> {
+        // Sources that have ended while the workers were waited for.
+        while let Some(ended) = self.feeds.try_join_next_with_id() {
+            self.note(ended);
+        }
         let mut late = Vec::new();
         let running = Wanted { states: vec![State::Running, State::Dirty], ..Wanted::default() };
         queue.visit(|snapshot| {
@@ -187,9 +205,7 @@ impl<Q: Key> AtWork<Q> {
                 late.push(snapshot.key.to_string());
             }
         });
-        if !self.feeds.is_empty() && late.is_empty() {
-            late.push(LATE_SOURCE.to_owned());
-        }
+        late.extend(self.names.values().map(|name| format!("source {name}")));
         late
     }
 
@@ -198,16 +214,20 @@ impl<Q: Key> AtWork<Q> {
         self.crew.drop_all();
         self.feeds.abort_all();
     }
-}
 
-/// What ended tasks of sources say: nothing if all is well.
-fn source_failure(controller: &'static str, ended: FeedEnded) -> Option<ControllerError> {
-    match ended {
-        // A panic was caught in the task, so a lost one is the runtime shutting down, or late and dropped.
-        Ok(Ok(Ok(()))) | Err(_) => None,
-        Ok(Ok(Err(source))) => Some(ControllerError::Source { controller, source }),
-        Ok(Err(panic)) => {
-            Some(ControllerError::SourcePanicked { controller, message: panic_text(&*panic).to_owned() })
+    /// What the task of a source says that has ended: nothing if all is well.
+    fn source_failure(&mut self, ended: SourceEnded) -> Option<ControllerError> {
+        let controller = self.name;
+        let task = ended.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
+        let name = self.names.remove(&task).unwrap_or_default();
+        match ended {
+            // A panic was caught in the task, so a lost one is the runtime shutting down, or late and dropped.
+            Ok((_, Ok(Ok(())))) | Err(_) => None,
+            Ok((_, Ok(Err(source)))) => Some(ControllerError::Source { controller, source }),
+            Ok((_, Err(panic))) => {
+                let (name, message) = (name.to_string(), panic_text(&*panic).to_owned());
+                Some(ControllerError::SourcePanicked { controller, name, message })
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 use crate::queue::{KeySnapshot, RetryPolicy, State};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError};
-use crate::watch::{Notifier, Sink, channel};
+use crate::watch::{Notifier, Sink, channel, function};
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
 const LONG: Duration = Duration::from_hours(1);
@@ -419,9 +419,10 @@ async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
     assert_eq!(error.to_string(), "controller test lost a source: source feed ended: closed");
 
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
-    let mut bench = Bench::start(Controller::new("test").source(Failing(|| panic!("oops"))), reconciler);
+    let panics = function("counter", async |_, _| panic!("oops"));
+    let mut bench = Bench::start(Controller::new("test").source(panics), reconciler);
     let error = bench.ended().await.expect_err("fails");
-    assert_eq!(error.to_string(), "controller test: a source panicked: oops");
+    assert_eq!(error.to_string(), "controller test: source function counter panicked: oops");
 }
 
 /// A source that has nothing and forgets to say so.
@@ -442,7 +443,8 @@ async fn a_source_that_ends_without_having_synced_does_not_leave_its_controller_
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
     let mut bench = Bench::start(Controller::new("test").source(Silent), reconciler);
     let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
-    assert_eq!(error.to_string(), "controller test would wait for ever: a source ended before it had synced");
+    let named = "source mainstay::controller::tests::Silent ended before it had synced";
+    assert_eq!(error.to_string(), format!("controller test would wait for ever: {named}"));
 }
 
 /// An error whose text cannot be had.

@@ -69,7 +69,7 @@ pub enum RemoveError {
         name: &'static str,
         /// What its work was given.
         grace: Duration,
-        /// The keys whose runs were dropped, or the word for a source.
+        /// The keys whose runs were dropped, and what the sources call themselves that were.
         late: Vec<String>,
     },
     /// Work that blocks its thread can be neither awaited nor dropped. The name stays taken until that ends.
@@ -82,7 +82,7 @@ pub enum RemoveError {
         name: &'static str,
         /// What its work was given.
         grace: Duration,
-        /// The keys that run.
+        /// The keys that run, and what the sources call themselves that do.
         late: Vec<String>,
     },
     /// The manager stopped, and its own grace period was over before the controller had ended.

@@ -74,6 +74,10 @@ impl<Q: Key, S: Stream<Item = Q> + Send + 'static> Source<Q> for StreamSource<S>
             Ok(())
         })
     }
+
+    fn name(&self) -> String {
+        "stream".to_owned()
+    }
 }
 
 impl<S> fmt::Debug for StreamSource<S> {
@@ -95,18 +99,22 @@ where
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let Self { name, keys } = *self;
+        let (name, keys) = (Source::<Q>::name(&*self), self.keys);
         Box::pin(async move {
             sink.synced();
             // Turned into the boxed error first: the stream's own need not be `Send`.
             let keys = keys.map(|key| key.map_err(Into::into)).take_until(stop.cancelled_owned());
             pin_mut!(keys);
             while let Some(key) = keys.next().await {
-                let key = key.map_err(|source| SourceError { name: name.to_owned(), source })?;
+                let key = key.map_err(|source| SourceError { name: name.clone(), source })?;
                 sink.add(key, Cause::bare(Trigger::Generic));
             }
             Ok(())
         })
+    }
+
+    fn name(&self) -> String {
+        format!("stream {}", self.name)
     }
 }
 
@@ -138,13 +146,18 @@ where
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let Self { name, run, syncs_itself } = *self;
+        let name = Source::<Q>::name(&*self);
+        let Self { run, syncs_itself, .. } = *self;
         Box::pin(async move {
             if !syncs_itself {
                 sink.synced();
             }
-            run(sink, stop).await.map_err(|source| SourceError { name: name.to_owned(), source })
+            run(sink, stop).await.map_err(|source| SourceError { name, source })
         })
+    }
+
+    fn name(&self) -> String {
+        format!("function {}", self.name)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Where sources put keys: the queue of their controller, and the account of who has synced.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
+use tracing::error;
 
-use crate::key::{Cause, Key};
+use super::SourceMetrics;
+use crate::key::{Cause, Key, panic_text};
 use crate::queue::{Add, Added, Band, Strength, WorkQueue};
 
 /// One source's way to the queue of its controller. Cheap to clone.
@@ -26,33 +29,50 @@ pub struct SourcesSynced {
 }
 
 /// A source has ended without ever having synced: its controller would wait for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a source ended before it had synced")]
-pub struct NeverSynced;
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source {name} ended before it had synced")]
+pub struct NeverSynced {
+    /// What the source calls itself.
+    pub name: String,
+}
 
 /// The sources that have not synced.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Account {
     /// Number of those that still can.
     pending: usize,
-    /// Whether one has ended without.
-    abandoned: bool,
+    /// The first that has ended without.
+    abandoned: Option<Arc<str>>,
 }
 
 /// One source's entry in the account; counts itself out once, at the latest when its last sink is dropped.
 struct Pending {
+    /// What the source calls itself.
+    name: Arc<str>,
     account: watch::Sender<Account>,
     counted_out: AtomicBool,
+    metrics: SourceMetrics,
 }
 
 // === impl Sink ===
 
 impl<Q: Key> Sink<Q> {
     /// Makes the sink of one more source, which is waited for from now on.
-    pub(crate) fn join(queue: &WorkQueue<Q>, synced: &SourcesSynced) -> Self {
+    pub(crate) fn join(
+        queue: &WorkQueue<Q>,
+        synced: &SourcesSynced,
+        source: String,
+        metrics: &SourceMetrics,
+    ) -> Self {
         synced.account.send_modify(|account| account.pending += 1);
-        let pending = Pending { account: synced.account.clone(), counted_out: false.into() };
+        let (account, counted_out) = (synced.account.clone(), false.into());
+        let pending = Pending { name: source.into(), account, counted_out, metrics: metrics.clone() };
         Self { queue: queue.clone(), pending: Arc::new(pending) }
+    }
+
+    /// Returns what the source calls itself.
+    pub(crate) fn source(&self) -> &Arc<str> {
+        &self.pending.name
     }
 
     /// Puts a key on the queue because something outside the cache happened.
@@ -71,6 +91,13 @@ impl<Q: Key> Sink<Q> {
     /// Says that everything that was there at the start has been put on the queue. Further calls do nothing.
     pub fn synced(&self) {
         self.pending.count_out(|account| account.pending -= 1);
+    }
+
+    /// Counts and logs a panic that costs the source one look at what it watches, and no more.
+    pub(super) fn count_panic(&self, panic: &(dyn Any + Send)) {
+        let (controller, source) = (self.queue.name(), &*self.pending.name);
+        self.pending.metrics.count_panic(controller);
+        error!(controller, source, panic = panic_text(panic), "source panicked; this look is lost to it");
     }
 
     pub(super) fn queue(&self) -> &WorkQueue<Q> {
@@ -97,7 +124,9 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.count_out(|account| account.abandoned = true);
+        self.count_out(|account| {
+            account.abandoned.get_or_insert_with(|| Arc::clone(&self.name));
+        });
     }
 }
 
@@ -113,11 +142,11 @@ impl SourcesSynced {
     /// Holds no state; dropping it loses nothing.
     pub async fn wait(&self) -> Result<(), NeverSynced> {
         let mut account = self.account.subscribe();
-        let decided = account.wait_for(|account| account.pending == 0 || account.abandoned).await;
-        match decided {
-            Ok(account) if account.abandoned => Err(NeverSynced),
-            // The sender lives in `self`, so this cannot end with an error while we wait.
-            _ => Ok(()),
+        let decided = account.wait_for(|account| account.pending == 0 || account.abandoned.is_some()).await;
+        // The sender lives in `self`, so this cannot end with an error while we wait.
+        match decided.ok().and_then(|account| account.abandoned.clone()) {
+            Some(name) => Err(NeverSynced { name: name.to_string() }),
+            None => Ok(()),
         }
     }
 

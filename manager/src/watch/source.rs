@@ -1,5 +1,6 @@
 //! Where requests come from: a thing that runs beside the controller and feeds its queue.
 
+use std::any::type_name;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +23,11 @@ pub trait Source<Q: Key>: Send + 'static {
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>>;
+
+    /// Returns what errors and logs call this source, after the name of its controller. Asked once, before it runs.
+    fn name(&self) -> String {
+        type_name::<Self>().to_owned()
+    }
 }
 
 /// A source could not go on.
@@ -107,6 +113,10 @@ impl<Q: Key> Source<Q> for ChannelSource<Q> {
                 add(key);
             }
         })
+    }
+
+    fn name(&self) -> String {
+        "channel".to_owned()
     }
 }
 

@@ -92,6 +92,7 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
+        let called = Source::name(&*self);
         let Self { store, feed } = *self;
         let name = format!("{}: {}", sink.queue().name(), feed.handler.name());
         let shared = Arc::new(Shared { feed, sink, name, owed: Notify::new() });
@@ -114,11 +115,13 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(()),
-                failure = pay_debts => {
-                    Err(SourceError { name: format!("store {}", store.kind()), source: failure.into() })
-                }
+                failure = pay_debts => Err(SourceError { name: called, source: failure.into() }),
             }
         })
+    }
+
+    fn name(&self) -> String {
+        format!("store {}", self.store.kind())
     }
 }
 

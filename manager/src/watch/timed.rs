@@ -1,6 +1,7 @@
 //! The source that asks again every so often: for what no watch tells of.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -24,6 +25,7 @@ pub struct Interval<F> {
 }
 
 /// Asks `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a tenth less.
+/// A panic in it costs that one look, also the first, and is counted and logged under `name`.
 ///
 /// The keys are strong, so they end backoffs, unless [`Interval::weak`]; and they go behind live events. While the
 /// queue is full the source waits, and asks no more often than it is listened to. A zero period asks once only.
@@ -65,8 +67,13 @@ impl<F> Interval<F> {
         I: IntoIterator<Item = Q>,
         F: FnMut() -> I,
     {
-        // Collected, so that what the function answers need not be `Send`; then offered one by one.
-        let keys: Vec<Q> = (self.keys)().into_iter().collect();
+        // Collected, so that what the function answers need not be `Send`; then offered one by one. After a panic the
+        // function is left with its own state alone.
+        let looked = catch_unwind(AssertUnwindSafe(|| (self.keys)().into_iter().collect::<Vec<Q>>()));
+        let keys = looked.unwrap_or_else(|panic| {
+            sink.count_panic(&*panic);
+            Vec::new()
+        });
         let add =
             Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
         for key in keys {
@@ -109,6 +116,10 @@ where
             stop.run_until_cancelled(self.run_on(sink)).await;
             Ok(())
         })
+    }
+
+    fn name(&self) -> String {
+        format!("interval {}", self.name)
     }
 }
 

@@ -179,6 +179,78 @@ async fn a_run_that_never_ends_is_dropped_after_the_grace_period_and_named() {
     manager.register(registration).expect("the name is free");
 }
 
+/// Blocks the thread of its first run until the test lets it go.
+struct Blocks {
+    runs: mpsc::UnboundedSender<()>,
+    go_on: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Reconciler for Blocks {
+    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+        self.runs.send(()).expect("the test listens");
+        self.go_on.lock().unwrap().recv().expect("the test lets it go");
+        Ok(Action::Done)
+    }
+}
+
+#[test]
+fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
+    let work = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (runs, mut seen) = mpsc::unbounded_channel();
+    let (go, go_on) = std::sync::mpsc::channel();
+    let web = || Controller::new("web").runs_without_lease().source(Quiet(Arc::default()));
+    let (manager, running, handle) = work.block_on(async {
+        let manager = manager();
+        let running = run(&manager);
+        let handle = manager.register(web().reconciler(Blocks { runs, go_on: go_on.into() })).unwrap();
+        handle.trigger(self::web()).unwrap();
+        seen.recv().await.unwrap();
+        (manager, running, handle)
+    });
+    // Waited for where the clock is paused: the period is over at once there, and never where the run blocks.
+    let waits =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (waited, outcome) = waits.block_on(async {
+        let began = Instant::now();
+        let outcome = handle.remove().await;
+        (began.elapsed(), outcome)
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, RemoveError::StillRunning { name: "web", grace: GRACE, .. }), "{error}");
+    assert!(waited >= GRACE + OWN_TURN, "{waited:?}");
+    assert!(handle.trigger(self::web()).is_err(), "it takes nothing more");
+    let (registration, _runs) = controller(Duration::ZERO);
+    let taken = manager.register(registration).unwrap_err();
+    assert!(matches!(taken, RegisterError::DuplicateName { name: "web" }), "{taken}");
+    go.send(()).unwrap();
+    work.block_on(async {
+        handle.remove().await.expect("it ends by itself after all");
+        let (registration, _runs) = controller(Duration::ZERO);
+        manager.register(registration).expect("the name is free");
+    });
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_leaves_something_running_says_what() {
+    let manager = manager();
+    let (registration, _runs) = controller(Duration::ZERO);
+    let mut handle = manager.register(registration).unwrap();
+    // In the place of a life that cannot end.
+    let stage = watch::Sender::new(Stage { living: true, late: vec!["shop/web".to_owned()] });
+    handle.stage = stage.subscribe();
+    let began = Instant::now();
+    let error = handle.remove().await.unwrap_err();
+    assert_eq!(began.elapsed(), GRACE + OWN_TURN);
+    assert_eq!(
+        error.to_string(),
+        r#"controller "web" is still there after shutdown.gracePeriod 30s: shop/web blocks its thread; use awaits or spawn_blocking"#
+    );
+    stage.send_modify(|stage| stage.late.clear());
+    let error = handle.remove().await.unwrap_err();
+    assert!(error.to_string().contains("30s: something blocks its thread"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_removal_and_a_stop_at_the_same_time_both_end() {
     let manager = manager();
@@ -253,6 +325,7 @@ async fn a_source_may_be_added_while_the_controller_runs() {
     runs.recv().await.unwrap();
     handle.add_source(Feeds).unwrap();
     assert_eq!(runs.recv().await.unwrap(), ("fed".to_owned(), Trigger::Generic));
-    handle.remove().await.unwrap_err();
+    let late = handle.remove().await.unwrap_err().to_string();
+    assert!(late.ends_with("a_source_may_be_added_while_the_controller_runs::{{closure}}::Feeds"), "{late}");
     assert!(handle.add_source(Feeds).is_err(), "it takes nothing any more");
 }

@@ -9,10 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::key::{Cause, Key, Trigger};
-use crate::metrics::Registry;
+use crate::metrics::{Format, Registry};
 use crate::queue::{Add, QueueMetrics, QueueSettings, State, WorkQueue};
 use crate::watch::{
-    Sink, Source, SourceError, SourcesSynced, channel, function, interval, stream as keys_of, try_stream,
+    Sink, Source, SourceError, SourceMetrics, SourcesSynced, channel, function, interval, stream as keys_of,
+    try_stream,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -40,6 +41,7 @@ impl fmt::Display for Shelf {
 }
 
 struct Bench {
+    registry: Registry,
     queue: WorkQueue<Shelf>,
     synced: SourcesSynced,
     stop: CancellationToken,
@@ -49,13 +51,14 @@ struct Bench {
 impl Bench {
     fn start(max_depth: usize, source: impl Source<Shelf>) -> Self {
         let settings = QueueSettings { max_depth, ..QueueSettings::default() };
-        let queue = WorkQueue::new("test", settings, 1, &QueueMetrics::register(&Registry::new()));
+        let registry = Registry::new();
+        let queue = WorkQueue::new("test", settings, 1, &QueueMetrics::register(&registry));
         queue.set_leading(true);
         let synced = SourcesSynced::default();
-        let sink = Sink::join(&queue, &synced);
+        let sink = Sink::join(&queue, &synced, source.name(), &SourceMetrics::register(&registry));
         let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
         running.spawn(Box::new(source).run(sink, stop.clone()));
-        Self { queue, synced, stop, running }
+        Self { registry, queue, synced, stop, running }
     }
 
     async fn synced(&mut self) {
@@ -142,6 +145,42 @@ async fn an_interval_ends_a_backoff_unless_it_is_weak() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
+    let mut round = 0;
+    let source = interval("shelves", PERIOD, move || {
+        round += 1;
+        let shelf = Shelf(round);
+        // In the function itself, and in what it answers, which is asked as late.
+        assert!(round != 1, "nobody has counted yet");
+        std::iter::once(shelf).inspect(|shelf| assert!(shelf.0 != 3, "miscounted"))
+    });
+    let mut bench = Bench::start(0, source);
+    bench.synced().await;
+    assert_eq!((bench.next().await, bench.next().await), (2, 4));
+    let text = bench.registry.encode(Format::Text).expect("encoded");
+    let counted: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("mainstay_source_panics_total")).collect();
+    assert_eq!(counted, [r#"mainstay_source_panics_total{controller="test"} 2"#]);
+    bench.stopped().await;
+}
+
+#[test]
+fn every_source_has_a_name() {
+    fn name(source: &impl Source<Shelf>) -> String {
+        source.name()
+    }
+    let ended = async |_: Sink<Shelf>, _: CancellationToken| Ok(());
+    let names = [
+        name(&interval("shelves", PERIOD, || [Shelf(1)])),
+        name(&channel().1),
+        name(&keys_of(stream::empty())),
+        name(&try_stream("shop feed", stream::empty::<Result<Shelf, &str>>())),
+        name(&function("counter", ended)),
+    ];
+    assert_eq!(names, ["interval shelves", "channel", "stream", "stream shop feed", "function counter"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_is_enqueued_to_its_end_which_is_no_failure() {
     let mut bench = Bench::start(0, keys_of(stream::iter([Shelf(1), Shelf(2)])));
     bench.synced().await;
@@ -157,7 +196,7 @@ async fn a_stream_that_fails_has_handed_on_what_came_before_and_is_named() {
     let error = bench.ended().await.expect_err("fails");
     assert_eq!(
         (error.to_string(), error.source.to_string()),
-        ("source shop feed ended".into(), "closed".into())
+        ("source stream shop feed ended".into(), "closed".into())
     );
     assert_eq!(bench.next().await, 1);
     assert!(bench.is_idle(LONG).await, "nothing after the error");
@@ -184,7 +223,7 @@ async fn a_function_feeds_the_queue_and_may_say_itself_when_it_has_synced() {
     let failing = async |_: Sink<Shelf>, _: CancellationToken| Err("no shelves".into());
     let mut bench = Bench::start(0, function("counter", failing));
     bench.synced().await;
-    assert_eq!(bench.ended().await.expect_err("fails").to_string(), "source counter ended");
+    assert_eq!(bench.ended().await.expect_err("fails").to_string(), "source function counter ended");
 }
 
 #[tokio::test(start_paused = true)]

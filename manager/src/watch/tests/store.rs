@@ -15,8 +15,8 @@ use crate::key::{Cause, Key as _, Request, Trigger};
 use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
-    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, Sink, Source, SourceError, SourcesSynced,
-    StoreSource, enqueue_mapped,
+    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, Sink, Source, SourceError, SourceMetrics,
+    SourcesSynced, StoreSource, enqueue_mapped,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -41,9 +41,10 @@ impl Bench {
         queue.set_leading(true);
         let cache = ByHand::listed(objects);
         let synced = SourcesSynced::default();
-        let sink = Sink::join(&queue, &synced);
-        let mut running = JoinSet::new();
         let source = Box::new(source(&cache));
+        let metrics = SourceMetrics::register(&Registry::new());
+        let sink = Sink::join(&queue, &synced, source.name(), &metrics);
+        let mut running = JoinSet::new();
         running.spawn(source.run(sink, CancellationToken::new()));
         synced.wait().await.expect("synced");
         Self { cache, queue, _running: running }

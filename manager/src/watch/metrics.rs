@@ -1,0 +1,52 @@
+//! What is counted about sources. Panics of handlers are the cache's to count, whose task they run in.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+use crate::metrics::Registry;
+
+/// The families about sources, for all controllers of one manager. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceMetrics {
+    panics: Family<Labels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    controller: String,
+}
+
+// === impl SourceMetrics ===
+
+impl SourceMetrics {
+    /// Registers the families.
+    pub(crate) fn register(registry: &Registry) -> Self {
+        let panics = Family::default();
+        let help = "Looks of interval sources lost to a panic, by controller";
+        registry.register("mainstay_source_panics", help, panics.clone());
+        Self { panics }
+    }
+
+    /// Has the series of one controller present from the start.
+    pub(crate) fn begin(&self, controller: &str) {
+        drop(self.panics.get_or_create(&Labels::of(controller)));
+    }
+
+    /// Takes the series of one controller away.
+    pub(crate) fn remove(&self, controller: &str) {
+        self.panics.remove(&Labels::of(controller));
+    }
+
+    pub(super) fn count_panic(&self, controller: &str) {
+        self.panics.get_or_create(&Labels::of(controller)).inc();
+    }
+}
+
+// === impl Labels ===
+
+impl Labels {
+    fn of(controller: &str) -> Self {
+        Self { controller: controller.to_owned() }
+    }
+}
