@@ -92,16 +92,21 @@ fn the_readme_shows_the_example_as_it_is() {
     );
 }
 
-/// The example's tests run with the others, so what the guide shows works.
+/// The examples' tests run with the others, so what the guides show works.
 #[test]
-fn the_guide_to_testing_shows_the_example_as_it_is() {
+fn the_guides_show_their_examples_as_they_are() {
     let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
-    let (guide, example) = (read("docs/testing.md"), read("controllers/examples/copier.rs"));
-    let blocks: Vec<_> =
-        guide.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(!blocks.is_empty(), "docs/testing.md shows no code");
-    for block in blocks {
-        assert!(example.contains(block), "docs/testing.md shows what the example does not have:\n{block}");
+    for (guide, example) in [
+        ("docs/testing.md", "controllers/examples/copier.rs"),
+        ("docs/writing.md", "controllers/examples/directory.rs"),
+    ] {
+        let (text, example) = (read(guide), read(example));
+        let blocks: Vec<_> =
+            text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(!blocks.is_empty(), "{guide} shows no code");
+        for block in blocks {
+            assert!(example.contains(block), "{guide} shows what the example does not have:\n{block}");
+        }
     }
 }
 

@@ -185,7 +185,7 @@ impl Inner {
         let (code, answer) = match self.script.pop_front() {
             Some(scripted) => scripted,
             None => match self.act(&asked) {
-                Ok(answer) => (200, answer),
+                Ok(answer) => answer,
                 Err(Refusal(code, reason, message)) => (code, failure(code, reason, &message)),
             },
         };
@@ -196,7 +196,7 @@ impl Inner {
         (code, answer)
     }
 
-    fn act(&mut self, asked: &Asked) -> Result<Value, Refusal> {
+    fn act(&mut self, asked: &Asked) -> Result<(u16, Value), Refusal> {
         let path = &asked.path;
         let same = |store: &&Arc<KindStore>| {
             let kind = store.kind();
@@ -207,7 +207,7 @@ impl Inner {
             let view = store.get(&name).ok()??;
             serde_json::from_slice::<Value>(&view.bytes()).ok()
         });
-        let Some(verb) = asked.verb else { return read(asked, store.is_some(), old) };
+        let Some(verb) = asked.verb else { return Ok((200, read(asked, store.is_some(), old)?)) };
         let status_only = match path.subresource.as_deref() {
             None => false,
             Some("status") => true,
@@ -224,12 +224,14 @@ impl Inner {
                 answer["details"]["uid"] = old["metadata"]["uid"].clone();
             }
             enter(store.as_deref(), asked, &answer);
-            return Ok(answer);
+            return Ok((200, answer));
         }
+        let applied_anew = verb == Verb::Apply && store.is_some() && old.is_none();
+        let code = if verb == Verb::Create || applied_anew { 201 } else { 200 };
         let new = changed(verb, asked, old.clone(), status_only)?;
         let new = self.stamped(new, asked, store.as_deref().map(KindStore::kind), old.as_ref());
         enter(store.as_deref(), asked, &new);
-        Ok(new)
+        Ok((code, new))
     }
 
     /// Gives the object what the server gives: type, name, uid and the next version.
@@ -398,8 +400,8 @@ impl Write {
     }
 }
 
-/// Displays as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)` and a code other
-/// than 200 at the end.
+/// Displays as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)` and the code of a
+/// refusal at the end.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb.as_str(), resource(&self.path))?;
@@ -410,7 +412,7 @@ impl fmt::Display for Write {
         if self.dry_run {
             f.write_str(" (dry run)")?;
         }
-        if self.code == 200 { Ok(()) } else { write!(f, " ({})", self.code) }
+        if self.code < 300 { Ok(()) } else { write!(f, " ({})", self.code) }
     }
 }
 
