@@ -111,4 +111,4 @@ pub use owner::{
 pub use patch::Patcher;
 
 #[cfg(test)]
-mod testserver;
+pub(crate) mod testserver;

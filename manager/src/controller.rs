@@ -10,6 +10,7 @@
 //! 3. A panic in a reconcile ends that run and nothing else.
 
 mod directory;
+mod error;
 pub(crate) mod metrics;
 mod post;
 mod run;
@@ -22,7 +23,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,11 +31,10 @@ use crate::cache::Store;
 use crate::key::{Key, KindId, Request};
 use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
-use crate::watch::{
-    EnqueueForObject, EnqueueForOwner, EventHandler, NeverSynced, Predicate, Source, SourceError, StoreSource,
-};
+use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Predicate, Source, StoreSource};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
+pub use error::{ControllerError, WiringError};
 pub use metrics::ControllerMetrics;
 pub(crate) use post::Post;
 pub(crate) use settings::InCode;
@@ -159,74 +158,6 @@ pub(crate) struct Stage {
     pub(crate) living: bool,
     /// What had not ended when its time to leave was over, and was dropped.
     pub(crate) late: Vec<String>,
-}
-
-/// A controller was put together in a way that cannot work.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum WiringError {
-    /// `owns` was called before `reconciles`.
-    #[error("owns({child}) needs to know the owner's kind: call reconciles(...) before it")]
-    OwnsBeforeReconciles {
-        /// The owned kind.
-        child: KindId,
-    },
-    /// `reconciles` was called twice.
-    #[error(
-        "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others"
-    )]
-    TwoPrimaries {
-        /// The kind given first.
-        first: KindId,
-        /// The kind given second.
-        second: KindId,
-    },
-    /// Nothing would ever put a key on the queue.
-    #[error("no source: call reconciles(...), watches(...) or source(...)")]
-    NoSource,
-}
-
-/// A controller could not go on.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ControllerError {
-    /// One of its sources ended.
-    #[error("controller {controller} lost a source")]
-    Source {
-        /// The controller.
-        controller: &'static str,
-        /// What happened to the source.
-        #[source]
-        source: SourceError,
-    },
-    /// One of its sources ended before it had synced.
-    #[error("controller {controller} would wait for ever")]
-    NeverSynced {
-        /// The controller.
-        controller: &'static str,
-        /// Which source.
-        #[source]
-        source: NeverSynced,
-    },
-    /// One of its workers panicked outside a reconcile, which is a bug of this crate.
-    #[error("controller {controller}: a worker panicked")]
-    WorkerPanicked {
-        /// The controller.
-        controller: &'static str,
-        /// The panic.
-        #[source]
-        source: tokio::task::JoinError,
-    },
-    /// One of its sources panicked.
-    #[error("controller {controller}: source {name} panicked: {message}")]
-    SourcePanicked {
-        /// The controller.
-        controller: &'static str,
-        /// What the source calls itself.
-        name: String,
-        /// The text of the panic.
-        message: String,
-    },
 }
 
 // === impl Controller ===

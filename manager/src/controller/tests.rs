@@ -26,7 +26,7 @@ use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 use crate::queue::{KeySnapshot, RetryPolicy, State};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError};
-use crate::watch::{Notifier, Sink, channel, function};
+use crate::watch::{Notifier, Sink, SourceError, channel, function};
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
 const LONG: Duration = Duration::from_hours(1);

@@ -7,7 +7,9 @@ use futures_util::stream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::instrument::WithSubscriber as _;
 
+use crate::client::testserver::logged;
 use crate::key::{Cause, Key, Trigger};
 use crate::metrics::{Format, Registry};
 use crate::queue::{Add, QueueMetrics, QueueSettings, State, WorkQueue};
@@ -57,7 +59,7 @@ impl Bench {
         let synced = SourcesSynced::default();
         let sink = Sink::join(&queue, &synced, source.name(), &SourceMetrics::register(&registry));
         let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
-        running.spawn(Box::new(source).run(sink, stop.clone()));
+        running.spawn(Box::new(source).run(sink, stop.clone()).with_current_subscriber());
         Self { registry, queue, synced, stop, running }
     }
 
@@ -154,14 +156,20 @@ async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
         assert!(round != 1, "nobody has counted yet");
         std::iter::once(shelf).inspect(|shelf| assert!(shelf.0 != 3, "miscounted"))
     });
-    let mut bench = Bench::start(0, source);
-    bench.synced().await;
-    assert_eq!((bench.next().await, bench.next().await), (2, 4));
-    let text = bench.registry.encode(Format::Text).expect("encoded");
-    let counted: Vec<&str> =
-        text.lines().filter(|line| line.starts_with("mainstay_source_panics_total")).collect();
-    assert_eq!(counted, [r#"mainstay_source_panics_total{controller="test"} 2"#]);
-    bench.stopped().await;
+    let lines = logged(async {
+        let mut bench = Bench::start(0, source);
+        bench.synced().await;
+        assert_eq!((bench.next().await, bench.next().await), (2, 4));
+        let text = bench.registry.encode(Format::Text).expect("encoded");
+        let counted = text.lines().find(|line| line.starts_with("mainstay_source_panics_total"));
+        assert_eq!(counted, Some(r#"mainstay_source_panics_total{controller="test"} 2"#));
+        bench.stopped().await;
+    });
+    let line = |said: &str| {
+        let named = format!(r#"controller="test" source="interval shelves" panic="{said}""#);
+        format!("ERROR source panicked; this look is lost to it {named}")
+    };
+    assert_eq!(lines.await, [line("nobody has counted yet"), line("miscounted")]);
 }
 
 #[test]
