@@ -235,9 +235,57 @@ fn reference(object: &WaitDeployment) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use mainstay::config::ManagerConfiguration;
+    use mainstay::key::KindId;
+    use mainstay::metrics::Registry;
+    use mainstay::testing::{TestContext, reconcile_once};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::deployment::FIELD_MANAGER;
+    use crate::probe::{NoServices, Seams, TokioDial, TokioResolve};
+
+    /// A gate that is open, for there is nothing to wait for, and whose Deployment is to be made.
+    fn open_gate() -> (WaitDeploymentReconciler, TestContext) {
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        });
+        let seams = Seams {
+            dial: Arc::new(TokioDial),
+            resolve: Arc::new(TokioResolve::default()),
+            services: Arc::new(NoServices),
+            random: Arc::new(|| 0.5),
+        };
+        let policy = ManagerConfiguration::default().probe_policy;
+        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &Registry::new());
+        let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
+        let deployments = Store::from_objects([]);
+        let cx = Context::for_test().with_store(&objects).with_store(&deployments);
+        let gate = WaitDeploymentReconciler::new(
+            &objects,
+            &deployments,
+            &Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
+            Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            engine,
+        );
+        (gate, cx)
+    }
+
+    #[tokio::test]
+    async fn a_deployment_is_written_once_a_term() {
+        let (gate, cx) = open_gate();
+        let (web, cx) = (Request::namespaced("shop", "web"), cx.with_term(1));
+        let status = "apply waitdeployments.apps.mainstay.dev/status shop/web";
+        let run = reconcile_once(&gate, &web, &cx).await;
+        assert_eq!(run.action(), Action::Done);
+        assert_eq!(run.wrote(), ["apply deployments.apps shop/web", status]);
+        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), [""; 0], "nothing has changed");
+        // Another replica has led in between: what it wrote is not known.
+        let cx = cx.with_term(2);
+        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), ["apply deployments.apps shop/web"]);
+        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), [""; 0]);
+    }
 
     fn refused(status: Value) -> WriteError {
         let status: Box<Status> = serde_json::from_value(status).unwrap();

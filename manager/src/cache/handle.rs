@@ -125,6 +125,10 @@ impl<K> Current for Entry<K> {
     fn json(&self) -> Bytes {
         self.view.json()
     }
+
+    fn is_whole(&self) -> bool {
+        self.view.is_whole()
+    }
 }
 
 impl<K> fmt::Debug for Entry<K> {

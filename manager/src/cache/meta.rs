@@ -37,6 +37,8 @@ pub struct Meta {
     pub labels: Labels,
     /// Whose child it is.
     pub owners: Box<[Owner]>,
+    /// Whether the body is the whole object; it is not in a metadata-only store.
+    pub whole: bool,
     /// Whether its deletion was asked for and waits for finalizers or a grace period.
     pub deleting: bool,
     /// Who wants to act before it goes.
@@ -169,6 +171,7 @@ impl<'a> Scan<'a> {
             generation: self.metadata.read("generation")?,
             labels: self.metadata.labels()?,
             owners: self.metadata.read("ownerReferences")?.unwrap_or_default(),
+            whole: full,
             deleting: self.is_deleting(),
             finalizers: self.metadata.read("finalizers")?.unwrap_or_default(),
             annotations_hash: self.metadata.get("annotations").map_or(0, |raw| hash_of(raw.get())),

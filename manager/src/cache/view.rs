@@ -138,6 +138,10 @@ impl Current for View {
     fn json(&self) -> Bytes {
         self.bytes()
     }
+
+    fn is_whole(&self) -> bool {
+        self.0.meta.whole
+    }
 }
 
 fn known<T: Send + Sync + 'static>(slot: Option<&Weak<dyn Any + Send + Sync>>) -> Option<Arc<T>> {

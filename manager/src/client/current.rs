@@ -26,6 +26,11 @@ pub trait Current: Sync {
 
     /// Returns the whole object as JSON. `metadata.managedFields` may be missing.
     fn json(&self) -> Bytes;
+
+    /// Returns whether [`json`](Self::json) is the whole object, as far as others than the server write it.
+    fn is_whole(&self) -> bool {
+        true
+    }
 }
 
 /// An object as the API server had it a moment ago.

@@ -105,7 +105,7 @@ fn a_metadata_store_keeps_metadata_whatever_it_is_sent() {
     let (_, from_full) = scan(&full.to_string(), Projection::Metadata).unwrap();
     let (meta, from_partial) = scan(&partial.to_string(), Projection::Metadata).unwrap();
     assert_eq!(from_full, from_partial);
-    assert_eq!((meta.content_hash, meta.status_hash), (0, 0));
+    assert_eq!((meta.content_hash, meta.status_hash, meta.whole), (0, 0, false));
     let error = scan(&partial.to_string(), Projection::Full).unwrap_err();
     assert_eq!(error.to_string(), "it says it is a PartialObjectMetadata, not a ConfigMap");
 }

@@ -1,7 +1,7 @@
 //! Runs an edit and says which request it comes to. Nothing is sent here.
 //!
 //! # Invariants
-//! 1. An edit that fails, or makes its object another one, comes to no request.
+//! 1. An edit that fails, makes its object another one, or changes what was not read, comes to no request.
 //! 2. A patch is for the one version that was edited: it carries its uid and resourceVersion.
 
 use std::error::Error;
@@ -77,6 +77,9 @@ impl Subject<'_> {
         let after = self.encoded(&object)?;
         self.refuse_another_object(&before, &after)?;
         self.refuse_another_part(&before, &after)?;
+        if current.is_some_and(|current| !current.is_whole()) {
+            self.refuse_the_unseen(&before, &after)?;
+        }
         let (Some(current), Some(stored)) = (current, stored) else {
             return Body::of(self.kind, &self.named(after), "create").map(Draft::Create);
         };
@@ -150,11 +153,8 @@ impl Subject<'_> {
 
     /// The server would drop without a word what belongs to the other part.
     fn refuse_another_part(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
-        let members = |object: &Value| object.as_object().cloned().unwrap_or_default();
-        let (before, after) = (members(before), members(after));
-        let mut names = before.keys().chain(after.keys());
-        let is_of_other = |name: &&String| (*name == "status") != (self.part == Part::Status);
-        match names.find(|name| is_of_other(name) && before.get(*name) != after.get(*name)) {
+        let is_of_other = |name: &str| (name == "status") != (self.part == Part::Status);
+        match changed(before, after).find(|name| is_of_other(name)) {
             None => Ok(()),
             Some(name) if self.part == Part::Status => Err(self.malformed(format!(
                 "the edit changed {name}, and only the status is written here; use ensure for the rest"
@@ -165,9 +165,25 @@ impl Subject<'_> {
         }
     }
 
+    /// The edit took for absent what was only not read, and a list would be replaced whole.
+    fn refuse_the_unseen(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
+        match changed(before, after).find(|name| *name != "metadata") {
+            None => Ok(()),
+            Some(name) => Err(self.malformed(format!(
+                "the edit changed {name}, and only the metadata was read; read the whole object, from a store or with live"
+            ))),
+        }
+    }
+
     fn malformed(&self, why: String) -> WriteError {
         WriteError::Malformed { what: self.what.to_owned(), why }
     }
+}
+
+/// Returns the names of the members that are not the same in both; some of them twice.
+fn changed<'a>(before: &'a Value, after: &'a Value) -> impl Iterator<Item = &'a str> {
+    let members = [before, after].into_iter().filter_map(Value::as_object).flatten();
+    members.map(|(name, _)| name.as_str()).filter(|name| before.get(name) != after.get(name))
 }
 
 fn differences(from: &Value, to: &Value) -> Map<String, Value> {

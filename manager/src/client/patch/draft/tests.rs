@@ -245,6 +245,46 @@ fn the_status_and_the_rest_are_written_apart() {
     }
 }
 
+/// What a metadata-only store has of an object.
+struct Metadata(Live);
+
+impl Current for Metadata {
+    fn uid(&self) -> &str {
+        self.0.uid()
+    }
+
+    fn resource_version(&self) -> std::borrow::Cow<'_, str> {
+        self.0.resource_version()
+    }
+
+    fn json(&self) -> bytes::Bytes {
+        self.0.json()
+    }
+
+    fn is_whole(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_was_not_read_is_not_edited() {
+    let kind = KindId::of::<ConfigMap>();
+    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    let read = Metadata(live(&stored(&kind, &json!({}))));
+    let labelled = subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+        map.metadata.labels.get_or_insert_default().insert("a".to_owned(), "1".to_owned());
+        Ok(())
+    });
+    let Ok(Draft::Patch { patch, .. }) = labelled else { panic!("the metadata was read") };
+    assert_eq!(patch["metadata"]["labels"], json!({"a": "1"}));
+    let filled = subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+        map.data.get_or_insert_default().insert("a".to_owned(), "1".to_owned());
+        Ok(())
+    });
+    let error = filled.err().unwrap().to_string();
+    assert!(error.contains("the edit changed data, and only the metadata was read"), "{error}");
+}
+
 #[test]
 fn managed_fields_are_the_servers_business() {
     let kind = KindId::of::<ConfigMap>();
