@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cache::testing::ByHand;
+use crate::watch::function;
 
 /// A source that counts its runs, has one key, and syncs after this long, unless it is told to stop before.
 struct Late {
@@ -133,9 +134,15 @@ async fn an_ended_controller_leaves_no_task_whether_it_led_or_not() {
     let before = tasks();
     for leading in [false, true] {
         let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
-        let (source, _) = late(Duration::ZERO);
-        let mut bench = Bench::start_in(Term::new(), Controller::new("test").source(source), reconciler);
+        let tidies_up = async |_: Sink<Request>, stop: CancellationToken| {
+            stop.cancelled().await;
+            sleep(LONG / 2).await;
+            Ok(())
+        };
+        let controller = Controller::new("test").source(function("feed", tidies_up));
+        let mut bench = Bench::start_in(Term::new(), controller, reconciler);
         if leading {
+            bench.notifier.notify(key("web"));
             bench.term.begin();
             next(&mut runs).await;
         }
