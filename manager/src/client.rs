@@ -2,7 +2,7 @@
 //!
 //! [`connect`] builds one connection stack per [`Role`]: reads, leader-only writes and the Lease never share a pool,
 //! so neither a slow list nor a hidden retry can hold a write or a renewal. What our own client wrote is handed to a
-//! [`WriteObserver`], which `cache` implements.
+//! [`WriteObserver`], which `cache` implements, with the [`Writer`] it is of.
 //!
 //! # Which one do I want?
 //!
@@ -90,6 +90,7 @@ pub mod infer;
 pub mod observe;
 pub mod owner;
 pub mod patch;
+pub mod writer;
 
 mod body;
 mod call;
@@ -109,6 +110,7 @@ pub use owner::{
     set_controller_reference, set_owner_reference,
 };
 pub use patch::Patcher;
+pub use writer::Writer;
 
 #[cfg(test)]
 pub(crate) mod testserver;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::store::KindStore;
 use super::table::{Change, Origin};
 use super::view::View;
+use crate::client::Writer;
 use crate::key::panic_text;
 
 /// A handler that takes longer holds up its store's watch; it is counted and named.
@@ -35,8 +36,8 @@ pub struct Delta<'a> {
     pub initial: bool,
     /// Nothing changed: the periodic look, with `old` and `new` the same version.
     pub resync: bool,
-    /// This process made the change; the watch event that follows is silent.
-    pub own_write: bool,
+    /// This process made the change, and who of it; the watch event that follows is silent.
+    pub own_write: Option<Writer>,
 }
 
 /// Is told every change of one store, one at a time and in order.
@@ -108,7 +109,7 @@ impl<'a> Delta<'a> {
             new: change.new.as_ref(),
             initial: change.origin == Origin::Initial,
             resync: change.origin == Origin::Resync,
-            own_write: change.origin == Origin::OwnWrite,
+            own_write: if let Origin::OwnWrite(writer) = change.origin { Some(writer) } else { None },
         }
     }
 
@@ -203,7 +204,7 @@ impl Deliverer {
             Job::Join { member, present, synced } => {
                 for view in &present {
                     let delta =
-                        Delta { old: None, new: Some(view), initial: true, resync: false, own_write: false };
+                        Delta { old: None, new: Some(view), initial: true, resync: false, own_write: None };
                     self.store.tell(&member, &delta);
                     self.turn(1).await;
                 }
@@ -224,7 +225,7 @@ impl Deliverer {
                         new: Some(&view),
                         initial: false,
                         resync: true,
-                        own_write: false,
+                        own_write: None,
                     };
                     for member in &self.members {
                         self.store.tell(member, &delta);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::meta::{ResourceVersion, Scan};
 use super::store::KindStore;
 use super::{Projection, Scope, writes};
-use crate::client::ResourcePath;
+use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, Request};
 
 impl KindStore {
@@ -36,12 +36,12 @@ impl KindStore {
 
     /// Takes the answer to a write, as the cache of a manager does.
     pub(crate) fn answered(&self, path: &ResourcePath, body: &Bytes) {
-        writes::answer(self, path, body);
+        writes::answer(self, path, body, Writer::default());
     }
 
     /// Takes the answer to a DELETE of one object, as the cache of a manager does.
     pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request = Request::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
-        writes::answer_to_delete(self, path, &request, body);
+        writes::answer_to_delete(self, path, &request, body, Writer::default());
     }
 }

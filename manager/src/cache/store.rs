@@ -18,6 +18,7 @@ use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
 use super::table::Table;
 use super::view::{ReadError, View};
+use crate::client::Writer;
 use crate::key::{KindId, Request};
 
 /// Changes not yet delivered at which the reflector stops reading from its connection.
@@ -335,7 +336,7 @@ impl KindStore {
 /// What own writes bring. Each returns whether the store can vouch for what it now shows.
 impl KindStore {
     /// Takes the object that a write was answered with.
-    pub(super) fn written(&self, raw: &[u8]) -> bool {
+    pub(super) fn written(&self, raw: &[u8], writer: Writer) -> bool {
         let (true, Coverage::All | Coverage::Labels(_)) =
             (self.started.load(Ordering::Acquire), &self.own_writes)
         else {
@@ -348,12 +349,12 @@ impl KindStore {
             // It has left the selection or was never in it; the watch says which.
             return false;
         }
-        self.step(|table| table.written(view))
+        self.step(|table| table.written(view, writer))
     }
 
     /// Takes the uid that a DELETE removed.
-    pub(super) fn removed(&self, request: &Request, uid: &str) -> bool {
-        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(request, uid))
+    pub(super) fn removed(&self, request: &Request, uid: &str, writer: Writer) -> bool {
+        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(request, uid, writer))
     }
 }
 

@@ -18,6 +18,7 @@ use super::deliver::Job;
 use super::meta::ResourceVersion;
 use super::select::Select;
 use super::view::View;
+use crate::client::Writer;
 use crate::key::{Key, Request};
 
 /// One step from a state to the next.
@@ -36,7 +37,7 @@ pub(super) enum Origin {
     /// A watch event, or what a later list found different.
     Live,
     /// The answer to a write of this process.
-    OwnWrite,
+    OwnWrite(Writer),
     /// Nothing changed: the periodic look.
     Resync,
 }
@@ -204,7 +205,7 @@ impl Table {
     }
 
     /// Takes the answer to a write of this process, if it is news. Returns whether the object is in scope.
-    pub(super) fn written(&mut self, view: View) -> bool {
+    pub(super) fn written(&mut self, view: View, writer: Writer) -> bool {
         let version = &view.meta().resource_version;
         let Some(part) = self.part_of(view.request()) else { return false };
         let news = match self.get(view.request()) {
@@ -216,13 +217,13 @@ impl Table {
             }
         };
         if news {
-            self.upsert(view, Origin::OwnWrite);
+            self.upsert(view, Origin::OwnWrite(writer));
         }
         true
     }
 
     /// Takes the answer to a DELETE that left nothing: hides the uid until its event or a newer list.
-    pub(super) fn hide(&mut self, request: &Request, uid: &str) -> bool {
+    pub(super) fn hide(&mut self, request: &Request, uid: &str, writer: Writer) -> bool {
         // What is not stored under this uid needs no hiding: the watch has passed it, or will show and remove it.
         let Some(slot) = self.slot_mut(request).filter(|slot| slot.view.meta().uid.as_ref() == uid) else {
             return self.part_of(request).is_some();
@@ -232,7 +233,7 @@ impl Table {
         self.epoch += 1;
         let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
         self.hidden.insert(uid, hidden);
-        self.remove(request, Origin::OwnWrite);
+        self.remove(request, Origin::OwnWrite(writer));
         true
     }
 

@@ -16,6 +16,7 @@ use super::deliver::Deliverer;
 use super::meta::{Labels, ResourceVersion, Scan};
 use super::store::EventKind;
 use super::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
+use crate::client::Writer;
 use crate::key::{KindId, Request};
 use crate::metrics::Registry;
 
@@ -83,7 +84,8 @@ impl DeltaHandler for Teller {
             (Some(old), None) => format!("- {}", side(old)),
             (None, None) => "nothing".to_owned(),
         };
-        for (set, word) in [(delta.initial, " initial"), (delta.resync, " resync"), (delta.own_write, " own")]
+        for (set, word) in
+            [(delta.initial, " initial"), (delta.resync, " resync"), (delta.own_write.is_some(), " own")]
         {
             line.push_str(if set { word } else { "" });
         }
@@ -160,8 +162,8 @@ impl ByHand {
     }
 
     /// As if this process had written it.
-    pub(crate) fn written(&self, object: &Value) {
-        assert!(self.store.written(object.to_string().as_bytes()), "the store takes it");
+    pub(crate) fn written(&self, object: &Value, writer: Writer) {
+        assert!(self.store.written(object.to_string().as_bytes(), writer), "the store takes it");
     }
 }
 

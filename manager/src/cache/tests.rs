@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Rig, config_map, object, request, teller};
 use super::*;
-use crate::client::{ResourcePath, WriteObserver};
+use crate::client::{ResourcePath, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -44,7 +44,7 @@ async fn an_own_write_is_read_at_once_and_told_once_in_order() {
     let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let (handler, mut told) = teller();
     let _subscription = store.subscribe(handler);
-    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)));
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     stream.event("MODIFIED", &object("a", "u1", 11));
     stream.event("MODIFIED", &object("a", "u1", 12));
@@ -57,12 +57,12 @@ async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
     let (rig, store, stream) =
         Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]).await;
     let status = json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "u1"}});
-    rig.cache.deleted(&path(Some("a")), &bytes(&status));
-    rig.cache.deleted(&path(Some("b")), &bytes(&object("b", "u2", 6)));
+    rig.cache.deleted(&path(Some("a")), &bytes(&status), Writer::default());
+    rig.cache.deleted(&path(Some("b")), &bytes(&object("b", "u2", 6)), Writer::default());
     let mut waits = object("c", "u3", 14);
     waits["metadata"]["finalizers"] = json!(["x/y"]);
     waits["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    rig.cache.deleted(&path(Some("c")), &bytes(&waits));
+    rig.cache.deleted(&path(Some("c")), &bytes(&waits), Writer::default());
     assert!(store.get(&request("a")).unwrap().is_none() && store.get(&request("b")).unwrap().is_none());
     assert!(store.get(&request("c")).unwrap().unwrap().meta().deleting);
     let (handler, mut told) = teller();
@@ -82,7 +82,7 @@ async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_o
     let (handler, mut told) = teller();
     let _subscription = store.subscribe(handler);
     held["metadata"]["finalizers"] = json!([]);
-    rig.cache.written(&path(Some("a")), &bytes(&held));
+    rig.cache.written(&path(Some("a")), &bytes(&held), Writer::default());
     assert!(store.get(&request("a")).unwrap().is_none());
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("ADDED", &object("a", "u2", 13));
@@ -95,11 +95,11 @@ async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
     let labelled = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
     rig.server.next().await.stream().end_of_initial_events(10);
     labelled.settled().await;
-    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)));
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     assert!(labelled.get(&request("a")).unwrap().is_none(), "its labels are not selected");
     let other_version = ResourcePath { version: "v2".into(), ..path(Some("a")) };
-    rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)));
+    rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     assert_eq!(rig.cache.0.uncovered(), 2);
 }

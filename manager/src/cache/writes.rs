@@ -12,25 +12,26 @@ use super::Cache;
 use super::frame::Status;
 use super::meta::Scan;
 use super::store::KindStore;
-use crate::client::{ResourcePath, Uncovered, WriteObserver};
+use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 
 // === impl Cache ===
 
 impl WriteObserver for Cache {
-    fn written(&self, path: &ResourcePath, body: &Bytes) {
+    fn written(&self, path: &ResourcePath, body: &Bytes, writer: Writer) {
         // Counted, not searched: every store takes the answer.
-        let behind = self.stores_of(path).iter().filter(|store| !answer(store, path, body)).count();
+        let behind = self.stores_of(path).iter().filter(|store| !answer(store, path, body, writer)).count();
         if behind > 0 {
             self.count_uncovered();
         }
     }
 
-    fn deleted(&self, path: &ResourcePath, body: &Bytes) {
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, writer: Writer) {
         let Some(name) = &path.name else { return self.count_uncovered() };
         let request = Request::new(path.namespace.as_deref(), name);
         let stores = self.stores_of(path);
-        let behind = stores.iter().filter(|store| !answer_to_delete(store, path, &request, body)).count();
+        let behind =
+            stores.iter().filter(|store| !answer_to_delete(store, path, &request, body, writer)).count();
         if behind > 0 {
             self.count_uncovered();
         }
@@ -64,14 +65,14 @@ impl Cache {
 ///
 /// The write that takes the last finalizer off an object being deleted removes it, and is answered with the object at
 /// the version before.
-pub(super) fn answer(store: &KindStore, path: &ResourcePath, body: &[u8]) -> bool {
+pub(super) fn answer(store: &KindStore, path: &ResourcePath, body: &[u8], writer: Writer) -> bool {
     if let Ok(scan) = Scan::open(body)
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
     {
-        return store.removed(&scan.request, scan.uid);
+        return store.removed(&scan.request, scan.uid, writer);
     }
-    store.kind().version() == path.version && store.written(body)
+    store.kind().version() == path.version && store.written(body, writer)
 }
 
 /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
@@ -80,14 +81,15 @@ pub(super) fn answer_to_delete(
     path: &ResourcePath,
     request: &Request,
     body: &[u8],
+    writer: Writer,
 ) -> bool {
     if let Ok(scan) = Scan::open(body) {
         return match scan.is_gone() {
-            Ok(true) => store.removed(request, scan.uid),
-            Ok(false) => answer(store, path, body),
+            Ok(true) => store.removed(request, scan.uid, writer),
+            Ok(false) => answer(store, path, body, writer),
             Err(_) => false,
         };
     }
     let uid = Status::read(0, body).details.and_then(|details| details.uid);
-    uid.is_some_and(|uid| store.removed(request, &uid))
+    uid.is_some_and(|uid| store.removed(request, &uid, writer))
 }

@@ -25,6 +25,7 @@ use parking_lot::RwLock;
 use tower::{BoxError, Layer, Service};
 
 use super::connect::ResponseBody;
+use super::writer::Writer;
 
 /// Longest response that is collected for the observer; etcd refuses objects a fifth of this size.
 const MAX_OBSERVED_BYTES: usize = 8 << 20;
@@ -66,10 +67,10 @@ pub enum Uncovered {
 pub trait WriteObserver: Send + Sync + 'static {
     /// An object was created or changed; `body` is the object as the server now has it. `path.subresource` is `None`
     /// or `status`, and `path.name` is `None` for a create.
-    fn written(&self, path: &ResourcePath, body: &Bytes);
+    fn written(&self, path: &ResourcePath, body: &Bytes, writer: Writer);
 
     /// An object was deleted or began to be; `body` is the object, or a `Status` that names its uid.
-    fn deleted(&self, path: &ResourcePath, body: &Bytes);
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, writer: Writer);
 
     /// Something was written that the answer does not describe.
     fn uncovered(&self, path: &ResourcePath, why: Uncovered);
@@ -201,6 +202,7 @@ where
         let Some((observer, path, intent)) = intent else {
             return Box::pin(self.inner.call(request));
         };
+        let writer = Writer::of(&request);
         // The clone takes the place of the service that `poll_ready` was asked about.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
@@ -212,10 +214,10 @@ where
             }
             match intent {
                 Intent::Write => {
-                    report(response, |body| observer.written(&path, body), &*observer, &path).await
+                    report(response, |body| observer.written(&path, body, writer), &*observer, &path).await
                 }
                 Intent::Delete => {
-                    report(response, |body| observer.deleted(&path, body), &*observer, &path).await
+                    report(response, |body| observer.deleted(&path, body, writer), &*observer, &path).await
                 }
                 Intent::Unclear(why) => {
                     observer.uncovered(&path, why);

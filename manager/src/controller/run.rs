@@ -14,6 +14,7 @@ use super::directory::Wanted;
 use super::post::{Feed, Post};
 use super::worker::{Crew, Workplace};
 use super::{ControllerError, Environment, Life, Wired};
+use crate::client::Writer;
 use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
@@ -73,12 +74,14 @@ async fn live<Q: Key>(
     let (name, queue) = (post.name, &post.queue);
     let _listed = directory.enter(name, Arc::clone(&post) as _);
     let counted = metrics.of(name);
+    let mut surroundings = environment.surroundings;
+    surroundings.client = Writer::controller(name).sign(&surroundings.client);
     let workplace = Workplace {
         name,
         primary,
         queue: queue.clone(),
         reconciler,
-        surroundings: Arc::new(environment.surroundings),
+        surroundings: Arc::new(surroundings),
         settings: settings.clone(),
         term: term.clone(),
         metrics: counted.clone(),

@@ -4,8 +4,8 @@
 //! 1. A key the queue refused for being full is owed: once the queue has drained, the store is swept, and the sweep
 //!    goes on where it was refused until it has come to the end. So memory stays bounded and nothing is lost.
 //! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
-//! 3. What says nothing new never ends a backoff: a resync, our own write, and of the controller's own primary also a
-//!    change of nothing but status. Everything else counts in full.
+//! 3. What says nothing new never ends a backoff: a resync, what the controller wrote itself, and of its own primary
+//!    also a change of nothing but status. Everything else counts in full.
 //! 4. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
 
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl<Q: Key> std::fmt::Debug for StoreSource<Q> {
 impl<Q: Key> Shared<Q> {
     /// Gives the keys the delta concerns, and how each is to be added.
     fn adds(&self, delta: &Delta<'_>) -> impl Iterator<Item = (Q, Add)> {
-        let mut keys = Enqueue::new(self.feed.add(delta));
+        let mut keys = Enqueue::new(self.feed.add(delta, self.sink.queue().name()));
         if self.feed.admits(delta) {
             self.feed.handler.handle(delta, &mut keys);
         }
@@ -179,7 +179,7 @@ impl<Q: Key> Sweeper<Q> {
         for (at, name) in names.iter().enumerate() {
             if let Some(view) = store.get(name)? {
                 let (old, new) = (None, Some(&view));
-                store.call(self, &Delta { old, new, initial: true, resync: false, own_write: false });
+                store.call(self, &Delta { old, new, initial: true, resync: false, own_write: None });
             }
             self.insist().await;
             if at % SWEPT_PER_TURN == SWEPT_PER_TURN - 1 {
@@ -234,9 +234,9 @@ impl<Q: Key> Feed<Q> {
         is_steered(delta) || self.predicates.iter().all(|predicate| predicate.admits(delta))
     }
 
-    fn add(&self, delta: &Delta<'_>) -> Add {
+    fn add(&self, delta: &Delta<'_>, controller: &str) -> Add {
         Add {
-            strength: strength(delta, self.primary),
+            strength: strength(delta, self.primary, controller),
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
             cause: Cause::bare(trigger(delta)),
             after: None,
@@ -277,14 +277,16 @@ fn is_steered(delta: &Delta<'_>) -> bool {
     asked || old.paused != new.paused
 }
 
-/// A delta is weak if it says nothing new: a resync, or our own write, also of other objects than the primary (a
-/// reconcile that writes a child and then fails must not undo its own backoff). Of the primary, an update of nothing
+/// A delta is weak if it says nothing new: a resync, or what the controller wrote itself, also to other objects than the
+/// primary (a reconcile that writes a child and then fails must not undo its own backoff). What another controller of
+/// this process wrote is as new as if it came from elsewhere. Of the primary, an update of nothing
 /// but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
 /// status apart, so there every update counts. A person's request counts whoever wrote it down.
-pub(super) fn strength(delta: &Delta<'_>, primary: bool) -> Strength {
+pub(super) fn strength(delta: &Delta<'_>, primary: bool, controller: &str) -> Strength {
     let weak = match (delta.old, delta.new) {
         _ if is_steered(delta) => false,
-        _ if delta.resync || delta.own_write => true,
+        _ if delta.resync => true,
+        _ if delta.own_write.is_some_and(|writer| writer.is_controller(controller)) => true,
         (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),
         _ => false,
     };

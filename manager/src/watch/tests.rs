@@ -12,6 +12,7 @@ use super::store::strength;
 use super::*;
 use crate::cache::testing::view_of;
 use crate::cache::{Delta, View};
+use crate::client::Writer;
 use crate::key::{Cause, KindId, Request, Trigger};
 use crate::queue::{Add, Strength};
 
@@ -42,7 +43,7 @@ fn with(pointer: &str, value: Value) -> Value {
 }
 
 fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
-    Delta { old, new, initial: false, resync: false, own_write: false }
+    Delta { old, new, initial: false, resync: false, own_write: None }
 }
 
 /// The keys a handler names for a delta, in order.
@@ -55,7 +56,7 @@ fn keys(handler: &impl EventHandler<Request>, delta: &Delta<'_>) -> Vec<String> 
 #[test]
 fn only_what_says_nothing_new_is_weak() {
     let old = view_of(&base());
-    let of = |new: &Value| format!("{:?}", strength(&delta(Some(&old), Some(&view_of(new))), true));
+    let of = |new: &Value| format!("{:?}", strength(&delta(Some(&old), Some(&view_of(new))), true, "test"));
     let changed = [
         ("status", with("/status/ready", json!(1))),
         ("managedFields", with("/metadata/managedFields", json!([{"manager": "x"}]))),
@@ -91,13 +92,18 @@ fn only_what_says_nothing_new_is_weak() {
 
     let new = view_of(&with("/metadata/generation", json!(2)));
     let resync = Delta { resync: true, ..delta(Some(&old), Some(&old)) };
-    let own = Delta { own_write: true, ..delta(Some(&old), Some(&new)) };
+    let own = Delta { own_write: Some(Writer::controller("test")), ..delta(Some(&old), Some(&new)) };
+    let others = [Writer::controller("other"), Writer::default()]
+        .map(|writer| Delta { own_write: Some(writer), ..delta(Some(&old), Some(&new)) })
+        .map(|delta| format!("{:?}", strength(&delta, true, "test")));
+    assert_eq!(others, ["Strong", "Strong"], "what others of this process write is news");
     let created = delta(None, Some(&new));
     let deleted = delta(Some(&old), None);
     let status = view_of(&with("/status/ready", json!(1)));
     let reported = delta(Some(&old), Some(&status));
     let of = |primary| {
-        [&resync, &own, &created, &deleted, &reported].map(|delta| format!("{:?}", strength(delta, primary)))
+        [&resync, &own, &created, &deleted, &reported]
+            .map(|delta| format!("{:?}", strength(delta, primary, "test")))
     };
     assert_eq!(of(true), ["Weak", "Weak", "Strong", "Strong", "Weak"], "of the primary");
     assert_eq!(of(false), ["Weak", "Weak", "Strong", "Strong", "Strong"], "a child's status is news");
@@ -114,8 +120,8 @@ fn what_a_person_asks_for_by_annotation_counts_also_as_an_own_write() {
     );
     let no = annotated(json!({"mainstay.dev/paused": "no", "note": "x"}));
     let own = |old, new| {
-        let delta = Delta { own_write: true, ..delta(Some(old), Some(new)) };
-        format!("{:?}", strength(&delta, true))
+        let delta = Delta { own_write: Some(Writer::controller("test")), ..delta(Some(old), Some(new)) };
+        format!("{:?}", strength(&delta, true, "test"))
     };
     assert_eq!(own(&plain, &paused), "Strong", "a pause");
     assert_eq!(own(&paused, &plain), "Strong", "its end");
@@ -134,7 +140,7 @@ fn every_update_counts_for_a_kind_without_generations() {
         object["metadata"].as_object_mut().expect("metadata").remove("generation");
     }
     let (old, new) = (view_of(&old), view_of(&new));
-    assert_eq!(format!("{:?}", strength(&delta(Some(&old), Some(&new)), true)), "Strong");
+    assert_eq!(format!("{:?}", strength(&delta(Some(&old), Some(&new)), true, "test")), "Strong");
 }
 
 #[test]

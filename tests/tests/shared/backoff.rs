@@ -9,7 +9,7 @@ use mainstay::controller::Controller;
 use mainstay::key::{Key as _, Request};
 use mainstay::manager::ControllerHandle;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
-use mainstay::watch::enqueue_mapped;
+use mainstay::watch::{Notifier, channel, enqueue_mapped};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::witness::{Run, Runs, witness};
 use mainstay_tests::{LocalManager, TestCluster, wait};
@@ -32,6 +32,22 @@ async fn report_and_fail(request: Request, cx: Context) -> Outcome {
     Err(ReconcileError::from("no luck"))
 }
 
+/// Writes the status of a Service that others wait for.
+async fn be_friendly(request: Request, cx: Context) -> Outcome {
+    let services: Api<Service> =
+        Api::namespaced(cx.client().clone(), request.namespace().unwrap_or_default());
+    services.patch_status(request.name(), &PatchParams::default(), &probed("False")).await?;
+    Ok(Action::Done)
+}
+
+fn probed(status: &str) -> Patch<Value> {
+    let condition = json!({
+        "type": "Ready", "status": status, "reason": "Probed", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    Patch::Merge(json!({"status": {"conditions": [condition]}}))
+}
+
 fn of_attempt(attempt: u32) -> Value {
     json!({"status": {"loadBalancer": {"ingress": [{"hostname": host_of(attempt)}]}}})
 }
@@ -51,6 +67,8 @@ struct Scene {
     cluster: TestCluster,
     manager: LocalManager,
     controller: ControllerHandle,
+    /// Has another controller of the same manager write the status of `friend`.
+    neighbour: Notifier<Request>,
     runs: Runs,
     /// Changes of `marker` so far.
     marks: u32,
@@ -78,11 +96,13 @@ impl Scene {
             .install_base_with(&json!([
                 {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "ingresses/status"],
                     "verbs": ["list", "watch", "patch"]},
-                {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch"]},
+                {"apiGroups": [""], "resources": ["services", "services/status"],
+                    "verbs": ["list", "watch", "patch"]},
             ]))
             .await;
         let changes = json!({"controllers": {"*": {"workers": 1, "queue": {"retry": {"baseDelay": "10m"}}}}});
         let (reconciler, mut runs) = witness(report_and_fail);
+        let (neighbour, orders) = channel();
         let mut controller = None;
         let manager = LocalManager::start_with(&cluster, &identity, &changes, |manager| {
             let ingresses = manager.store::<Ingress>(Scope::all());
@@ -95,6 +115,8 @@ impl Scene {
                 .owns(&children)
                 .watches(&friends, enqueue_mapped(waits_for));
             controller = Some(manager.register(wired.reconciler(reconciler)).expect("registered"));
+            let neighbour = Controller::new("neighbour").source(orders);
+            drop(manager.register(neighbour.reconciler(witness(be_friendly).0)).expect("registered"));
         })
         .await;
         let first = [runs.next().await, runs.next().await];
@@ -102,7 +124,8 @@ impl Scene {
             let ran = first.iter().any(|run| run.name == name && run.attempt == 1);
             assert!(ran, "every object once, however many sources name it: {first:?}");
         }
-        Self { cluster, manager, controller: controller.expect("registered"), runs, marks: 0 }
+        let controller = controller.expect("registered");
+        Self { cluster, manager, controller, neighbour, runs, marks: 0 }
     }
 
     /// Changes `marker` and waits for its run. Nobody else ran before, and `web` waits with so many failures.
@@ -124,14 +147,9 @@ impl Scene {
 
     /// Says something new of a Service in its status.
     async fn change_status(&self, service: &str) {
-        let condition = json!({
-            "type": "Ready", "status": "True", "reason": "Probed", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        });
-        let status = json!({"status": {"conditions": [condition]}});
         let services = self.cluster.api::<Service>();
         services
-            .patch_status(service, &PatchParams::default(), &Patch::Merge(status))
+            .patch_status(service, &PatchParams::default(), &probed("True"))
             .await
             .expect("its status is written");
     }
@@ -170,4 +188,18 @@ async fn a_long_backoff_ends_with_another_objects_status_and_not_with_its_own() 
     let Scene { manager, runs, .. } = scene;
     manager.stop().await.expect("stopped in order");
     assert_eq!(runs.to_the_end().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_backoff_ends_with_what_another_controller_of_the_same_manager_writes() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let friend = Request::namespaced(cluster.namespace(), FRIEND);
+    let mut scene = Scene::begin(cluster).await;
+    scene.nothing_until_marker(1).await;
+    scene.neighbour.notify(friend);
+    let run = scene.next().await;
+    assert_eq!((&*run.name, run.attempt), (WEB, 2), "it makes no difference who shares the process: {run:?}");
+    scene.nothing_until_marker(2).await;
+    scene.manager.stop().await.expect("stopped in order");
+    assert_eq!(scene.runs.to_the_end().await, [""; 0]);
 }

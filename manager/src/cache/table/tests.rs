@@ -40,6 +40,7 @@ fn told(table: &mut Table) -> Vec<String> {
         };
         match change.origin {
             Origin::Live => text,
+            Origin::OwnWrite(_) => format!("{text} OwnWrite"),
             origin => format!("{text} {origin:?}"),
         }
     };
@@ -112,7 +113,7 @@ fn events_move_a_key_forward_only() {
 #[test]
 fn a_late_delete_of_an_earlier_uid_spares_its_successor() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    assert!(table.written(view("a", "u2", 12)));
+    assert!(table.written(view("a", "u2", 12), Writer::default()));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite", "+ a/u2@12 OwnWrite"]);
     table.deleted(0, &request("a"), "u1", &version(11));
     table.changed(0, view("a", "u2", 12));
@@ -122,12 +123,12 @@ fn a_late_delete_of_an_earlier_uid_spares_its_successor() {
 #[test]
 fn an_own_write_enters_once_and_its_event_is_silent() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    table.written(view("a", "u1", 12));
-    table.written(view("b", "u2", 13));
+    table.written(view("a", "u1", 12), Writer::default());
+    table.written(view("b", "u2", 13), Writer::default());
     assert_eq!(told(&mut table), ["a/u1@5 -> a/u1@12 OwnWrite", "+ b/u2@13 OwnWrite"]);
     table.changed(0, view("a", "u1", 12));
     table.changed(0, view("b", "u2", 13));
-    table.written(view("a", "u1", 11));
+    table.written(view("a", "u1", 11), Writer::default());
     assert_eq!(told(&mut table), [""; 0]);
 }
 
@@ -137,7 +138,7 @@ fn an_answer_that_comes_after_the_watch_has_passed_revives_nothing() {
     table.changed(0, view("a", "u1", 12));
     table.deleted(0, &request("a"), "u1", &version(14));
     told(&mut table);
-    table.written(view("a", "u1", 12));
+    table.written(view("a", "u1", 12), Writer::default());
     assert_eq!(told(&mut table), [""; 0]);
     assert!(table.get(&request("a")).is_none());
 }
@@ -146,7 +147,7 @@ fn an_answer_that_comes_after_the_watch_has_passed_revives_nothing() {
 fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
     for (at, expected) in [(11, vec![]), (12, vec!["- a/u1@12"])] {
         let mut table = synced([], 10);
-        table.written(view("a", "u1", 12));
+        table.written(view("a", "u1", 12), Writer::default());
         told(&mut table);
         list(&mut table, [], at);
         assert_eq!(told(&mut table), expected, "list at {at}");
@@ -156,10 +157,10 @@ fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
 #[test]
 fn an_own_delete_hides_the_uid_until_its_event() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    assert!(table.hide(&request("a"), "u1"));
+    assert!(table.hide(&request("a"), "u1", Writer::default()));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
     table.changed(0, view("a", "u1", 11));
-    table.written(view("a", "u1", 11));
+    table.written(view("a", "u1", 11), Writer::default());
     assert_eq!(told(&mut table), [""; 0], "what others wrote before the deletion");
     table.deleted(0, &request("a"), "u1", &version(12));
     assert_eq!((told(&mut table), table.hidden.len()), (vec![], 0));
@@ -171,7 +172,7 @@ fn an_own_delete_hides_the_uid_until_its_event() {
 fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decides() {
     let mut table = synced([view("a", "u1", 5)], 10);
     let epoch = table.begin_list();
-    table.hide(&request("a"), "u1");
+    table.hide(&request("a"), "u1", Writer::default());
     table.listed(0, epoch, view("a", "u1", 5));
     table.end_list(0, epoch, &version(11));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
@@ -183,7 +184,7 @@ fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decid
 fn a_delete_that_the_watch_already_told_leaves_nothing_hidden() {
     let mut table = synced([view("a", "u1", 5)], 10);
     table.deleted(0, &request("a"), "u1", &version(12));
-    assert!(table.hide(&request("a"), "u1"));
+    assert!(table.hide(&request("a"), "u1", Writer::default()));
     assert!(table.hidden.is_empty());
 }
 
@@ -316,10 +317,10 @@ impl Follower {
         }
         match self.answers.remove(at % self.answers.len()) {
             Answer::Written(view) => {
-                self.table.written(view);
+                self.table.written(view, Writer::default());
             }
             Answer::Deleted(name, uid) => {
-                self.table.hide(&request(&format!("n{name}")), &format!("u{uid}"));
+                self.table.hide(&request(&format!("n{name}")), &format!("u{uid}"), Writer::default());
             }
         }
     }

@@ -11,12 +11,12 @@ use crate::key::Fence;
 struct Notes(Mutex<Vec<String>>);
 
 impl WriteObserver for Notes {
-    fn written(&self, path: &ResourcePath, body: &Bytes) {
+    fn written(&self, path: &ResourcePath, body: &Bytes, _: Writer) {
         let sub = path.subresource.as_deref().unwrap_or("-");
         self.note(format!("written {} {sub} {}", path.plural, String::from_utf8_lossy(body)));
     }
 
-    fn deleted(&self, path: &ResourcePath, body: &Bytes) {
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, _: Writer) {
         self.note(format!("deleted {} {}", path.plural, String::from_utf8_lossy(body)));
     }
 

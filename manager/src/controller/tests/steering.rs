@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cache::Delta;
 use crate::cache::testing::{ByHand, object};
+use crate::client::Writer;
 use crate::watch::{EnqueueForObject, GenerationChanged};
 
 /// Object `web` at a version, of the first generation.
@@ -77,7 +78,7 @@ async fn a_request_by_annotation_ends_a_backoff_whoever_wrote_it_and_passes_ever
     sleep(Duration::from_secs(2)).await;
     while runs.try_recv().is_ok() {}
     let (at, own) = (Instant::now(), asked(12, "noon"));
-    cache.written(&own);
+    cache.written(&own, Writer::controller("test"));
     assert_eq!(next(&mut runs).await.2, at);
     sleep(Duration::from_secs(1)).await;
     let at = Instant::now();
