@@ -79,6 +79,9 @@ pub enum Subject {
 }
 
 /// What happened that put a key on a queue.
+// A word, as it fills one in every `Cause` anyway: beside a byte, padding is copied in pieces that straddle words, which
+// took a tenth of the time a key needs to go through a queue.
+#[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trigger {

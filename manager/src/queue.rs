@@ -181,6 +181,7 @@ impl<Q: Key> WorkQueue<Q> {
     }
 
     /// Adds a key, or tells the queue that something happened to a key it has.
+    #[inline]
     pub fn add(&self, key: Q, add: Add) -> Added {
         self.shared.with(|inner| inner.add(key, add))
     }

@@ -15,6 +15,9 @@ use super::pages::Pages;
 const NONE: u32 = u32::MAX;
 /// Buckets that come and go together: one kilobyte.
 const SEGMENT: u32 = 256;
+/// Buckets that keep their memory beyond those in use, so that a queue whose depth goes up and down by some thousands
+/// allocates nothing: as many as there are places in the pages that are kept.
+const LEEWAY: u32 = 16 * SEGMENT;
 /// Buckets merged per removal, once there are too many: enough to follow a queue that only shrinks, twice over.
 const MERGES: usize = 4;
 
@@ -66,6 +69,7 @@ impl Index {
     }
 
     /// Takes in a slot, whose link has its hash.
+    #[inline]
     pub(super) fn insert<T: Chained>(&mut self, slots: &mut Pages<T>, number: u32) {
         if self.buckets == 0 {
             self.segments.push(empty_segment());
@@ -121,8 +125,7 @@ impl Index {
         let chain = self.head(last);
         self.set_head(last, NONE);
         self.buckets = last;
-        // Half a segment of leeway, so that a queue that hovers at an edge does not allocate all the time.
-        if self.buckets + SEGMENT + SEGMENT / 2 <= self.room() {
+        if self.buckets + SEGMENT + LEEWAY <= self.room() {
             self.segments.pop();
         }
         self.prepend_all(slots, chain);
@@ -136,6 +139,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn prepend<T: Chained>(&mut self, slots: &mut Pages<T>, number: u32) {
         let Some(slot) = slots.get_mut(number) else { return };
         let bucket = self.bucket(slot.link().hash);
@@ -236,7 +240,7 @@ mod tests {
             remove(&mut index, &mut slots, number);
         }
         index.check(&slots);
-        assert_eq!((index.buckets, index.segments.len()), (SEGMENT, 2));
+        assert_eq!((index.buckets, index.segments.len()), (SEGMENT, 17));
     }
 
     #[test]

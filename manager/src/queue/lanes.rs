@@ -101,6 +101,7 @@ impl Lanes {
 
     /// Makes a key ready since `since`, or since the youngest of the others became so: a key whose moment passed
     /// while many others' did too gets its turn when it gets here.
+    #[inline]
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, lane: Lane, since: Moment) {
         let since = match self.by_age.tail().map(|youngest| &slots.get(youngest).place) {
             Some(Place::Ready { since: youngest, .. }) => since.max(*youngest),
@@ -121,6 +122,7 @@ impl Lanes {
     }
 
     /// Returns the key that is next, if one may be handed out at `now`.
+    #[inline]
     pub(super) fn choose<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Choice> {
         let oldest = self.by_age.head()?;
         if now.since(self.ready_since(slots, oldest)) >= self.max_wait {
@@ -141,6 +143,7 @@ impl Lanes {
     }
 
     /// Takes the chosen key out. Returns its lane and how long it was ready.
+    #[inline]
     pub(super) fn take<Q: Key>(&mut self, slots: &mut Slots<Q>, choice: Choice, now: Moment) -> (Lane, Span) {
         let waited = now.since(self.ready_since(slots, choice.slot));
         let Place::Ready { lane, .. } = slots.get(choice.slot).place else { return (Lane::Live, waited) };

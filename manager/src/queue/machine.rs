@@ -55,6 +55,9 @@ pub(super) struct Inner<Q> {
     pub(super) owes_room: bool,
     /// Callers of `get` that sleep.
     pub(super) idle: usize,
+    /// How often one of them has been called since the last one woke. Whoever wakes looks at everything, so nobody
+    /// need be called again for a key that those called will find.
+    pub(super) called: usize,
     /// The moment for which one of them has set the queue's timer; `None` if none has.
     pub(super) timer: Option<Moment>,
     pub(super) tally: Tally,
@@ -149,6 +152,7 @@ impl<Q: Key> Inner<Q> {
             sweep: None,
             owes_room: false,
             idle: 0,
+            called: 0,
             timer: None,
             tally: Tally::default(),
         }
@@ -158,6 +162,7 @@ impl<Q: Key> Inner<Q> {
 
     /// Lets time pass: keys whose wait is over become ready. Of very many the rest follows with the next commands, and
     /// until then [`Self::next_wake`] has come already.
+    #[inline]
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.
         self.now = self.now.max(now);
@@ -183,6 +188,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     /// Adds a key, or tells one that is already there.
+    #[inline]
     pub(super) fn add(&mut self, key: Q, add: Add) -> Added {
         if self.phase != Phase::Open {
             return Added::ShuttingDown;
@@ -212,6 +218,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     /// Ends the run of a key, which had this cause. Returns what becomes of it; of interest after a failure.
+    #[inline]
     pub(super) fn finish(&mut self, slot: u32, cause: &Cause, outcome: Outcome<'_>) -> Retried {
         let Place::Running(run) = self.slots.get(slot).place else { return Retried::Parked };
         self.end_run(run);

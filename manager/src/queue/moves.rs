@@ -60,6 +60,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     /// Takes a key out of the running ones. Its next place is up to the caller.
+    #[inline]
     pub(super) fn end_run(&mut self, run: Run) {
         self.running.swap_remove(run.index as usize);
         if let Some(moved) = self.running.get(run.index as usize)
@@ -164,6 +165,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     /// Makes a key that is nowhere ready, or delays it.
+    #[inline]
     pub(super) fn queue_up(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
         if let Some(until) = until {
             self.delay(slot, until, Why::Added(band));

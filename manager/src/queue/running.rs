@@ -18,10 +18,9 @@ use crate::key::{Cause, Key};
 /// lead (any more): then the key goes back unchanged.
 #[must_use = "dropping it counts as a failed run"]
 pub struct Running<Q: Key> {
-    queue: Arc<Shared<Q>>,
+    /// `None` once an outcome has been told.
+    queue: Option<Arc<Shared<Q>>>,
     job: Job<Q>,
-    /// An outcome has been told.
-    ended: bool,
 }
 
 // === impl Running ===
@@ -29,7 +28,7 @@ pub struct Running<Q: Key> {
 impl<Q: Key> Running<Q> {
     #[inline]
     pub(super) fn new(queue: Arc<Shared<Q>>, job: Job<Q>) -> Self {
-        Self { queue, job, ended: false }
+        Self { queue: Some(queue), job }
     }
 
     /// Returns the key.
@@ -91,15 +90,21 @@ impl<Q: Key> Running<Q> {
 
     #[inline]
     fn end(mut self, outcome: Outcome<'_>) -> Retried {
-        self.ended = true;
-        self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))
+        self.tell(outcome)
+    }
+
+    /// Tells the queue what has come of the run, once: later outcomes change nothing.
+    #[inline]
+    fn tell(&mut self, outcome: Outcome<'_>) -> Retried {
+        let Some(queue) = self.queue.take() else { return Retried::Parked };
+        queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))
     }
 }
 
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, Outcome::Dropped));
+        if self.queue.is_some() {
+            self.tell(Outcome::Dropped);
         }
     }
 }

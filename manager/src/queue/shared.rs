@@ -118,6 +118,7 @@ impl<Q: Key> Shared<Q> {
         }
     }
 
+    #[inline]
     fn now(&self) -> Moment {
         Moment::new(Instant::now().saturating_duration_since(self.start))
     }

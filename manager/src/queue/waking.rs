@@ -60,6 +60,7 @@ impl<Q: Key> Inner<Q> {
     /// Unregisters a caller that waited. `timer` says whether it had the queue's timer.
     pub(super) fn leave(&mut self, timer: bool) {
         self.idle -= 1;
+        self.called = 0;
         if timer {
             self.timer = None;
         }
@@ -101,15 +102,20 @@ impl<Q: Key> Inner<Q> {
         if self.idle == 0 {
             return signals;
         }
-        let next = self.next_wake();
         if self.is_exhausted() {
             signals.callers = Callers::All;
-        } else if self.choose().is_some() || (self.timer.is_none() && next.is_some()) {
+        } else if self.called < self.idle.min(self.lanes.len().max(1)) && self.has_work_for_sleeper() {
             // One is enough: whoever takes a key wakes the next one if there is more.
             signals.callers = Callers::One;
+            self.called += 1;
         }
-        signals.timer = self.timer.zip(next).is_some_and(|(timer, next)| next < timer);
+        signals.timer = self.timer.is_some_and(|timer| self.next_wake().is_some_and(|next| next < timer));
         signals
+    }
+
+    /// Returns whether a sleeping caller could take a key, or hold the timer that nobody holds.
+    fn has_work_for_sleeper(&self) -> bool {
+        self.choose().is_some() || (self.timer.is_none() && self.next_wake().is_some())
     }
 
     /// Returns whether there is nothing to hand out now or later.
