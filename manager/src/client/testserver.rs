@@ -215,6 +215,9 @@ pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
             move || lines.clone()
         })
         .finish();
+    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all whether anybody
+    // wants it, and that may be the thread of a test without one. With two it asks them.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     work.with_subscriber(subscriber).await;
     let text = String::from_utf8(lines.0.lock().clone()).unwrap();
     text.lines().map(|line| line.trim().to_owned()).collect()
