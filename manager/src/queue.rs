@@ -69,6 +69,13 @@
 //! A scrape takes the registry's lock, and under it the list of queues and then one queue after the other, each by
 //! itself; nothing is taken the other way round.
 //!
+//! No hold grows with the keys: an operation moves on `SLICE` other keys at most, a snapshot copies `CHUNK`, the index
+//! grows by a bucket, and a page of memory that has become empty is freed after the lock is released, because what the
+//! allocator makes of that may take milliseconds. Of a million keys the longest hold is some hundred microseconds, the
+//! ordinary one some tens of nanoseconds. A key's way through, add, get and done, reads the clock three times and
+//! allocates nothing; what lies on it is inlined by hint, which is worth a tenth. `cargo bench -p mainstay --bench queue`
+//! prints the figures.
+//!
 //! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an immediate
 //! add of one key are one entry, shutting down at once leaves ready keys where they are, and a drain waits for ready
 //! keys too and wakes every waiter.
