@@ -30,8 +30,9 @@ pub(super) struct Pages<T> {
     len: usize,
 }
 
-/// Memory that is not needed any more and has yet to be freed. The allocator may take milliseconds to give a large
-/// stretch back to the system, so whoever holds a lock takes this along and drops it later.
+/// Memory that is not needed any more and has yet to be freed. On that occasion the allocator may sort in all the small
+/// blocks freed before, or give a large stretch back to the system, both for milliseconds: so whoever holds a lock takes
+/// this along and drops it later.
 #[derive(Debug)]
 pub(super) enum Emptied<T> {
     Places { _places: Vec<Option<T>> },
@@ -178,6 +179,21 @@ mod tests {
             pages.remove(number);
         }
         assert_eq!((pages_in_memory(&pages), pages.end()), (0, 0));
+    }
+
+    #[test]
+    fn memory_that_is_given_up_is_freed_by_whoever_takes_it() {
+        let spare = 64 * u32::try_from(SPARE).unwrap();
+        let mut pages = filled(spare + 128);
+        for number in 0..spare {
+            pages.remove(number);
+        }
+        assert!(pages.take_emptied().is_none(), "what is empty so far is kept");
+        for number in spare..spare + 64 {
+            pages.remove(number);
+        }
+        assert!(matches!(pages.take_emptied(), Some(Emptied::Places { .. })));
+        assert!(pages.take_emptied().is_none());
     }
 
     #[test]
