@@ -7,6 +7,7 @@
 //! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A kind that is not served or not
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
+mod body;
 mod deliver;
 #[cfg(feature = "testing")]
 mod fixture;
@@ -45,6 +46,7 @@ use self::status::Families;
 use crate::key::{KindId, KindScope};
 use crate::metrics::Registry;
 
+pub use body::Damage;
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
 pub use handle::{Entry, Store};
 pub use meta::{Labels, Meta, Owner, ResourceVersion};

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
+use super::body::{Body, Damage};
 use super::meta::{self, Meta};
 use crate::client::Current;
 use crate::key::{KindId, ObjectKey, Request};
@@ -20,8 +21,7 @@ pub struct View(Arc<Version>);
 struct Version {
     kind: KindId,
     meta: Meta,
-    /// JSON without managedFields.
-    body: Bytes,
+    body: Body,
     /// The last decoded form that somebody still holds. Locked to look and to leave, never while decoding.
     decoded: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
 }
@@ -57,13 +57,22 @@ pub enum ReadError {
         #[source]
         source: serde_json::Error,
     },
+    /// The object is there but its kept form is not readable any more. A retry helps once the object has changed.
+    #[error("{object} cannot be read from memory; restart the process")]
+    Damaged {
+        /// The object.
+        object: ObjectKey,
+        /// What is wrong with it.
+        #[source]
+        source: Damage,
+    },
 }
 
 // === impl View ===
 
 impl View {
     pub(super) fn new(kind: KindId, meta: Meta, body: Bytes) -> Self {
-        Self(Arc::new(Version { kind, meta, body, decoded: Mutex::new(None) }))
+        Self(Arc::new(Version { kind, meta, body: Body::plain(body), decoded: Mutex::new(None) }))
     }
 
     /// Returns what is known without decoding.
@@ -72,8 +81,11 @@ impl View {
     }
 
     /// Returns the body: JSON without managedFields, and only `metadata` in a metadata-only store.
-    pub fn bytes(&self) -> Bytes {
-        self.0.body.clone()
+    ///
+    /// # Errors
+    /// Fails when the kept form is damaged.
+    pub fn bytes(&self) -> Result<Bytes, ReadError> {
+        self.0.body.bytes().map_err(|source| self.damaged(source))
     }
 
     /// Returns the namespace and name.
@@ -96,19 +108,20 @@ impl View {
         if self.0.meta.annotations_hash == 0 {
             return None;
         }
-        meta::annotation(&self.0.body, name)
+        self.0.body.read(|json| meta::annotation(json, name)).ok().flatten()
     }
 
     /// Decodes the body. While anybody holds the result, the next call for the same type gives the same `Arc`.
     ///
     /// # Errors
-    /// Fails when the body is not a `T`; it stays so until the object changes.
+    /// Fails when the body is not a `T`, and when its kept form is damaged; it stays so until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
         if let Some(known) = known(self.0.decoded.lock().as_ref()) {
             return Ok(known);
         }
-        let decoded = serde_json::from_slice::<T>(&self.0.body)
-            .map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
+        let decoded = self.0.body.read(|json| serde_json::from_slice::<T>(json));
+        let decoded = decoded.map_err(|source| self.damaged(source))?;
+        let decoded = decoded.map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
         let decoded = Arc::new(decoded);
         let mut slot = self.0.decoded.lock();
         // Somebody may have been faster; all should hold the same.
@@ -118,6 +131,10 @@ impl View {
         let erased: Arc<dyn Any + Send + Sync> = decoded.clone();
         *slot = Some(Arc::downgrade(&erased));
         Ok(decoded)
+    }
+
+    fn damaged(&self, source: Damage) -> ReadError {
+        ReadError::Damaged { object: self.object_key(), source }
     }
 
     /// Bytes this version keeps alive: the body and the fixed parts of the metadata.
@@ -136,7 +153,8 @@ impl Current for View {
     }
 
     fn json(&self) -> Bytes {
-        self.bytes()
+        // Nothing is no object either: whoever reads it says which one it was.
+        self.bytes().unwrap_or_default()
     }
 
     fn is_whole(&self) -> bool {

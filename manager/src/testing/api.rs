@@ -205,7 +205,7 @@ impl Inner {
         let store = self.stores.iter().find(same).cloned();
         let old = store.as_ref().zip(asked.name()).and_then(|(store, name)| {
             let view = store.get(&name).ok()??;
-            serde_json::from_slice::<Value>(&view.bytes()).ok()
+            serde_json::from_slice::<Value>(&view.bytes().ok()?).ok()
         });
         let Some(verb) = asked.verb else { return Ok((200, read(asked, store.is_some(), old)?)) };
         let status_only = match path.subresource.as_deref() {
