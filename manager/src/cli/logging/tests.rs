@@ -31,6 +31,9 @@ fn logged(format: LogFormat, level: &str, work: impl FnOnce(&LogHandle)) -> Vec<
     let writer = lines.clone();
     let logging = Logging { format, level: level.parse().unwrap() };
     let (subscriber, handle) = subscriber(&logging, move || writer.clone(), noon);
+    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all whether anybody
+    // wants it, and that may be the thread of a test without one. With two it asks them.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || work(&handle));
     let bytes = lines.0.lock().clone();
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
