@@ -98,6 +98,7 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
         let shared = Arc::new(Shared { feed, sink, name, owed: Notify::new() });
         Box::pin(async move {
             let mut subscription = store.subscribe(Box::new(Arc::clone(&shared)));
+            // Order does not matter: a controller that is ending does nothing with the sync.
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = subscription.synced() => shared.sink.synced(),
