@@ -268,7 +268,7 @@ fn is_version(stored: &Value, answer: &Value) -> bool {
 
 /// Returns whether an answer says the same as the stored object, apart from what the server keeps account of.
 fn has_content(stored: &Value, mut answer: Value) -> bool {
-    if let Some(metadata) = answer["metadata"].as_object_mut() {
+    if let Some(metadata) = answer.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         metadata.insert("resourceVersion".to_owned(), stored["metadata"]["resourceVersion"].clone());
     }

@@ -7,12 +7,16 @@
 //! 1. What the type reads from the result is what the edit made.
 //! 2. Nothing is changed that is the same before and after.
 //! 3. What the type does not know goes only with the object, or the element of a list, that it stands in.
+//! 4. It never comes to stand in an element of another identity. Where which element it was cannot be told, it goes.
 
 use serde_json::{Map, Value};
 
-/// What tells the elements of one list apart in most lists of the Kubernetes API. Two elements are versions of one thing
-/// if they have one of these at least and agree in all that either has.
-const IDENTITY: [&str; 6] = ["uid", "kind", "namespace", "name", "type", "key"];
+/// What tells the elements of one list apart in most lists of the Kubernetes API.
+const IDENTITY: [&str; 6] = ["uid", "name", "key", "kind", "namespace", "type"];
+
+/// Those of [`IDENTITY`] that say which one it is. The others may say only of what sort it is, and what is within says
+/// which: a metric of `type: Resource` is that of `resource.name`.
+const WHICH_ONE: [&str; 3] = ["uid", "name", "key"];
 
 /// Returns `raw` with the change from `before` to `after` made to it.
 pub(super) fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
@@ -57,8 +61,8 @@ fn elements(raw: &[Value], before: &[Value], after: &[Value]) -> Value {
 
 /// Finds for each element of `after` the one of `before` that it is a version of; none is found twice.
 ///
-/// In this order: the equal ones at both ends of the lists, equal ones in between, those of the same identity, and, if
-/// none was put in or taken out, those without identity by their place.
+/// In this order: the equal ones at both ends of the lists, equal ones in between, those of an identity that no other
+/// element of either list has, and, if none was put in or taken out, the rest by their place.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let head = before.iter().zip(after).take_while(|(old, new)| old == new).count();
     let (old, new) = (&before[head..], &after[head..]);
@@ -69,6 +73,9 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
         twins[after.len() - from_end] = Some(before.len() - from_end);
     }
     let mut free: Vec<usize> = (head..before.len() - tail).collect();
+    if free.is_empty() {
+        return twins;
+    }
     let mut match_by = |same: &dyn Fn(usize, usize) -> bool| {
         for (at, twin) in twins.iter_mut().enumerate().filter(|(_, twin)| twin.is_none()) {
             if let Some(found) = free.iter().position(|old| same(*old, at)) {
@@ -76,20 +83,37 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             }
         }
     };
-    match_by(&|old, new| before[old] == after[new]);
-    match_by(&|old, new| is_same_thing(&before[old], &after[new]));
+    let (old, new) = (identities(before), identities(after));
+    match_by(&|from, to| before[from] == after[to]);
+    match_by(&|from, to| {
+        old[from] == new[to] && is_one_of_its_kind(&old, from) && is_one_of_its_kind(&new, to)
+    });
     if before.len() == after.len() {
-        match_by(&|old, new| old == new && !has_identity(&before[old]) && !has_identity(&after[new]));
+        match_by(&|from, to| from == to && old[from] == new[to]);
     }
     twins
 }
 
-fn is_same_thing(one: &Value, other: &Value) -> bool {
-    has_identity(one) && IDENTITY.iter().all(|member| one.get(member) == other.get(member))
+fn identities(elements: &[Value]) -> Vec<Option<Value>> {
+    elements.iter().map(identity).collect()
 }
 
-fn has_identity(element: &Value) -> bool {
-    IDENTITY.iter().any(|member| element.get(member).is_some())
+/// Returns whether no other element of the list has the identity of this one, if it has any.
+fn is_one_of_its_kind(identities: &[Option<Value>], at: usize) -> bool {
+    identities[at].is_some() && identities.iter().filter(|other| **other == identities[at]).count() == 1
+}
+
+/// Returns the members that say which element of a list this is; `None` if it has none of them.
+fn identity(element: &Value) -> Option<Value> {
+    let members = element.as_object()?;
+    let is_told = WHICH_ONE.iter().any(|member| members.contains_key(*member));
+    let telling = members.iter().filter_map(|(key, value)| match value {
+        value if IDENTITY.contains(&key.as_str()) => Some((key.clone(), value.clone())),
+        within if !is_told => identity(within).map(|identity| (key.clone(), identity)),
+        _ => None,
+    });
+    let telling: Map<_, _> = telling.collect();
+    (!telling.is_empty()).then_some(Value::Object(telling))
 }
 
 #[cfg(test)]
@@ -166,6 +190,49 @@ mod tests {
             &json!([{"host": "c"}, {"host": "d"}, {"host": "b"}]),
             &json!([{"host": "c"}, {"host": "d"}, {"host": "b", "x": 2}]),
             "which of the two it was cannot be told",
+        );
+    }
+
+    #[test]
+    fn nothing_moves_to_an_element_that_shares_an_identity() {
+        let metric =
+            |name: &str, value: u8| json!({"type": "Resource", "resource": {"name": name, "value": value}});
+        let with = |mut element: Value, x: u8| {
+            element["x"] = json!(x);
+            element
+        };
+        let raw = json!([with(metric("cpu", 1), 1), with(metric("memory", 1), 2)]);
+        check(
+            &raw,
+            &json!([metric("memory", 2)]),
+            &json!([with(metric("memory", 2), 2)]),
+            "the first is taken out and the second changed: what is within tells them apart",
+        );
+        check(
+            &raw,
+            &json!([metric("disk", 1), metric("cpu", 1)]),
+            &json!([metric("disk", 1), with(metric("cpu", 1), 1)]),
+            "replaced",
+        );
+        check(
+            &json!([with(metric("cpu", 1), 1)]),
+            &json!([metric("disk", 1)]),
+            &json!([metric("disk", 1)]),
+            "the only one",
+        );
+
+        let raw = json!([{"key": "a", "effect": "one", "x": 1}, {"key": "a", "effect": "two", "x": 2}]);
+        check(
+            &raw,
+            &json!([{"key": "a", "effect": "two", "seconds": 3}]),
+            &json!([{"key": "a", "effect": "two", "seconds": 3}]),
+            "nothing tells which of the two it was",
+        );
+        check(
+            &raw,
+            &json!([{"key": "a", "effect": "one"}, {"key": "a", "effect": "two", "seconds": 3}]),
+            &json!([{"key": "a", "effect": "one", "x": 1}, {"key": "a", "effect": "two", "seconds": 3, "x": 2}]),
+            "its place does, while none comes or goes",
         );
     }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource as _;
@@ -330,6 +332,68 @@ fn assert_unknown_kept(before: &Value, after: &Value, path: &str) {
     }
 }
 
+/// Gives all that the type does not know a number of its own.
+fn numbered(value: &mut Value, next: &mut u64) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if key.starts_with('x') {
+                    *next += 1;
+                    *value = json!(next);
+                } else {
+                    numbered(value, next);
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| numbered(element, next)),
+        _ => {}
+    }
+}
+
+/// Finds each number and the elements of lists that it stands in, outermost first, each with its list.
+fn numbers<'a>(
+    value: &'a Value,
+    within: &mut Vec<(&'a Value, &'a [Value])>,
+    found: &mut BTreeMap<u64, Vec<(&'a Value, &'a [Value])>>,
+) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value.as_u64().filter(|_| key.starts_with('x')) {
+                    Some(number) => drop(found.insert(number, within.clone())),
+                    None => numbers(value, within, found),
+                }
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                within.push((element, elements));
+                numbers(element, within, found);
+                within.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Panics if something that the type does not know has come to stand in another element of a list.
+fn assert_unknown_not_moved(before: &Value, after: &Value) {
+    let (mut of_before, mut of_after) = (BTreeMap::new(), BTreeMap::new());
+    numbers(before, &mut Vec::new(), &mut of_before);
+    numbers(after, &mut Vec::new(), &mut of_after);
+    let names = |element: &Value| ["name", "type"].map(|member| element.get(member).cloned());
+    for (number, now) in of_after {
+        for ((old, old_list), (new, new_list)) in of_before[&number].iter().zip(now) {
+            let (old, new) = (known(old), known(new));
+            assert_eq!(names(&old), names(&new), "{number} moved from {old} to {new}");
+            let is_shared = old_list.iter().filter(|other| names(other) == names(&old)).count() > 1;
+            if is_shared && old.get("name").is_some() && old_list.len() != new_list.len() {
+                assert_eq!(old, new, "{number} came to stand in one that shares its names");
+            }
+        }
+    }
+}
+
 /// Documents of a few names, so that two of them have much in common.
 fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![(0..4_u8).prop_map(Value::from), "[ab]{0,2}".prop_map(Value::from)];
@@ -382,7 +446,8 @@ proptest! {
         one in documents(), other in documents(), seed in any::<u64>(),
     ) {
         let kind = KindId::of::<ConfigMap>();
-        let raw = stored(&kind, &one);
+        let mut raw = stored(&kind, &one);
+        numbered(&mut raw, &mut 0);
         let wanted = stored(&kind, &blend(&known(&one), &known(&other), &mut fastrand::Rng::with_seed(seed)));
         let patch = patch_of(&kind, Part::Object, &raw, |object: &mut Known| {
             object.0 = wanted.clone();
@@ -397,5 +462,6 @@ proptest! {
             prop_assert_eq!(known(&after), wanted);
         }
         assert_unknown_kept(&raw, &after, "");
+        assert_unknown_not_moved(&raw, &after);
     }
 }
