@@ -10,6 +10,8 @@
 //! 3. Everything between two awaits is complete: dropping [`Reflector::run`] at any of them leaves the store sound.
 
 mod backoff;
+#[cfg(test)]
+mod model;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,18 @@
 //! 2. Replaying the queued changes over an empty map gives the stored objects.
 //! 3. A list removes only what it could have seen: keys stored above its own resourceVersion stay.
 //! 4. A uid hidden by an own DELETE comes back only through a list that began after the hiding.
+//! 5. What comes late or again about an object that was deleted revives nothing, up to the bound of `gone`.
+
+mod gone;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use self::gone::Gone;
 use super::deliver::Job;
-use super::meta::ResourceVersion;
+use super::meta::{Meta, ResourceVersion};
 use super::select::Select;
 use super::view::View;
 use crate::client::Writer;
@@ -53,6 +57,7 @@ pub(super) struct Table {
     parts: Vec<Part>,
     /// Deleted by us and not yet confirmed, by uid.
     hidden: HashMap<Arc<str>, Hidden>,
+    gone: Gone,
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     count: usize,
@@ -155,15 +160,24 @@ impl Table {
             .map(|slot| slot.view.request().clone())
             .collect();
         for request in vanished {
-            self.remove(&request, Origin::Live);
+            if let Some(view) = self.remove(&request, Origin::Live) {
+                self.gone.note(&view.meta().uid, version);
+            }
         }
         // What a list that began after the hiding shows is stored by now. What an earlier list could have had and
         // did not was gone when it was taken: no event will follow.
         let elsewhere =
             |request: &Request| namespace.is_some() && request.namespace() != namespace.as_deref();
-        self.hidden.retain(|_, hidden| {
-            let gone = hidden.seen != epoch && !hidden.version.is_newer_than(version);
-            elsewhere(&hidden.request) || (hidden.epoch >= epoch && !gone)
+        let Self { hidden, gone, .. } = self;
+        hidden.retain(|uid, hidden| {
+            if elsewhere(&hidden.request) {
+                return true;
+            }
+            let vanished = hidden.seen != epoch && !hidden.version.is_newer_than(version);
+            if vanished {
+                gone.note(uid, version);
+            }
+            hidden.epoch >= epoch && !vanished
         });
         self.advance(part, version);
         if let Some(part) = self.parts.get_mut(part) {
@@ -178,7 +192,8 @@ impl Table {
     /// Takes an ADDED or MODIFIED event.
     pub(super) fn changed(&mut self, part: usize, view: View) {
         self.advance(part, &view.meta().resource_version);
-        if !self.hidden.contains_key(&view.meta().uid) {
+        let Meta { uid, resource_version, .. } = view.meta();
+        if !self.hidden.contains_key(uid) && !self.gone.had(uid, resource_version) {
             self.upsert(view, Origin::Live);
         }
     }
@@ -186,6 +201,7 @@ impl Table {
     /// Takes a DELETED event.
     pub(super) fn deleted(&mut self, part: usize, request: &Request, uid: &str, version: &ResourceVersion) {
         self.advance(part, version);
+        self.gone.note(uid, version);
         if self.hidden.remove(uid).is_some() {
             return;
         }
@@ -262,6 +278,7 @@ impl Table {
         } else {
             let removal = if origin == Origin::Initial { Origin::Live } else { origin };
             self.remove(old.request(), removal);
+            self.gone.note(&was.uid, &is.resource_version);
             self.insert(view.clone());
             self.queue(None, Some(view), origin);
         }
@@ -287,15 +304,17 @@ impl Table {
         self.objects.entry_ref(namespace).or_default().insert(request.clone(), Slot { view, seen });
     }
 
-    fn remove(&mut self, request: &Request, origin: Origin) {
+    /// Takes an object out and queues that; gives what was stored.
+    fn remove(&mut self, request: &Request, origin: Origin) -> Option<View> {
         let namespace = request.namespace().unwrap_or_default();
-        let Some(objects) = self.objects.get_mut(namespace) else { return };
-        let Some(slot) = objects.remove(request) else { return };
+        let objects = self.objects.get_mut(namespace)?;
+        let slot = objects.remove(request)?;
         if objects.is_empty() {
             self.objects.remove(namespace);
         }
         self.forget(&slot.view);
-        self.queue(Some(slot.view), None, origin);
+        self.queue(Some(slot.view.clone()), None, origin);
+        Some(slot.view)
     }
 
     /// Takes a version out of the indexes and sums.
