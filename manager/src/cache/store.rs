@@ -314,7 +314,9 @@ impl KindStore {
     }
 
     fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
-        if let Some(request) = meta::name_of(raw) {
+        // What is of another kind says nothing about ours of that name.
+        let other = matches!(error, ScanError::Kind { .. });
+        if let Some(request) = meta::name_of(raw).filter(|_| !other) {
             self.table.write().keep(epoch, &request);
         }
         self.refuse(raw, error);
