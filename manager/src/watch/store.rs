@@ -6,7 +6,9 @@
 //! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
 //! 3. What says nothing new never ends a backoff: a resync, what the controller wrote itself, and of its own primary
 //!    also a change of nothing but status. Everything else counts in full.
-//! 4. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
+//! 4. Failures belong to what failed: a new generation of the primary, or another object of its name, begins without.
+//!    One that the controller wrote itself does not: see 3.
+//! 5. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
 
 use std::sync::Arc;
 
@@ -67,7 +69,7 @@ impl<Q: Key> StoreSource<Q> {
     }
 
     /// Says that the queue is keyed by the objects of this store: a change of nothing but their status is then weak,
-    /// and a new generation forgets earlier failures.
+    /// and a new generation, or a new object of the name, forgets earlier failures.
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;
@@ -236,12 +238,14 @@ impl<Q: Key> Feed<Q> {
     }
 
     fn add(&self, delta: &Delta<'_>, controller: &str) -> Add {
+        let strength = strength(delta, self.primary, controller);
         Add {
-            strength: strength(delta, self.primary, controller),
+            strength,
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
             cause: Cause::bare(trigger(delta)),
             after: None,
-            new_generation: self.primary && generation_changed(delta),
+            // Of a weak one it would end the backoff after all: the controller wrote the spec itself, and then failed.
+            new_generation: self.primary && strength == Strength::Strong && asks_anew(delta),
         }
     }
 
@@ -267,8 +271,13 @@ fn trigger(delta: &Delta<'_>) -> Trigger {
     }
 }
 
-fn generation_changed(delta: &Delta<'_>) -> bool {
-    matches!((delta.old, delta.new), (Some(old), Some(new)) if old.meta().generation != new.meta().generation)
+/// The object asks for something that was never tried: it has a new generation, or is not the one that was there.
+fn asks_anew(delta: &Delta<'_>) -> bool {
+    match (delta.old.map(View::meta), delta.new.map(View::meta)) {
+        (Some(old), Some(new)) => old.generation != new.generation || old.uid != new.uid,
+        (None, Some(_)) => !delta.initial && !delta.resync,
+        (_, None) => false,
+    }
 }
 
 /// A person has paused the object, ended its pause or asked for a look at it.

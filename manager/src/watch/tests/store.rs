@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::testing::{ByHand, object};
 use crate::cache::{Delta, HandlerTrouble, View};
+use crate::client::Writer;
 use crate::key::{Cause, Key as _, Request, Trigger};
 use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
@@ -277,6 +278,63 @@ async fn a_sweep_leaves_a_key_in_its_backoff_and_makes_an_absent_one_ready() {
     others.retain(|other| *other != name);
     assert_eq!(bench.run(2).await, others, "swept in");
     assert_eq!(bench.state(&name), Some(State::Backoff), "the sweep came by and did not wake it");
+}
+
+/// Object `a` of a generation.
+fn generation(generation: u64, uid: &str, version: u64) -> Value {
+    let mut object = object("a", uid, version);
+    object["metadata"]["generation"] = json!(generation);
+    object
+}
+
+/// Fails `a`, which runs next as this attempt, after `meanwhile` has happened. Answers what becomes of it.
+async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<State> {
+    let running = bench.get().await;
+    assert_eq!(running.attempt(), attempt);
+    meanwhile();
+    // Time for the delivery.
+    sleep(Duration::from_millis(1)).await;
+    running.retry("no luck");
+    bench.state("a")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_and_its_failures() {
+    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
+    let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
+    let own = |number| {
+        let object = generation(number, "u1", 10 + number);
+        bench.cache.written(&object, Writer::controller("test"));
+    };
+    let first = fail(&bench, 1, || own(2)).await;
+    let second = fail(&bench, 2, || own(3)).await;
+    assert_eq!([first, second], [Some(State::Backoff); 2], "the backoff stands");
+    // Also after the run has ended.
+    own(4);
+    sleep(Duration::from_millis(1)).await;
+    let key = bench.queue.find(&Request::namespaced("shop", "a")).expect("it waits");
+    assert_eq!((key.state, key.attempts), (State::Backoff, 2));
+    bench.cache.changed(&generation(5, "u1", 20));
+    assert_eq!(bench.get().await.attempt(), 1, "what another wrote is tried at once, and anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_of_the_name_does_not_inherit_the_failures_of_the_old_one() {
+    let recreated = |bench: &Bench| {
+        bench.cache.deleted(&generation(1, "u1", 11));
+        bench.cache.changed(&generation(1, "u2", 12));
+    };
+    let replaced = |bench: &Bench| bench.cache.relisted(&[generation(1, "u2", 12)], 20);
+    let ways: [(&str, &dyn Fn(&Bench)); 2] = [("created again", &recreated), ("found another", &replaced)];
+    for (way, happens) in ways {
+        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
+        let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
+        assert_eq!(fail(&bench, 1, || {}).await, Some(State::Backoff));
+        assert_eq!(fail(&bench, 2, || {}).await, Some(State::Backoff));
+        happens(&bench);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(bench.get().await.attempt(), 1, "{way}");
+    }
 }
 
 /// Panics whenever it sees this object.
