@@ -28,7 +28,8 @@ pub struct Interval<F> {
 /// A panic in it costs that one look, also the first, and is counted and logged under `name`.
 ///
 /// The keys are strong, so they end backoffs, unless [`Interval::weak`]; and they go behind live events. While the
-/// queue is full the source waits, and asks no more often than it is listened to. A zero period asks once only.
+/// queue is full the source waits, and asks no more often than it is listened to; what the first look is still to add
+/// then comes after the sync. A zero period asks once only, and so does one beyond what the clock can hold.
 pub fn interval<Q, I, F>(name: &'static str, period: Duration, keys: F) -> Interval<F>
 where
     Q: Key,
@@ -55,8 +56,9 @@ impl<F> Interval<F> {
         self
     }
 
+    /// Subtracted, so that no period is too long for it: a factor of nearly one may round up beyond the longest.
     fn next_wait(&mut self) -> Duration {
-        self.period.mul_f64(1.0 - JITTER * self.random.f64())
+        self.period.saturating_sub(self.period.mul_f64(JITTER * self.random.f64()))
     }
 }
 
@@ -78,6 +80,9 @@ impl<F> Interval<F> {
             Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
         for key in keys {
             while sink.offer(key.clone(), add.clone()) == Added::Refused {
+                // What is refused is owed, as a store's sweep is. Nothing would ever drain the queue of a controller
+                // that waits for this source to have synced.
+                sink.synced();
                 sink.queue().drained().await;
             }
         }
@@ -94,7 +99,8 @@ impl<F> Interval<F> {
         sink.synced();
         while !self.period.is_zero() {
             // From the planned moment, not from the end of the last round: a full queue does not stretch the period.
-            next = (next + self.next_wait()).max(Instant::now());
+            let Some(planned) = next.checked_add(self.next_wait()) else { return };
+            next = planned.max(Instant::now());
             sleep_until(next).await;
             self.ask(&sink).await;
         }

@@ -120,15 +120,27 @@ async fn an_interval_without_a_period_asks_once() {
 #[tokio::test(start_paused = true)]
 async fn an_interval_waits_while_the_queue_is_full_and_loses_nothing() {
     let mut bench = Bench::start(2, interval("shelves", Duration::ZERO, || (0..10).map(Shelf)));
+    bench.synced().await;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!((bench.queue.counts().ready(), bench.synced.is_synced()), (2, false));
+    assert_eq!(bench.queue.counts().ready(), 2, "the others are owed, and nobody waits for them to say so");
     let mut seen = Vec::new();
     for _ in 0..10 {
         seen.push(bench.next().await);
     }
     assert_eq!(seen, (0..10).collect::<Vec<_>>());
-    bench.synced().await;
     bench.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_period_longer_than_any_clock_asks_once() {
+    for seed in 0..100 {
+        let source = interval("shelves", Duration::MAX, || [Shelf(1)]);
+        let mut bench = Bench::start(0, source.with_random(fastrand::Rng::with_seed(seed)));
+        bench.synced().await;
+        assert_eq!(bench.next().await, 1);
+        assert!(bench.is_idle(LONG).await);
+        bench.stopped().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,6 +207,18 @@ async fn a_stream_is_enqueued_to_its_end_which_is_no_failure() {
     assert_eq!((bench.next().await, bench.next().await), (1, 2));
     bench.ended().await.expect("no failure");
     Bench::start(0, keys_of(stream::pending())).stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_always_has_a_key_leaves_others_of_its_thread_their_turn() {
+    const MANY: u32 = 100_000;
+    let shelves = || stream::iter((0..MANY).map(Shelf));
+    let fallible = shelves().map(Ok::<_, &str>);
+    for bench in [Bench::start(0, keys_of(shelves())), Bench::start(0, try_stream("shop feed", fallible))] {
+        tokio::task::yield_now().await;
+        let ready = bench.queue.counts().ready();
+        assert!(ready > 0 && ready < MANY as usize / 10, "{ready} keys without a pause");
+    }
 }
 
 #[tokio::test(start_paused = true)]
