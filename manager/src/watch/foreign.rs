@@ -4,6 +4,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _, pin_mut};
+use tokio::task::coop::consume_budget;
 use tokio_util::sync::CancellationToken;
 
 use super::{Sink, Source, SourceError};
@@ -70,6 +71,8 @@ impl<Q: Key, S: Stream<Item = Q> + Send + 'static> Source<Q> for StreamSource<S>
             pin_mut!(keys);
             while let Some(key) = keys.next().await {
                 sink.add(key, Cause::bare(Trigger::Generic));
+                // A stream that always has a key would otherwise never let another task of its thread run.
+                consume_budget().await;
             }
             Ok(())
         })
@@ -108,6 +111,8 @@ where
             while let Some(key) = keys.next().await {
                 let key = key.map_err(|source| SourceError { name: name.clone(), source })?;
                 sink.add(key, Cause::bare(Trigger::Generic));
+                // A stream that always has a key would otherwise never let another task of its thread run.
+                consume_budget().await;
             }
             Ok(())
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
