@@ -12,10 +12,13 @@ mod deliver;
 #[cfg(feature = "testing")]
 mod fixture;
 mod frame;
+mod function;
 mod handle;
+mod index;
 mod meta;
 mod reflector;
 mod select;
+mod slots;
 mod status;
 mod store;
 mod table;
@@ -48,6 +51,7 @@ use crate::metrics::Registry;
 
 pub use body::Damage;
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
+pub use function::{IndexError, IndexFailure};
 pub use handle::{Entry, Store};
 pub use meta::{Labels, Meta, Owner, ResourceVersion};
 pub use select::{LabelSelector, Scope, Select, SelectorError};

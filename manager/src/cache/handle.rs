@@ -9,6 +9,7 @@ use bytes::Bytes;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
+use super::function::IndexError;
 use super::meta::Meta;
 use super::select::Select;
 use super::store::KindStore;
@@ -68,6 +69,46 @@ impl<K> Store<K> {
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
+    /// Declares an index: the function answers under which values an object is found, and [`Select::index`] picks the
+    /// objects of one value.
+    ///
+    /// Every new version is decoded for it, so put it on a [`Store::view`] of a struct of the few fields it needs; what
+    /// metadata tells is cheaper by [`KindStore::index`] or [`KindStore::index_label`], which say the rest.
+    ///
+    /// # Errors
+    /// Fails if the name is taken.
+    ///
+    /// # Examples
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mainstay::cache::{Select, Store};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Placed {
+    ///     spec: Placement,
+    /// }
+    ///
+    /// #[derive(Deserialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Placement {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// # fn wire(pods: &Store<Pod>) -> Result<(), Box<dyn std::error::Error>> {
+    /// pods.view::<Placed>().index("by-node", |pod| pod.spec.node_name.iter().cloned().collect())?;
+    /// let of_one_node = pods.list(&Select::index("by-node", "worker-1"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(
+        &self,
+        name: &str,
+        function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        self.kind.index(name, move |view| Ok(function(&*view.decode::<K>()?)))
+    }
+
     /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
     ///
     /// # Errors

@@ -24,7 +24,9 @@ pub struct Scope {
 pub struct Select {
     pub(super) namespace: Option<Arc<str>>,
     pub(super) owner: Option<Arc<str>>,
-    labels: LabelSelector,
+    pub(super) labels: LabelSelector,
+    /// Name of an index by function, and value.
+    pub(super) functions: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy`. The empty one matches all.
@@ -116,7 +118,30 @@ impl Select {
         Self { owner: Some(uid.into()), ..Self::default() }
     }
 
-    /// Of those, the ones a label selector picks.
+    /// The objects for which the function of an index answered this value; costs the result, not the store.
+    ///
+    /// The index is declared with [`Store::index`](super::Store::index) or
+    /// [`KindStore::index`](super::KindStore::index).
+    pub fn index(name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        Self::default().indexed(name, value)
+    }
+
+    /// Of those, the ones of one namespace.
+    #[must_use]
+    pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Of those, the ones for which the function of an index answered this value.
+    #[must_use]
+    pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.functions.push((name.into(), value.into()));
+        self
+    }
+
+    /// Of those, the ones a label selector picks. Costs the result where one of its labels is indexed
+    /// ([`KindStore::index_label`](super::KindStore::index_label)), else everything the rest picks.
     #[must_use]
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.labels = selector;
@@ -158,6 +183,20 @@ impl LabelSelector {
             requirements.push(Requirement::parse(part.trim()).ok_or_else(|| refuse(part))?);
         }
         Ok(Self(requirements))
+    }
+
+    /// Returns the values that a label must have one of, if the selector names them.
+    pub(super) fn values_of(&self, key: &str) -> Option<&[String]> {
+        self.0.iter().find_map(|requirement| match &requirement.test {
+            Test::In(values) if requirement.key == key => Some(values.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Returns whether only objects that have the label are picked.
+    pub(super) fn needs(&self, key: &str) -> bool {
+        let needs = |test: &Test| matches!(test, Test::Exists | Test::In(_));
+        self.0.iter().any(|requirement| requirement.key == key && needs(&requirement.test))
     }
 
     /// Returns whether the labels satisfy every requirement.

@@ -61,6 +61,8 @@ pub struct KindStatus {
     pub decode_errors: u64,
     /// Panics and slow calls by handler, for those that had any.
     pub handlers: BTreeMap<String, HandlerTrouble>,
+    /// Versions left out of an index whose function failed, by index, for those that had any.
+    pub unindexed: BTreeMap<String, u64>,
 }
 
 /// What went wrong with one handler.
@@ -83,6 +85,7 @@ pub(super) struct Counts {
     /// True once every part has been listed or found absent; never false again. Written under `health`.
     settled: watch::Sender<bool>,
     handlers: Mutex<BTreeMap<String, HandlerTrouble>>,
+    unindexed: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug)]
@@ -122,6 +125,7 @@ impl Counts {
             settled: watch::Sender::new(parts.is_empty()),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
+            unindexed: Mutex::default(),
         }
     }
 
@@ -148,6 +152,10 @@ impl Counts {
 
     pub(super) fn slow(&self, handler: &str) {
         self.handlers.lock().entry(handler.to_owned()).or_default().slow += 1;
+    }
+
+    pub(super) fn unindexed(&self, index: &str) {
+        *self.unindexed.lock().entry(index.to_owned()).or_default() += 1;
     }
 
     /// Notes that a part works; returns how long it had not, if an error had been noted.
@@ -203,6 +211,7 @@ impl Counts {
             last_event_age: health.last_event.map(|at| at.elapsed()),
             decode_errors: load(&self.decode_errors),
             handlers: self.handlers.lock().clone(),
+            unindexed: self.unindexed.lock().clone(),
         }
     }
 }
@@ -210,7 +219,8 @@ impl Counts {
 // === impl Families ===
 
 type KindLabels = [(&'static str, String); 2];
-type HandlerLabels = [(&'static str, String); 3];
+/// Kind, group and whose number it is.
+type PartLabels = [(&'static str, String); 3];
 /// What one number per store is called, said and read as.
 type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
 
@@ -253,12 +263,16 @@ impl Collector for Families {
         family(&mut encoder, name, help, MetricType::Gauge, &oldest(&rows), ConstGauge::new)?;
         let name = "mainstay_cache_handler_panics";
         let help = "Deltas lost to a panic, by kind and handler";
-        let panics = by_handler(&rows, |trouble| trouble.panics);
+        let panics = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.panics));
         family(&mut encoder, name, help, MetricType::Counter, &panics, ConstCounter::new)?;
         let name = "mainstay_cache_slow_handlers";
         let help = "Handler calls over 10 ms, by kind and handler";
-        let slow = by_handler(&rows, |trouble| trouble.slow);
+        let slow = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.slow));
         family(&mut encoder, name, help, MetricType::Counter, &slow, ConstCounter::new)?;
+        let name = "mainstay_cache_index_failures";
+        let help = "Versions left out of an index whose function failed, by kind and index";
+        let failures = by_part(&rows, "index", |status| status.unindexed.clone());
+        family(&mut encoder, name, help, MetricType::Counter, &failures, ConstCounter::new)?;
         let name = "mainstay_cache_uncovered_writes";
         let help = "Own writes that reads show only once their watch event has come";
         let uncovered = ConstCounter::new(cache.uncovered());
@@ -307,12 +321,20 @@ fn oldest(rows: &[KindStatus]) -> BTreeMap<KindLabels, f64> {
     ages
 }
 
-fn by_handler(rows: &[KindStatus], read: fn(&HandlerTrouble) -> u64) -> BTreeMap<HandlerLabels, u64> {
+fn of_handlers(status: &KindStatus, read: fn(&HandlerTrouble) -> u64) -> BTreeMap<String, u64> {
+    status.handlers.iter().map(|(handler, trouble)| (handler.clone(), read(trouble))).collect()
+}
+
+fn by_part(
+    rows: &[KindStatus],
+    part: &'static str,
+    read: impl Fn(&KindStatus) -> BTreeMap<String, u64>,
+) -> BTreeMap<PartLabels, u64> {
     let mut sums = BTreeMap::new();
     for status in rows {
-        for (handler, trouble) in &status.handlers {
+        for (name, number) in read(status) {
             let [kind, group] = labels(status);
-            *sums.entry([kind, group, ("handler", handler.clone())]).or_default() += read(trouble);
+            *sums.entry([kind, group, (part, name)]).or_default() += number;
         }
     }
     sums

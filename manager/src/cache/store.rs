@@ -1,22 +1,27 @@
 //! The objects of one kind and scope: read by anybody, fed by reflectors and own writes.
 //!
 //! Not generic: it holds bytes and slim metadata; [`super::Store`] puts a type on top. One lock guards the
-//! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned before it is taken,
-//! decoded and handed to handlers after it is released.
+//! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned, and index functions asked,
+//! before it is taken; objects are decoded and handed to handlers after it is released. A list of many takes it again
+//! and again, so that no writer waits for more than a few dozen objects.
+//!
+//! Lock order: the table, then the functions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use super::Projection;
 use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER, Subscription};
+use super::function::{Function, IndexError, IndexFailure};
+use super::index::Values;
 use super::meta::{self, ResourceVersion, Scan, ScanError};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
-use super::table::Table;
+use super::table::{Arrival, Table};
 use super::view::{ReadError, View};
 use crate::client::Writer;
 use crate::key::{KindId, Request};
@@ -37,6 +42,8 @@ pub struct KindStore {
     /// Longest object taken, in bytes; 0 = no limit.
     max_object_bytes: usize,
     table: RwLock<Table>,
+    /// As many as the table has indexes by function, in its order. Written under the table's lock.
+    functions: RwLock<Vec<Arc<Function>>>,
     /// Changes taken from the table's queue and not yet delivered. Written by the deliverer alone.
     in_delivery: AtomicUsize,
     /// Wakes the deliverer.
@@ -81,6 +88,7 @@ impl KindStore {
         Self {
             counts: Counts::new(&parts),
             table: RwLock::new(Table::new(parts.iter().cloned())),
+            functions: RwLock::default(),
             full: AtomicBool::new(projection == Projection::Full),
             kind,
             scope,
@@ -121,15 +129,92 @@ impl KindStore {
 
     /// Returns the objects a selection picks, in no particular order. Nothing is decoded.
     ///
+    /// Writers come in between: each object is as it was at some time during the call, and none is missing that was
+    /// there all the while. Everything written before the call is in it.
+    ///
     /// # Errors
-    /// Fails before the first sync, and for a namespace the store does not hold.
+    /// Fails before the first sync, for a namespace the store does not hold, and for an index it does not have.
     pub fn list(&self, select: &Select) -> Result<Vec<View>, ReadError> {
-        let table = self.table.read();
-        if let Some(namespace) = &select.namespace {
-            self.readable(&table, Some(namespace))?;
+        let (mut walk, estimate) = {
+            let table = self.table.read();
+            if let Some(namespace) = &select.namespace {
+                self.readable(&table, Some(namespace))?;
+            }
+            self.synced(&table)?;
+            self.indexed(&table, select)?;
+            (table.walk(), table.estimate(select))
+        };
+        let mut views = Vec::with_capacity(estimate);
+        // The lock anew for each stride.
+        while self.table.read().stride(&mut walk, select, &mut views) {}
+        Ok(views)
+    }
+
+    /// Indexes a label, so that selections that name it cost their result. A second call changes nothing.
+    ///
+    /// May be called at any time; what is there already is indexed before it returns.
+    pub fn index_label(&self, key: &str) {
+        let mut walk = {
+            let mut table = self.table.write();
+            if !table.indexes_mut().add_label(key) {
+                return;
+            }
+            table.walk()
+        };
+        while self.table.write().fill_label(&mut walk, key) {}
+        self.table.write().indexes_mut().complete_label(key);
+    }
+
+    /// Declares an index by a function, which answers under which values an object is to be found:
+    /// [`Select::index`] then picks the objects of one value.
+    ///
+    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
+    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
+    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
+    ///
+    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
+    ///
+    /// # Errors
+    /// Fails if the name is taken.
+    ///
+    /// # Examples
+    /// ```
+    /// # use mainstay::cache::{KindStore, Select};
+    /// # fn wire(secrets: &KindStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// secrets.index("by-first-letter", |secret| {
+    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
+    /// })?;
+    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(
+        &self,
+        name: &str,
+        function: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        let function = Arc::new(Function::new(name, function));
+        let mut walk = {
+            let mut table = self.table.write();
+            if !table.indexes_mut().add_function(name) {
+                return Err(IndexError { kind: self.kind.clone(), name: name.to_owned() });
+            }
+            // Every version that comes from now on is asked about on its way in.
+            self.functions.write().push(function.clone());
+            table.walk()
+        };
+        loop {
+            let next = self.table.read().unanswered(&mut walk);
+            if next.is_empty() {
+                break;
+            }
+            for (number, view) in next {
+                let values = self.ask(&function, &view);
+                self.table.write().fill_function(name, number, &view, values);
+            }
         }
-        self.synced(&table)?;
-        Ok(table.list(select))
+        self.table.write().indexes_mut().complete_function(name);
+        Ok(())
     }
 
     /// Returns whether the first list of every part is complete.
@@ -172,6 +257,15 @@ impl KindStore {
             return Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope });
         }
         self.synced(table)
+    }
+
+    fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
+        match select.functions.iter().find(|(name, _)| !table.indexes().answers(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: name.to_string() })
+            }
+        }
     }
 
     fn synced(&self, table: &Table) -> Result<(), ReadError> {
@@ -239,7 +333,7 @@ impl KindStore {
             return;
         }
         match self.close(scan) {
-            Ok(view) => self.step(|table| table.listed(part, epoch, view)),
+            Ok(view) => self.arrive(view, |table, arrival| table.listed(part, epoch, arrival)),
             Err(error) => self.refuse_listed(epoch, raw, &error),
         }
     }
@@ -260,7 +354,7 @@ impl KindStore {
                 }
                 EventKind::Changed => {
                     let view = self.close(scan)?;
-                    self.step(|table| table.changed(part, view));
+                    self.arrive(view, |table, arrival| table.changed(part, arrival));
                 }
             }
             Ok(version)
@@ -322,9 +416,37 @@ impl KindStore {
         self.refuse(raw, error);
     }
 
+    /// Asks the index functions about a version and makes the step that takes it.
+    fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+        loop {
+            let functions = self.functions.read().clone();
+            let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();
+            let table = self.table.write();
+            // Another function may have come meanwhile.
+            if table.indexes().functions() == values.len() {
+                return self.step_in(table, |table| change(table, Arrival { view, values }));
+            }
+        }
+    }
+
+    /// Asks an index function about a version. Never called under a lock.
+    fn ask(&self, function: &Function, view: &View) -> Box<[Arc<str>]> {
+        function.ask(view).unwrap_or_else(|failure| {
+            self.counts.unindexed(function.name());
+            tracing::warn!(
+                kind = %self.kind, object = %view.request(), index = function.name(), error = %failure,
+                "object left out of an index"
+            );
+            Box::default()
+        })
+    }
+
     /// Makes one step under the lock and wakes the lane if it queued something.
     fn step<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.table.write();
+        self.step_in(self.table.write(), change)
+    }
+
+    fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
         let outcome = change(&mut table);
         let queued = !table.jobs.is_empty();
         drop(table);
@@ -351,7 +473,7 @@ impl KindStore {
             // It has left the selection or was never in it; the watch says which.
             return false;
         }
-        self.step(|table| table.written(view, writer))
+        self.arrive(view, |table, arrival| table.written(arrival, writer))
     }
 
     /// Takes the uid that a DELETE removed.
@@ -430,3 +552,6 @@ impl std::fmt::Display for Chain<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

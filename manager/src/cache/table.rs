@@ -9,21 +9,28 @@
 //! 3. A list removes only what it could have seen: keys stored above its own resourceVersion stay.
 //! 4. A uid hidden by an own DELETE comes back only through a list that began after the hiding.
 //! 5. What comes late or again about an object that was deleted revives nothing, up to the bound of `gone`.
+//! 6. A walk gives each object once, as it was stored at some time during the walk; it misses none that was stored
+//!    all the while.
 
 mod gone;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use self::gone::Gone;
 use super::deliver::Job;
+use super::index::{Indexes, Plan, Values, merged};
 use super::meta::{Meta, ResourceVersion};
 use super::select::Select;
+use super::slots::{Number, Slot, Slots};
 use super::view::View;
 use crate::client::Writer;
 use crate::key::{Key, Request};
+
+/// Slots a walk looks at before it lets a writer in: about what one write takes.
+const STRIDE: usize = 32;
 
 /// One step from a state to the next.
 #[derive(Clone, Debug)]
@@ -49,10 +56,8 @@ pub(super) enum Origin {
 /// The objects of one store, with their indexes and the changes nobody has been told yet.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// By namespace, empty for cluster-scoped objects: the namespace index is the map itself. Empty ones are removed.
-    objects: HashMap<String, HashMap<Request, Slot>>,
-    /// By owner uid. Empty sets are removed.
-    owned: HashMap<Arc<str>, HashSet<Request>>,
+    objects: Slots,
+    indexes: Indexes,
     /// One per reflector: all namespaces, or one each.
     parts: Vec<Part>,
     /// Deleted by us and not yet confirmed, by uid.
@@ -60,18 +65,25 @@ pub(super) struct Table {
     gone: Gone,
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
-    count: usize,
     bytes: usize,
     synced: bool,
     /// What the handlers have to be told, in order.
     pub(super) jobs: VecDeque<Job>,
 }
 
+/// A version on its way in, with what the index functions answered for it.
 #[derive(Debug)]
-struct Slot {
-    view: View,
-    /// The last list that had the key.
-    seen: u64,
+pub(super) struct Arrival {
+    pub(super) view: View,
+    pub(super) values: Values,
+}
+
+/// How far a list has come. The lock is given up between two strides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    next: Number,
+    /// Slots born later are news.
+    births: u64,
 }
 
 #[derive(Debug)]
@@ -133,7 +145,9 @@ impl Table {
     }
 
     /// Takes one object of a list, or one initial event.
-    pub(super) fn listed(&mut self, part: usize, epoch: u64, view: View) {
+    pub(super) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
+        let arrival = arrival.into();
+        let view = &arrival.view;
         match self.hidden.get_mut(&view.meta().uid) {
             Some(hidden) if hidden.epoch >= epoch => {
                 hidden.seen = epoch;
@@ -147,20 +161,15 @@ impl Table {
         let synced = self.parts.get(part).is_some_and(|part| part.synced);
         let origin = if synced { Origin::Live } else { Origin::Initial };
         let request = view.request().clone();
-        self.upsert(view, origin);
+        self.upsert(arrival, origin);
         self.keep(epoch, &request);
     }
 
     /// Ends a list: what it did not have, and could have had, is gone.
     pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) {
         let Some(namespace) = self.parts.get(part).map(|part| part.namespace.clone()) else { return };
-        let vanished: Vec<Request> = self
-            .slots(namespace.as_deref())
-            .filter(|slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version))
-            .map(|slot| slot.view.request().clone())
-            .collect();
-        for request in vanished {
-            if let Some(view) = self.remove(&request, Origin::Live) {
+        for number in self.vanished(namespace.as_deref(), epoch, version) {
+            if let Some(view) = self.remove(number, Origin::Live) {
                 self.gone.note(&view.meta().uid, version);
             }
         }
@@ -190,11 +199,12 @@ impl Table {
     }
 
     /// Takes an ADDED or MODIFIED event.
-    pub(super) fn changed(&mut self, part: usize, view: View) {
-        self.advance(part, &view.meta().resource_version);
-        let Meta { uid, resource_version, .. } = view.meta();
+    pub(super) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
+        let arrival = arrival.into();
+        let Meta { uid, resource_version, .. } = arrival.view.meta();
+        self.advance(part, resource_version);
         if !self.hidden.contains_key(uid) && !self.gone.had(uid, resource_version) {
-            self.upsert(view, Origin::Live);
+            self.upsert(arrival, Origin::Live);
         }
     }
 
@@ -205,9 +215,10 @@ impl Table {
         if self.hidden.remove(uid).is_some() {
             return;
         }
-        let stale = |view: &View| view.meta().resource_version.is_newer_than(version);
-        if self.get(request).is_some_and(|view| !stale(view)) {
-            self.remove(request, Origin::Live);
+        let Some(number) = self.objects.find(request) else { return };
+        let stale = |slot: &Slot| slot.view.meta().resource_version.is_newer_than(version);
+        if self.objects.get(number).is_some_and(|slot| !stale(slot)) {
+            self.remove(number, Origin::Live);
         }
     }
 
@@ -221,7 +232,9 @@ impl Table {
     }
 
     /// Takes the answer to a write of this process, if it is news. Returns whether the object is in scope.
-    pub(super) fn written(&mut self, view: View, writer: Writer) -> bool {
+    pub(super) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) -> bool {
+        let arrival = arrival.into();
+        let view = &arrival.view;
         let version = &view.meta().resource_version;
         let Some(part) = self.part_of(view.request()) else { return false };
         let news = match self.get(view.request()) {
@@ -233,7 +246,7 @@ impl Table {
             }
         };
         if news {
-            self.upsert(view, Origin::OwnWrite(writer));
+            self.upsert(arrival, Origin::OwnWrite(writer));
         }
         true
     }
@@ -241,7 +254,8 @@ impl Table {
     /// Takes the answer to a DELETE that left nothing: hides the uid until its event or a newer list.
     pub(super) fn hide(&mut self, request: &Request, uid: &str, writer: Writer) -> bool {
         // What is not stored under this uid needs no hiding: the watch has passed it, or will show and remove it.
-        let Some(slot) = self.slot_mut(request).filter(|slot| slot.view.meta().uid.as_ref() == uid) else {
+        let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
+        let Some((number, slot)) = found.filter(|(_, slot)| slot.view.meta().uid.as_ref() == uid) else {
             return self.part_of(request).is_some();
         };
         let (meta, seen) = (slot.view.meta(), slot.seen);
@@ -249,7 +263,7 @@ impl Table {
         self.epoch += 1;
         let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
         self.hidden.insert(uid, hidden);
-        self.remove(request, Origin::OwnWrite(writer));
+        self.remove(number, Origin::OwnWrite(writer));
         true
     }
 
@@ -260,26 +274,32 @@ impl Table {
     }
 
     /// Stores a version that is not older than what is stored, and queues the change.
-    fn upsert(&mut self, view: View, origin: Origin) {
-        let Some(old) = self.get(view.request()).cloned() else {
-            self.insert(view.clone());
+    fn upsert(&mut self, arrival: Arrival, origin: Origin) {
+        let Arrival { view, values } = arrival;
+        let Some(number) = self.objects.find(view.request()) else {
+            let number = self.objects.insert(view.clone());
+            self.indexes.insert(number, view.meta(), values);
+            self.bytes += view.cost();
             self.queue(None, Some(view), origin);
             return;
         };
-        let (was, is) = (old.meta(), view.meta());
-        let stale = is.resource_version == was.resource_version
-            || was.resource_version.is_newer_than(&is.resource_version);
-        if stale {
+        let Some(slot) = self.objects.get_mut(number) else { return };
+        let (was, is) = (&slot.view.meta().resource_version, &view.meta().resource_version);
+        if is == was || was.is_newer_than(is) {
             return;
         }
-        if was.uid == is.uid {
-            self.insert(view.clone());
+        // In its place also under another uid: a walk that looks for the name must find one of the two.
+        let old = std::mem::replace(&mut slot.view, view.clone());
+        self.indexes.replace(number, old.meta(), view.meta(), values);
+        self.bytes += view.cost();
+        self.bytes -= old.cost();
+        if old.meta().uid == view.meta().uid {
             self.queue(Some(old), Some(view), origin);
         } else {
+            slot.seen = 0;
             let removal = if origin == Origin::Initial { Origin::Live } else { origin };
-            self.remove(old.request(), removal);
-            self.gone.note(&was.uid, &is.resource_version);
-            self.insert(view.clone());
+            self.gone.note(&old.meta().uid, &view.meta().resource_version);
+            self.queue(Some(old), None, removal);
             self.queue(None, Some(view), origin);
         }
     }
@@ -288,58 +308,28 @@ impl Table {
         self.jobs.push_back(Job::Change(Change { old, new, origin }));
     }
 
-    fn insert(&mut self, view: View) {
-        let request = view.request().clone();
-        let replaced = self.slot_mut(&request).map(|slot| (slot.view.clone(), slot.seen));
-        if let Some((old, _)) = &replaced {
-            self.forget(old);
-        }
-        for owner in &view.meta().owners {
-            self.owned.entry(owner.uid.clone()).or_default().insert(request.clone());
-        }
-        self.count += 1;
-        self.bytes += view.cost();
-        let seen = replaced.map_or(0, |(_, seen)| seen);
-        let namespace = request.namespace().unwrap_or_default();
-        self.objects.entry_ref(namespace).or_default().insert(request.clone(), Slot { view, seen });
-    }
-
     /// Takes an object out and queues that; gives what was stored.
-    fn remove(&mut self, request: &Request, origin: Origin) -> Option<View> {
-        let namespace = request.namespace().unwrap_or_default();
-        let objects = self.objects.get_mut(namespace)?;
-        let slot = objects.remove(request)?;
-        if objects.is_empty() {
-            self.objects.remove(namespace);
-        }
-        self.forget(&slot.view);
+    fn remove(&mut self, number: Number, origin: Origin) -> Option<View> {
+        let slot = self.objects.remove(number)?;
+        self.indexes.remove(number, slot.view.meta());
+        self.bytes -= slot.view.cost();
         self.queue(Some(slot.view.clone()), None, origin);
         Some(slot.view)
     }
 
-    /// Takes a version out of the indexes and sums.
-    fn forget(&mut self, view: &View) {
-        self.count -= 1;
-        self.bytes -= view.cost();
-        for owner in &view.meta().owners {
-            if let Some(children) = self.owned.get_mut(&owner.uid) {
-                children.remove(view.request());
-                if children.is_empty() {
-                    self.owned.remove(&owner.uid);
-                }
-            }
-        }
+    /// Returns what a list of a part did not have, and could have had.
+    fn vanished(&self, namespace: Option<&str>, epoch: u64, version: &ResourceVersion) -> Vec<Number> {
+        let gone =
+            |slot: &Slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version);
+        let Some(namespace) = namespace else {
+            return self.objects.iter().filter(|(_, slot)| gone(slot)).map(|(number, _)| number).collect();
+        };
+        let numbers = self.indexes.in_namespace(namespace).into_iter().flat_map(|bucket| bucket.from(0));
+        numbers.filter(|number| self.objects.get(*number).is_some_and(gone)).collect()
     }
 
     fn slot_mut(&mut self, request: &Request) -> Option<&mut Slot> {
-        self.objects.get_mut(request.namespace().unwrap_or_default())?.get_mut(request)
-    }
-
-    fn slots<'a>(&'a self, namespace: Option<&str>) -> Box<dyn Iterator<Item = &'a Slot> + 'a> {
-        match namespace {
-            Some(namespace) => Box::new(self.objects.get(namespace).into_iter().flat_map(HashMap::values)),
-            None => Box::new(self.objects.values().flat_map(HashMap::values)),
-        }
+        self.objects.get_mut(self.objects.find(request)?)
     }
 
     fn part_of(&self, request: &Request) -> Option<&Part> {
@@ -350,26 +340,108 @@ impl Table {
     }
 }
 
+/// Indexes that come when objects are there already.
+impl Table {
+    pub(super) fn indexes_mut(&mut self) -> &mut Indexes {
+        &mut self.indexes
+    }
+
+    /// Puts the next objects of a walk into a label index. Returns whether there are more.
+    pub(super) fn fill_label(&mut self, walk: &mut Walk, key: &str) -> bool {
+        let Self { objects, indexes, .. } = self;
+        let mut looked = 0;
+        for (number, slot) in objects.from(walk.next).take(STRIDE) {
+            indexes.fill_label(key, number, slot.view.meta());
+            walk.next = number.saturating_add(1);
+            looked += 1;
+        }
+        looked == STRIDE
+    }
+
+    /// Returns the next objects of a walk, for a function to be asked about them; none at the end.
+    pub(super) fn unanswered(&self, walk: &mut Walk) -> Vec<(Number, View)> {
+        let next = self.objects.from(walk.next).take(STRIDE);
+        let next: Vec<_> = next.map(|(number, slot)| (number, slot.view.clone())).collect();
+        walk.next = next.last().map_or(walk.next, |(number, _)| number.saturating_add(1));
+        next
+    }
+
+    /// Takes what the function answered, where the version is still the one it was asked about: a later one came with
+    /// its own answer.
+    pub(super) fn fill_function(
+        &mut self,
+        name: &str,
+        number: Number,
+        asked: &View,
+        values: Box<[Arc<str>]>,
+    ) {
+        if self.objects.get(number).is_some_and(|slot| slot.view.is(asked)) {
+            self.indexes.fill_function(name, number, values);
+        }
+    }
+}
+
 /// Reading.
 impl Table {
     pub(super) fn get(&self, request: &Request) -> Option<&View> {
-        let slot = self.objects.get(request.namespace().unwrap_or_default())?.get(request)?;
-        Some(&slot.view)
+        Some(&self.objects.get(self.objects.find(request)?)?.view)
     }
 
-    /// Picks by the narrowest index the selection names. Cheap clones only; nothing is decoded.
-    pub(super) fn list(&self, select: &Select) -> Vec<View> {
-        let admitted = |view: &View| select.admits(view.meta());
-        if let Some(children) = select.owner.as_ref().map(|uid| self.owned.get(uid)) {
-            let views = children.into_iter().flatten().filter_map(|request| self.get(request));
-            return views.filter(|view| admitted(view)).cloned().collect();
+    /// Begins a list of what is there from now on.
+    pub(super) fn walk(&self) -> Walk {
+        Walk { next: 0, births: self.objects.births() }
+    }
+
+    /// Goes on with a list: by the narrowest index that the selection names, for one stride. Returns whether there is
+    /// more. Cheap clones only; nothing is decoded.
+    pub(super) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
+        let first = walk.next;
+        let mut looked = 0;
+        let mut look = |(number, slot): (Number, &Slot)| {
+            looked += 1;
+            walk.next = number.saturating_add(1);
+            if slot.born <= walk.births && self.picks(select, number, slot) {
+                out.push(slot.view.clone());
+            }
+        };
+        let with_slot = |number: Number| Some((number, self.objects.get(number)?));
+        match self.indexes.plan(select) {
+            Plan::Everything => self.objects.from(first).take(STRIDE).for_each(look),
+            Plan::Bucket(bucket) => bucket.from(first).take(STRIDE).filter_map(with_slot).for_each(look),
+            Plan::Bearers(bearers) => {
+                bearers.range(first..).take(STRIDE).copied().filter_map(with_slot).for_each(look);
+            }
+            Plan::Buckets(buckets) => {
+                let numbers = merged(&buckets, first, STRIDE);
+                numbers.into_iter().filter_map(with_slot).for_each(&mut look);
+            }
         }
-        let views = self.slots(select.namespace.as_deref()).map(|slot| &slot.view);
-        views.filter(|view| admitted(view)).cloned().collect()
+        looked == STRIDE
+    }
+
+    fn picks(&self, select: &Select, number: Number, slot: &Slot) -> bool {
+        let has = |(name, value): &(Arc<str>, Arc<str>)| self.indexes.has(name, value, number);
+        select.functions.iter().all(has) && select.admits(slot.view.meta())
+    }
+
+    /// Returns about how many objects a list will look at.
+    pub(super) fn estimate(&self, select: &Select) -> usize {
+        self.indexes.plan(select).len().min(self.objects.len())
+    }
+
+    #[cfg(test)]
+    pub(super) fn list(&self, select: &Select) -> Vec<View> {
+        let (mut walk, mut views) = (self.walk(), Vec::new());
+        while self.stride(&mut walk, select, &mut views) {}
+        views
     }
 
     pub(super) fn all(&self) -> Vec<View> {
-        self.slots(None).map(|slot| slot.view.clone()).collect()
+        self.objects.iter().map(|(_, slot)| slot.view.clone()).collect()
+    }
+
+    pub(super) fn indexes(&self) -> &Indexes {
+        &self.indexes
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -377,7 +449,7 @@ impl Table {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.objects.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -391,6 +463,12 @@ impl Table {
             (Some(ours), Some(asked)) => ours.as_ref() == asked,
             (Some(_), None) => false,
         })
+    }
+}
+
+impl From<View> for Arrival {
+    fn from(view: View) -> Self {
+        Self { view, values: Values::default() }
     }
 }
 

@@ -48,6 +48,14 @@ pub enum ReadError {
         /// What the store holds.
         scope: String,
     },
+    /// The store has no index of this name, or is still filling it. A retry does not help; declare it first.
+    #[error("the cache of {kind} has no index {index:?}; declare it with index() before reading by it")]
+    UnknownIndex {
+        /// The kind.
+        kind: KindId,
+        /// What was asked for.
+        index: String,
+    },
     /// The object is there but is not what the type expects. A retry helps once the object has changed.
     #[error("{object} does not decode; correct the object or the type it is read as")]
     Decode {
@@ -73,6 +81,11 @@ pub enum ReadError {
 impl View {
     pub(super) fn new(kind: KindId, meta: Meta, body: Bytes) -> Self {
         Self(Arc::new(Version { kind, meta, body: Body::plain(body), decoded: Mutex::new(None) }))
+    }
+
+    /// Returns whether both are handles of one and the same version.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns what is known without decoding.

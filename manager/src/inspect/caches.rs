@@ -36,6 +36,8 @@ struct Store {
     decode_errors: u64,
     /// Handlers that had trouble, by name.
     handlers: BTreeMap<String, Trouble>,
+    /// Versions left out of an index whose function failed, by index.
+    unindexed: BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -75,6 +77,7 @@ impl From<KindStatus> for Store {
             handlers: handlers
                 .map(|(name, trouble)| (name, Trouble { panics: trouble.panics, slow: trouble.slow }))
                 .collect(),
+            unindexed: status.unindexed,
         }
     }
 }

@@ -222,11 +222,11 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let expected = concat!(
         r#"{"caches":[{"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
         r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
-        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{}},"#,
+        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}},"#,
         r#"{"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
         r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
         r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
-        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{}}]}"#,
+        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}}]}"#,
         "\n",
     );
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
@@ -252,12 +252,13 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         last_event_age: Some(Duration::from_micros(1_500_001)),
         decode_errors: 8,
         handlers: [("owner".to_owned(), trouble)].into(),
+        unindexed: [("by-node".to_owned(), 9)].into(),
     };
     let expected = concat!(
         r#"{"caches":[{"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
         r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"restarts":5,"#,
         r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"#,
-        r#""handlers":{"owner":{"panics":1,"slow":2}}}]}"#,
+        r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
     );
     assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
 }

@@ -119,6 +119,7 @@ mod tests {
             last_event_age: None,
             decode_errors: 0,
             handlers: BTreeMap::new(),
+            unindexed: BTreeMap::new(),
         }
     }
 

@@ -1,0 +1,66 @@
+//! Index functions: code of users that says under which values an object is to be found.
+//!
+//! Asked once per version, on its way into the store, by whoever brings it. What goes wrong in one stays with the one
+//! object: it is not found by this index until its next version.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::store::Chain;
+use super::view::View;
+use crate::key::{KindId, panic_text};
+
+/// Why an index function has no answer.
+pub type IndexFailure = Box<dyn std::error::Error + Send + Sync>;
+
+/// There is an index of this name. A retry does not help; choose another, or share the one that is there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cache of {kind} has an index {name:?} already; give this one another name, or read by that one")]
+pub struct IndexError {
+    pub(super) kind: KindId,
+    pub(super) name: String,
+}
+
+type Ask = dyn Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync;
+
+/// One named function.
+pub(super) struct Function {
+    name: Box<str>,
+    ask: Box<Ask>,
+}
+
+// === impl Function ===
+
+impl Function {
+    pub(super) fn new(
+        name: &str,
+        ask: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), ask: Box::new(ask) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the values, each once, or what went wrong as a phrase.
+    pub(super) fn ask(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
+        // The function sees the effects of its panic on its own state alone; nothing of the store is reachable from it.
+        match catch_unwind(AssertUnwindSafe(|| (self.ask)(view))) {
+            Ok(Ok(mut values)) => {
+                values.sort_unstable();
+                values.dedup();
+                Ok(values.into_iter().map(Arc::from).collect())
+            }
+            Ok(Err(error)) => Err(Chain(&*error).to_string()),
+            Err(payload) => Err(format!("panicked: {}", panic_text(&*payload))),
+        }
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,379 @@
+//! Which slots a selection can be found in, so that a list costs its result and not the store.
+//!
+//! Namespace and owner uid are always there; labels and functions are added when somebody asks, at any time. Plain
+//! data under the lock of the store: what a function answers for a version is computed before, outside.
+//!
+//! # Invariants
+//! 1. A complete index has exactly the slots whose version has the value; an empty bucket is removed.
+//! 2. An incomplete index is kept up like the others and not read.
+
+use std::collections::BTreeSet;
+use std::collections::btree_set;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::meta::Meta;
+use super::select::{LabelSelector, Select};
+use super::slots::Number;
+
+/// What index functions answered for one version: one row of values per function, in the order of declaration.
+pub(super) type Values = Box<[Box<[Arc<str>]>]>;
+
+/// All indexes of one store.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    /// The empty name is for cluster-scoped objects.
+    namespaces: Buckets,
+    owners: Buckets,
+    labels: Vec<LabelIndex>,
+    functions: Vec<FunctionIndex>,
+}
+
+/// Slots by value. Empty ones are removed.
+type Buckets = HashMap<Arc<str>, Bucket>;
+
+/// A set of slots. Most owners have one child and many labels one bearer, so one slot needs no allocation.
+#[derive(Debug)]
+pub(super) enum Bucket {
+    One(Number),
+    Many(BTreeSet<Number>),
+}
+
+#[derive(Debug)]
+struct LabelIndex {
+    key: Box<str>,
+    /// Whether the objects that were there before the index are in it.
+    complete: bool,
+    /// Who has the label at all.
+    bearers: BTreeSet<Number>,
+    values: Buckets,
+}
+
+#[derive(Debug)]
+struct FunctionIndex {
+    name: Arc<str>,
+    /// As in [`LabelIndex`].
+    complete: bool,
+    buckets: Buckets,
+    /// What the function answered, so that a slot can be taken out again without asking it.
+    answers: HashMap<Number, Box<[Arc<str>]>>,
+}
+
+/// Where to look for what a selection picks.
+#[derive(Debug)]
+pub(super) enum Plan<'t> {
+    /// In every slot.
+    Everything,
+    /// Among those of one value.
+    Bucket(&'t Bucket),
+    /// Among those of any of several values, or of none.
+    Buckets(Vec<&'t Bucket>),
+    /// Among those who have a label.
+    Bearers(&'t BTreeSet<Number>),
+}
+
+// === impl Indexes ===
+
+impl Indexes {
+    pub(super) fn insert(&mut self, number: Number, meta: &Meta, values: Values) {
+        add(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
+        for owner in &meta.owners {
+            add(&mut self.owners, &owner.uid, number);
+        }
+        for index in &mut self.labels {
+            index.insert(number, meta);
+        }
+        self.answer(number, values);
+    }
+
+    pub(super) fn remove(&mut self, number: Number, meta: &Meta) {
+        take(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
+        for owner in &meta.owners {
+            take(&mut self.owners, &owner.uid, number);
+        }
+        for index in &mut self.labels {
+            index.remove(number, meta);
+        }
+        for index in &mut self.functions {
+            index.remove(number);
+        }
+    }
+
+    /// Another version of what lies in the slot. Most changes touch no index, and cost none.
+    pub(super) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
+        if old.owners != new.owners {
+            for owner in &old.owners {
+                take(&mut self.owners, &owner.uid, number);
+            }
+            for owner in &new.owners {
+                add(&mut self.owners, &owner.uid, number);
+            }
+        }
+        for index in &mut self.labels {
+            if old.labels.get(&index.key) != new.labels.get(&index.key) {
+                index.remove(number, old);
+                index.insert(number, new);
+            }
+        }
+        self.answer(number, values);
+    }
+
+    fn answer(&mut self, number: Number, values: Values) {
+        for (index, values) in self.functions.iter_mut().zip(values) {
+            index.put(number, values);
+        }
+    }
+
+    /// Returns the function indexes, as many rows of [`Values`] as a version needs.
+    pub(super) fn functions(&self) -> usize {
+        self.functions.len()
+    }
+
+    pub(super) fn has_function(&self, name: &str) -> bool {
+        self.functions.iter().any(|index| *index.name == *name)
+    }
+
+    /// Starts an index; false if there is one of the name.
+    pub(super) fn add_function(&mut self, name: &str) -> bool {
+        let fresh = !self.has_function(name);
+        if fresh {
+            let (buckets, answers) = (HashMap::new(), HashMap::new());
+            self.functions.push(FunctionIndex { name: name.into(), complete: false, buckets, answers });
+        }
+        fresh
+    }
+
+    /// Puts in an object that was there before the index, unless a later version has come by itself.
+    pub(super) fn fill_function(&mut self, name: &str, number: Number, values: Box<[Arc<str>]>) {
+        let index = self.functions.iter_mut().find(|index| *index.name == *name);
+        if let Some(index) = index.filter(|index| !index.answers.contains_key(&number)) {
+            index.put(number, values);
+        }
+    }
+
+    /// Starts an index; false if there is one of the label.
+    pub(super) fn add_label(&mut self, key: &str) -> bool {
+        let fresh = !self.labels.iter().any(|index| *index.key == *key);
+        if fresh {
+            let (bearers, values) = (BTreeSet::new(), HashMap::new());
+            self.labels.push(LabelIndex { key: key.into(), complete: false, bearers, values });
+        }
+        fresh
+    }
+
+    pub(super) fn fill_label(&mut self, key: &str, number: Number, meta: &Meta) {
+        if let Some(index) = self.labels.iter_mut().find(|index| *index.key == *key) {
+            index.insert(number, meta);
+        }
+    }
+
+    pub(super) fn complete_label(&mut self, key: &str) {
+        for index in self.labels.iter_mut().filter(|index| *index.key == *key) {
+            index.complete = true;
+        }
+    }
+
+    pub(super) fn complete_function(&mut self, name: &str) {
+        for index in self.functions.iter_mut().filter(|index| *index.name == *name) {
+            index.complete = true;
+        }
+    }
+
+    /// Returns whether a function index can be read.
+    pub(super) fn answers(&self, name: &str) -> bool {
+        self.functions.iter().any(|index| *index.name == *name && index.complete)
+    }
+
+    /// Returns whether a function has this value for what lies in a slot.
+    pub(super) fn has(&self, name: &str, value: &str, number: Number) -> bool {
+        let index = self.functions.iter().find(|index| *index.name == *name);
+        let answer = index.and_then(|index| index.answers.get(&number));
+        answer.is_some_and(|values| values.iter().any(|one| **one == *value))
+    }
+
+    pub(super) fn in_namespace(&self, namespace: &str) -> Option<&Bucket> {
+        self.namespaces.get(namespace)
+    }
+
+    /// Picks the narrowest of what can answer a selection.
+    pub(super) fn plan(&self, select: &Select) -> Plan<'_> {
+        let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
+        let owner = select.owner.as_deref().map(|uid| Plan::of(self.owners.get(uid)));
+        let functions = select.functions.iter().filter_map(|(name, value)| {
+            let index = self.functions.iter().find(|index| index.name == *name && index.complete)?;
+            Some(Plan::of(index.buckets.get(value)))
+        });
+        let labels = self.labels.iter().filter(|index| index.complete);
+        let labels = labels.filter_map(|index| index.plan(&select.labels));
+        let all = namespace.into_iter().chain(owner).chain(functions).chain(labels);
+        all.min_by_key(Plan::len).unwrap_or(Plan::Everything)
+    }
+
+    #[cfg(test)]
+    pub(super) fn buckets(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.namespaces.keys().map(|name| format!("namespace {name}")).collect();
+        all.extend(self.owners.keys().map(|uid| format!("owner {uid}")));
+        for index in &self.labels {
+            all.extend(index.values.keys().map(|value| format!("label {}={value}", index.key)));
+        }
+        for index in &self.functions {
+            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.name)));
+        }
+        all.sort();
+        all
+    }
+}
+
+// === impl LabelIndex ===
+
+impl LabelIndex {
+    fn plan(&self, selector: &LabelSelector) -> Option<Plan<'_>> {
+        if let Some(values) = selector.values_of(&self.key) {
+            let buckets = values.iter().filter_map(|value| self.values.get(value.as_str()));
+            return Some(Plan::several(buckets.collect()));
+        }
+        selector.needs(&self.key).then_some(Plan::Bearers(&self.bearers))
+    }
+
+    fn insert(&mut self, number: Number, meta: &Meta) {
+        if let Some(value) = meta.labels.get(&self.key) {
+            self.bearers.insert(number);
+            add(&mut self.values, value, number);
+        }
+    }
+
+    fn remove(&mut self, number: Number, meta: &Meta) {
+        if let Some(value) = meta.labels.get(&self.key) {
+            self.bearers.remove(&number);
+            take(&mut self.values, value, number);
+        }
+    }
+}
+
+// === impl FunctionIndex ===
+
+impl FunctionIndex {
+    fn put(&mut self, number: Number, values: Box<[Arc<str>]>) {
+        if self.answers.get(&number).is_some_and(|old| *old == values) {
+            return;
+        }
+        self.remove(number);
+        for value in &values {
+            add(&mut self.buckets, value, number);
+        }
+        // Also without values: it says that the version has been asked about.
+        self.answers.insert(number, values);
+    }
+
+    fn remove(&mut self, number: Number) {
+        for value in self.answers.remove(&number).unwrap_or_default() {
+            take(&mut self.buckets, &value, number);
+        }
+    }
+}
+
+// === impl Plan ===
+
+impl<'t> Plan<'t> {
+    fn of(bucket: Option<&'t Bucket>) -> Self {
+        bucket.map_or(Self::Buckets(Vec::new()), Self::Bucket)
+    }
+
+    fn several(buckets: Vec<&'t Bucket>) -> Self {
+        if let [bucket] = buckets.as_slice() { Self::Bucket(bucket) } else { Self::Buckets(buckets) }
+    }
+
+    /// Returns how many slots it looks at.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Everything => usize::MAX,
+            Self::Bucket(bucket) => bucket.len(),
+            Self::Buckets(buckets) => buckets.iter().map(|bucket| bucket.len()).sum(),
+            Self::Bearers(bearers) => bearers.len(),
+        }
+    }
+}
+
+/// Returns the first `count` numbers from `first` on in any of the buckets, rising and each once.
+pub(super) fn merged(buckets: &[&Bucket], first: Number, count: usize) -> Vec<Number> {
+    let mut numbers: Vec<Number> = buckets.iter().flat_map(|bucket| bucket.from(first).take(count)).collect();
+    // A selector may name a value twice.
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.truncate(count);
+    numbers
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(numbers) => numbers.len(),
+        }
+    }
+
+    /// Goes through the numbers from `first` on, rising.
+    pub(super) fn from(&self, first: Number) -> BucketIter<'_> {
+        match self {
+            Self::One(number) => BucketIter::One(Some(*number).filter(|number| *number >= first)),
+            Self::Many(numbers) => BucketIter::Many(numbers.range(first..)),
+        }
+    }
+
+    fn insert(&mut self, number: Number) {
+        match self {
+            Self::One(one) if *one == number => {}
+            Self::One(one) => *self = Self::Many(BTreeSet::from([*one, number])),
+            Self::Many(numbers) => {
+                numbers.insert(number);
+            }
+        }
+    }
+
+    /// Returns whether nothing is left.
+    fn remove(&mut self, number: Number) -> bool {
+        match self {
+            Self::One(one) => *one == number,
+            Self::Many(numbers) => {
+                numbers.remove(&number);
+                numbers.is_empty()
+            }
+        }
+    }
+}
+
+/// The numbers of a [`Bucket`].
+#[derive(Debug)]
+pub(super) enum BucketIter<'t> {
+    One(Option<Number>),
+    Many(btree_set::Range<'t, Number>),
+}
+
+impl Iterator for BucketIter<'_> {
+    type Item = Number;
+
+    fn next(&mut self) -> Option<Number> {
+        match self {
+            Self::One(number) => number.take(),
+            Self::Many(numbers) => numbers.next().copied(),
+        }
+    }
+}
+
+fn add(buckets: &mut Buckets, value: &str, number: Number) {
+    match buckets.get_mut(value) {
+        Some(bucket) => bucket.insert(number),
+        None => {
+            buckets.insert(value.into(), Bucket::One(number));
+        }
+    }
+}
+
+fn take(buckets: &mut Buckets, value: &str, number: Number) {
+    if buckets.get_mut(value).is_some_and(|bucket| bucket.remove(number)) {
+        buckets.remove(value);
+    }
+}

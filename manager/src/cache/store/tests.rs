@@ -1,0 +1,150 @@
+use std::sync::atomic::AtomicU64;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cache::testing::{ByHand, object, object_in};
+use crate::cache::{LabelSelector, Store};
+
+fn labelled(name: &str, version: u64, label: &str) -> Value {
+    let mut object = object(name, name, version);
+    object["metadata"]["labels"] = json!({"app": label});
+    object
+}
+
+/// The names a selection picks, sorted.
+fn picked(store: &KindStore, select: &Select) -> Vec<String> {
+    let views = store.list(select).unwrap();
+    let mut names: Vec<String> = views.iter().map(|view| view.meta().name().to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The length of a name, which no label tells.
+fn length(view: &View) -> Result<Vec<String>, IndexFailure> {
+    Ok(vec![view.meta().name().len().to_string()])
+}
+
+#[tokio::test]
+async fn an_index_by_function_follows_every_change_whenever_it_was_declared() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5), object("bb", "u2", 6)]);
+    let store = &by_hand.store;
+    store.index("length", length).unwrap();
+    assert_eq!(picked(store, &Select::index("length", "2")), ["bb"]);
+    by_hand.changed(&object("cc", "u3", 11));
+    by_hand.deleted(&object("bb", "u2", 12));
+    by_hand.written(&object("d", "u4", 13), Writer::default());
+    assert_eq!(picked(store, &Select::index("length", "2")), ["cc"]);
+    assert_eq!(picked(store, &Select::index("length", "1")), ["a", "d"]);
+    assert_eq!(picked(store, &Select::index("length", "1").within("bank")), [""; 0]);
+    assert_eq!(store.table.read().estimate(&Select::index("length", "2")), 1, "costs the result");
+    assert_eq!(store.table.read().estimate(&Select::index("length", "7")), 0, "no empty buckets");
+}
+
+#[tokio::test]
+async fn a_typed_index_function_sees_what_its_struct_names() {
+    #[derive(Deserialize)]
+    struct Dated {
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        at: String,
+    }
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let dated: Store<Dated> = Store::new(Arc::clone(&by_hand.store));
+    dated.index("at", |object| vec![object.data.at.clone()]).unwrap();
+    by_hand.changed(&object("b", "u2", 11));
+    let found = dated.list(&Select::index("at", "11")).unwrap();
+    assert_eq!(found.iter().map(|entry| entry.meta().name()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[tokio::test]
+async fn a_failing_index_function_costs_the_object_its_entry_and_nothing_else() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5), object("panics", "u2", 6)]);
+    let store = &by_hand.store;
+    let judge = |view: &View| match view.meta().name() {
+        "fails" => Err("on purpose".into()),
+        "panics" => panic!("on purpose"),
+        _ => Ok(vec!["good".to_owned()]),
+    };
+    store.index("judge", judge).unwrap();
+    by_hand.changed(&object("fails", "u3", 11));
+    by_hand.changed(&object("b", "u4", 12));
+    assert_eq!(picked(store, &Select::index("judge", "good")), ["a", "b"]);
+    assert_eq!(picked(store, &Select::all()), ["a", "b", "fails", "panics"]);
+    assert_eq!(store.status().unindexed["judge"], 2);
+}
+
+#[tokio::test]
+async fn an_index_function_is_asked_once_per_version() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let counting = move |_: &View| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(Vec::new())
+    };
+    by_hand.store.index("counting", counting).unwrap();
+    by_hand.relisted(&[object("a", "u1", 5)], 20);
+    by_hand.changed(&object("a", "u1", 21));
+    by_hand.deleted(&object("a", "u1", 22));
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn the_name_of_an_index_is_taken_once_and_an_unknown_one_is_an_error() {
+    let by_hand = ByHand::listed(&[]);
+    by_hand.store.index("length", length).unwrap();
+    let error = by_hand.store.index("length", length).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the cache of ConfigMap has an index \"length\" already; give this one another name, or read by that one"
+    );
+    let error = by_hand.store.list(&Select::index("width", "1")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the cache of ConfigMap has no index \"width\"; declare it with index() before reading by it"
+    );
+}
+
+#[tokio::test]
+async fn an_indexed_label_costs_the_result_by_value_values_or_key() {
+    let by_hand = ByHand::listed(&[labelled("a", 5, "web"), labelled("b", 6, "api"), object("c", "c", 7)]);
+    let store = &by_hand.store;
+    let select = |selector: &str| Select::all().labels(LabelSelector::parse(selector).unwrap());
+    let check = |selector: &str, names: &[&str], looked: usize| {
+        assert_eq!(picked(store, &select(selector)), names, "{selector}");
+        assert_eq!(store.table.read().estimate(&select(selector)), looked, "{selector}");
+    };
+    check("app=web", &["a"], 3);
+    store.index_label("app");
+    store.index_label("app");
+    check("app=web", &["a"], 1);
+    check("app in (web, api)", &["a", "b"], 2);
+    check("app", &["a", "b"], 2);
+    check("app!=web", &["b", "c"], 3);
+    check("app=none", &[], 0);
+    by_hand.changed(&labelled("a", 11, "api"));
+    by_hand.deleted(&labelled("b", 12, "api"));
+    check("app=web", &[], 0);
+    check("app=api", &["a"], 1);
+}
+
+#[tokio::test]
+async fn a_selection_of_several_things_goes_by_the_narrowest() {
+    let elsewhere = object_in("bank", "x", "u9", 9);
+    let by_hand = ByHand::listed(&[
+        labelled("a", 5, "web"),
+        labelled("b", 6, "web"),
+        labelled("c", 7, "api"),
+        elsewhere,
+    ]);
+    let table = || by_hand.store.table.read();
+    by_hand.store.index_label("app");
+    assert_eq!(table().estimate(&Select::namespace("shop").label("app", "web")), 2, "by label");
+    assert_eq!(table().estimate(&Select::namespace("bank").label("app", "web")), 1, "by namespace");
+    assert_eq!(table().estimate(&Select::owned_by("nobody").within("shop")), 0, "by owner");
+    assert_eq!(table().estimate(&Select::all()), 4);
+}
