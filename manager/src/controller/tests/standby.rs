@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cache::testing::ByHand;
-use crate::watch::function;
+use crate::watch::{function, interval};
 
 /// A source that counts its runs, has one key, and syncs after this long, unless it is told to stop before.
 struct Late {
@@ -49,6 +49,24 @@ async fn a_source_is_waited_for_however_long_its_sync_takes_and_the_controller_s
     next(&mut runs).await;
     assert!(bench.status().synced);
     assert_eq!(starts.load(Ordering::SeqCst), 1, "it was never begun anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_that_answers_more_than_the_queue_takes_has_synced_also_on_a_standby() {
+    let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
+    let shelves = interval("shelves", Duration::ZERO, || (0..10).map(|number| key(&number.to_string())));
+    let bench = Bench::start_in(Term::new(), Controller::new("test").source(shelves), reconciler);
+    bench.settings.send_modify(|settings| settings.queue.max_depth = 3);
+    sleep(LONG).await;
+    let status = bench.status();
+    assert_eq!((status.synced, status.counts.ready()), (true, 3), "the others are owed");
+    bench.term.begin();
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        seen.push(next(&mut runs).await.0.name().to_owned());
+    }
+    seen.sort();
+    assert_eq!(seen, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
