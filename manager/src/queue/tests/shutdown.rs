@@ -1,10 +1,11 @@
 use super::*;
+use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
 #[tokio::test(start_paused = true)]
 async fn shutting_down_wakes_every_caller_and_later_adds_are_ignored() {
     let queue = queue();
-    let callers = TaskTracker::new();
+    let mut callers = JoinSet::new();
     for _ in 0..5 {
         let queue = queue.clone();
         callers.spawn(async move { assert!(get(&queue).await.is_none()) });
@@ -12,8 +13,7 @@ async fn shutting_down_wakes_every_caller_and_later_adds_are_ignored() {
     tokio::task::yield_now().await;
     assert!(!queue.is_shutting_down());
     queue.shut_down();
-    callers.close();
-    soon(callers.wait()).await;
+    soon(callers.join_all()).await;
     assert!(queue.is_shutting_down());
     assert_eq!(queue.add(Id(1), strong()), Added::ShuttingDown);
     assert!(get(&queue).await.is_none());

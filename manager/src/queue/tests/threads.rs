@@ -1,8 +1,11 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
-const KEYS: u32 = 100;
+/// Keys that are added again and again, and how many each of four producers adds once only: an add of theirs that is
+/// lost is made up for by no other.
+const HOT: u32 = 100;
+const OWN: u32 = 2500;
 /// Nothing here takes seconds; a lost wake-up would take for ever.
 const FOR_EVER: Duration = Duration::from_mins(2);
 
@@ -20,45 +23,78 @@ struct Watched {
     seen: AtomicU64,
 }
 
+/// Keys under watch.
+fn watched(count: u32) -> Arc<[Watched]> {
+    (0..count).map(|_| Watched::default()).collect()
+}
+
+impl Watched {
+    /// Begins a run, and tells what it sees.
+    fn begin(&self, running: &Running<Id>) -> u64 {
+        assert!(!self.in_flight.swap(true, Ordering::Relaxed), "{} is with two workers", running.key());
+        self.wanted.load(Ordering::Relaxed)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_threads_lose_no_key_and_never_run_one_twice_at_once() {
     let queue = queue_with(with_retry(RetryPolicy::exponential(ms(1), ms(2))), 8);
-    let keys: Arc<[Watched]> = (0..KEYS).map(|_| Watched::default()).collect();
+    let keys = watched(HOT + 4 * OWN);
     let settling = Arc::new(AtomicBool::new(false));
-    let (producers, workers, operator) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+    let (mut producers, mut workers, mut operator) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
     for seed in 0..8 {
         workers.spawn(work(queue.clone(), Arc::clone(&keys), Arc::clone(&settling), seed));
     }
     operator.spawn(operate(queue.clone(), Arc::clone(&settling)));
-    for seed in 0..4 {
-        producers.spawn(produce(queue.clone(), Arc::clone(&keys), seed));
+    for number in 0..4 {
+        producers.spawn(produce(queue.clone(), Arc::clone(&keys), number));
     }
-    close(&producers).await;
+    close(producers).await;
     settling.store(true, Ordering::Relaxed);
-    close(&operator).await;
-    // Ends every wait, so that the drain has nothing to leave behind.
-    for id in 0..KEYS {
-        let _: Added = queue.add(Id(id), strong());
-    }
+    close(operator).await;
+    settle(&queue, &mut workers).await;
+    all_seen(&keys);
     soon(queue.shut_down_with_drain()).await;
-    close(&workers).await;
+    close(workers).await;
+    assert_eq!(queue.snapshot().keys.len(), 0);
+}
+
+/// Waits for the end of all of them. One that failed fails the test.
+async fn close(mut tasks: JoinSet<()>) {
+    while let Some(ended) = soon(tasks.join_next()).await {
+        ended.expect("a task failed");
+    }
+}
+
+/// Waits until the workers have done all there is. Nothing is added meanwhile: an add that was lost stays so.
+async fn settle(queue: &WorkQueue<Id>, workers: &mut JoinSet<()>) {
+    soon(async {
+        loop {
+            let counts = queue.counts();
+            if counts.ready() + counts.delayed + counts.running + counts.parked == 0 {
+                return;
+            }
+            if let Some(ended) = workers.try_join_next() {
+                ended.expect("a worker failed");
+            }
+            tokio::time::sleep(ms(1)).await;
+        }
+    })
+    .await;
+}
+
+fn all_seen(keys: &[Watched]) {
     for (id, key) in keys.iter().enumerate() {
         let (wanted, seen) = (key.wanted.load(Ordering::Relaxed), key.seen.load(Ordering::Relaxed));
         assert_eq!(wanted, seen, "the last change of key {id} was never seen");
     }
-    assert_eq!(queue.snapshot().keys.len(), 0);
 }
 
-async fn close(tasks: &TaskTracker) {
-    tasks.close();
-    soon(tasks.wait()).await;
-}
-
-/// Adds keys at random. When the queue is full it does what a source does: waits for room and comes again.
-async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, seed: u64) {
-    let mut random = fastrand::Rng::with_seed(seed);
-    for turn in 0..5000 {
-        let id = random.u32(0..KEYS);
+/// Adds hot keys at random and its own in turn. When the queue is full it does what a source does: waits for room and comes again.
+async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, number: u32) {
+    let mut random = fastrand::Rng::with_seed(number.into());
+    for turn in 0..2 * OWN {
+        let id = if turn % 2 == 0 { random.u32(0..HOT) } else { HOT + number * OWN + turn / 2 };
         keys[id as usize].wanted.fetch_add(1, Ordering::Relaxed);
         let add = if random.bool() { strong() } else { background() };
         let add = if random.u8(0..8) == 0 { add.after(ms(1)) } else { add };
@@ -93,8 +129,7 @@ async fn work(queue: WorkQueue<Id>, keys: Arc<[Watched]>, settling: Arc<AtomicBo
     let mut random = fastrand::Rng::with_seed(seed);
     while let Some(running) = queue.get().await {
         let key = &keys[running.key().0 as usize];
-        assert!(!key.in_flight.swap(true, Ordering::Relaxed), "{} is with two workers", running.key());
-        let wanted = key.wanted.load(Ordering::Relaxed);
+        let wanted = key.begin(&running);
         if random.u8(0..4) == 0 {
             tokio::task::yield_now().await;
         }
@@ -117,7 +152,7 @@ async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_s
     for drained in [true, false] {
         let queue = queue_with(exact(), 10);
         let runs: Arc<Vec<AtomicU64>> = Arc::new((0..2501).map(|_| AtomicU64::new(0)).collect());
-        let (producers, consumers) = (TaskTracker::new(), TaskTracker::new());
+        let (mut producers, mut consumers) = (JoinSet::new(), JoinSet::new());
         for _ in 0..10 {
             let (queue, runs) = (queue.clone(), Arc::clone(&runs));
             consumers.spawn(async move {
@@ -137,14 +172,14 @@ async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_s
                 }
             });
         }
-        close(&producers).await;
+        close(producers).await;
         if drained {
             soon(queue.shut_down_with_drain()).await;
         } else {
             queue.shut_down();
         }
         assert_eq!(queue.add(Id(2500), strong()), Added::ShuttingDown);
-        close(&consumers).await;
+        close(consumers).await;
         let left = queue.snapshot().keys.len();
         let runs: Vec<u64> = runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
         assert_eq!(runs[2500], 0, "an add after the shutdown was delivered");
@@ -157,33 +192,40 @@ async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_s
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_workers_drain_twenty_thousand_random_adds() {
-    let queue = queue_with(exact(), 100);
-    let (producers, workers) = (TaskTracker::new(), TaskTracker::new());
+    const KEYS: u32 = 10_000;
+    let (queue, keys) = (queue_with(exact(), 100), watched(KEYS));
+    let (mut producers, mut workers) = (JoinSet::new(), JoinSet::new());
     for _ in 0..100 {
-        let queue = queue.clone();
+        let (queue, keys) = (queue.clone(), Arc::clone(&keys));
         workers.spawn(async move {
             while let Some(running) = queue.get().await {
+                let key = &keys[running.key().0 as usize];
+                let wanted = key.begin(&running);
+                tokio::task::yield_now().await;
+                key.in_flight.store(false, Ordering::Relaxed);
+                key.seen.fetch_max(wanted, Ordering::Relaxed);
                 running.done();
             }
         });
     }
     for seed in 0..20 {
-        let queue = queue.clone();
+        let (queue, keys) = (queue.clone(), Arc::clone(&keys));
         producers.spawn(async move {
             let mut random = fastrand::Rng::with_seed(seed);
             for _ in 0..1000 {
                 let add = [strong(), weak(), background()][random.usize(0..3)].clone();
                 let add = if random.bool() { add.after(ms(random.u64(0..3))) } else { add };
-                let _: Added = queue.add(Id(random.u32(0..1000)), add);
+                let id = random.u32(0..KEYS);
+                keys[id as usize].wanted.fetch_add(1, Ordering::Relaxed);
+                let _: Added = queue.add(Id(id), add);
             }
         });
     }
-    close(&producers).await;
-    for id in 0..1000 {
-        let _: Added = queue.add(Id(id), strong());
-    }
+    close(producers).await;
+    settle(&queue, &mut workers).await;
+    all_seen(&keys);
     soon(queue.shut_down_with_drain()).await;
-    close(&workers).await;
+    close(workers).await;
     assert_eq!(queue.snapshot().keys.len(), 0);
 }
 
@@ -191,7 +233,7 @@ async fn a_hundred_workers_drain_twenty_thousand_random_adds() {
 async fn a_shutdown_while_keys_are_handed_over_ends_every_loop() {
     for round in 0..50 {
         let queue = queue_with(exact(), 20);
-        let loops = TaskTracker::new();
+        let mut loops = JoinSet::new();
         for id in 0..20 {
             let queue = queue.clone();
             loops.spawn(async move {
@@ -205,6 +247,6 @@ async fn a_shutdown_while_keys_are_handed_over_ends_every_loop() {
             tokio::task::yield_now().await;
         }
         queue.shut_down();
-        close(&loops).await;
+        close(loops).await;
     }
 }
