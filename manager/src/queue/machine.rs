@@ -9,7 +9,7 @@
 //! ends; and so on. `the_table_of_states_and_events` in the tests prints what follows.
 //!
 //! # Invariants
-//! 1. A key is in exactly one place: delayed and in the heap, ready and in its lane and in the list by age, running
+//! 1. A key is in exactly one place: delayed and in the tree of deadlines, ready and in its lane and in the list by age, running
 //!    and in the list of running keys, or parked.
 //! 2. The list by age is ordered: due keys become ready before anything else happens at a later time.
 //! 3. While the queue drains nothing becomes ready except dirty keys, so that draining ends.
@@ -58,7 +58,8 @@ pub(super) struct Inner<Q> {
     /// How often one of them has been called since the last one woke. Whoever wakes looks at everything, so nobody
     /// need be called again for a key that those called will find.
     pub(super) called: usize,
-    /// The moment for which one of them has set the queue's timer; `None` if none has.
+    /// The moment for which one of them has set the queue's timer, `START` once it has been told to look earlier;
+    /// `None` if none has.
     pub(super) timer: Option<Moment>,
     pub(super) tally: Tally,
 }

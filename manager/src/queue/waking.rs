@@ -109,7 +109,11 @@ impl<Q: Key> Inner<Q> {
             signals.callers = Callers::One;
             self.called += 1;
         }
-        signals.timer = self.timer.is_some_and(|timer| self.next_wake().is_some_and(|next| next < timer));
+        if self.timer.is_some_and(|timer| self.next_wake().is_some_and(|next| next < timer)) {
+            // Once: it looks at everything when it wakes, whatever comes up until then.
+            signals.timer = true;
+            self.timer = Some(Moment::START);
+        }
         signals
     }
 
