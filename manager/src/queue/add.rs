@@ -13,9 +13,11 @@ pub struct Add {
     pub band: Band,
     /// What happened.
     pub cause: Cause,
-    /// The key is not to run before this time has passed; `None` for at once. The earliest of several adds holds.
+    /// The key is not to run before this time has passed; `None` for at once. The earliest of several adds holds. A key
+    /// in its backoff then waits no longer than that, still as one that failed: no weak add ends the rest.
     pub after: Option<Duration>,
-    /// The request's own object has a new generation: its failures so far no longer count. Makes the add strong.
+    /// The request's own object has a new generation, or is a new object: the failures so far no longer count. Makes
+    /// the add strong.
     pub new_generation: bool,
 }
 

@@ -36,12 +36,15 @@ impl<Q: Key> Inner<Q> {
     #[inline]
     pub(super) fn hand_out(&mut self, choice: Choice) -> Job<Q> {
         let slot = choice.slot;
+        // Before anything is changed: a `Clone` of the user's that panics must not leave the key running for ever.
+        let entry = self.slots.get(slot);
+        let (key, cause) = (entry.key.clone(), entry.cause.clone());
+        let attempt = entry.failures.saturating_add(1);
         let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
         self.tally.queued.observe(queued_for);
         let index = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         self.running.push(slot);
-        let entry = self.slots.get_mut(slot);
-        entry.place = Place::Running(Run {
+        self.slots.get_mut(slot).place = Place::Running(Run {
             since: self.now,
             index,
             lane,
@@ -50,13 +53,7 @@ impl<Q: Key> Inner<Q> {
             again: None,
             again_at: Moment::NEVER,
         });
-        Job {
-            slot,
-            key: entry.key.clone(),
-            cause: entry.cause.clone(),
-            attempt: entry.failures.saturating_add(1),
-            queued_for,
-        }
+        Job { slot, key, cause, attempt, queued_for }
     }
 
     /// Takes a key out of the running ones. Its next place is up to the caller.
@@ -117,6 +114,8 @@ impl<Q: Key> Inner<Q> {
         }
         match &mut entry.place {
             Place::Running(run) => {
+                // What is to run at once runs before what is to run later, and its cause is the next run's.
+                let comes_next = until.is_none() || run.dirt.is_none();
                 let (noted, added) = match until {
                     Some(until) => {
                         run.again_at = run.again_at.min(until);
@@ -129,7 +128,7 @@ impl<Q: Key> Inner<Q> {
                     }
                 };
                 // The cause of the next run is the first one, unless a strong one follows weak ones.
-                let news = noted.is_none_or(|noted| noted.strength < dirt.strength);
+                let news = comes_next && noted.is_none_or(|noted| noted.strength < dirt.strength);
                 *noted = Some(noted.map_or(dirt, |noted| noted.merge(dirt)));
                 if news {
                     entry.cause = cause;
@@ -150,7 +149,14 @@ impl<Q: Key> Inner<Q> {
             Place::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
                 Added::Merged
             }
-            Place::Delayed { .. } => {
+            Place::Delayed { why, .. } => {
+                let failed = matches!(why, Why::Backoff | Why::RetryAfter) && entry.failures > 0;
+                if let Some(until) = until.filter(|_| failed) {
+                    // It goes on waiting as one that failed, only not as long: as an ordinary wait, the rest of it
+                    // would end with the next weak add.
+                    self.delays.shorten(&mut self.slots, slot, until);
+                    return Added::Delayed;
+                }
                 entry.cause = cause;
                 self.end_delay(slot);
                 self.queue_up(slot, dirt.band, until)

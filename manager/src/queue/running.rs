@@ -77,7 +77,8 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::Failed(error, Next::Never))
     }
 
-    /// Undoes the hand-out: the key is ready again as if nobody had taken it.
+    /// Undoes the hand-out: the key is ready again in the lane it came from, behind those that are there, and how long
+    /// it has been ready counts anew. Its failures and its cause stay.
     pub fn put_back(self) {
         self.end(Outcome::PutBack);
     }

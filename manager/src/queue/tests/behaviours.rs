@@ -1,5 +1,8 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 #[tokio::test(start_paused = true)]
 async fn adds_before_a_run_give_one_run() {
@@ -152,14 +155,13 @@ async fn whoever_takes_a_key_leaves_the_timer_to_the_next_sleeper() {
 #[tokio::test(start_paused = true)]
 async fn every_sleeper_gets_one_of_many_keys_that_become_ready_at_once() {
     let queue = queue_with(exact(), 100);
-    let callers = TaskTracker::new();
+    let mut callers = JoinSet::new();
     for id in 0..100 {
         queue.add(Id(id), strong().after(ms(10)));
         let queue = queue.clone();
-        callers.spawn(async move { get(&queue).await.map(Running::done) });
+        callers.spawn(async move { get(&queue).await.unwrap().done() });
     }
-    callers.close();
-    soon(callers.wait()).await;
+    soon(callers.join_all()).await;
     assert_eq!(queue.snapshot().keys.len(), 0);
 }
 
@@ -210,6 +212,112 @@ async fn a_strong_add_ends_a_backoff_at_once_and_a_weak_one_does_not() {
     assert_eq!(queue.add(Id(1), strong()), Added::Queued);
     let running = take(&queue);
     assert_eq!((running.attempt(), running.cause().trigger), (2, Trigger::Updated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strong_add_for_later_shortens_a_backoff_which_no_weak_one_ends_then_either() {
+    let fail: [fn(Running<Id>) -> Retried; 2] =
+        [|running| running.retry("no"), |running| running.retry_after("busy", ms(1000))];
+    for fail in fail {
+        let queue = queue_with(with_retry(RetryPolicy::fixed(ms(1000)).with_jitter(0)), 1);
+        queue.add(Id(1), strong());
+        assert_eq!(fail(take(&queue)), Retried::After(ms(1000)));
+        assert_eq!(queue.add(Id(1), strong().after(ms(2000))), Added::Merged);
+        assert_eq!(queue.add(Id(1), strong().after(ms(300))), Added::Delayed);
+        assert_eq!(queue.add(Id(1), weak()), Added::Kept);
+        let key = queue.find(&Id(1)).unwrap();
+        assert_eq!((key.state, key.attempts, key.next_run), (State::Backoff, 1, Some(ms(300))));
+        tokio::time::advance(ms(299)).await;
+        assert!(queue.try_get().is_none(), "a millisecond early");
+        tokio::time::advance(ms(1)).await;
+        let running = take(&queue);
+        assert_eq!((running.attempt(), running.cause().trigger), (2, Trigger::Retried));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_run_tells_of_the_add_it_is_for_and_not_of_one_for_later() {
+    let later = || Add::strong(Cause::bare(Trigger::Manual)).after(ms(50));
+    for at_once_first in [true, false] {
+        let queue = queue();
+        queue.add(Id(1), background());
+        let running = take(&queue);
+        let adds = if at_once_first { [strong(), later()] } else { [later(), strong()] };
+        for add in adds {
+            queue.add(Id(1), add);
+        }
+        running.done();
+        assert_eq!(take(&queue).cause().trigger, Trigger::Updated, "at once first: {at_once_first}");
+    }
+}
+
+/// A key whose clone panics when it is told to.
+#[derive(Debug)]
+struct Brittle(Arc<AtomicBool>);
+
+impl Clone for Brittle {
+    fn clone(&self) -> Self {
+        assert!(!self.0.load(Ordering::Relaxed), "broken");
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl PartialEq for Brittle {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Brittle {}
+
+impl std::hash::Hash for Brittle {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl fmt::Display for Brittle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("brittle")
+    }
+}
+
+impl Key for Brittle {
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "brittle"
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_clone_panics_stays_ready() {
+    let queue = WorkQueue::new("test", exact(), 1, &QueueMetrics::register(&Registry::new()));
+    let breaks = Arc::new(AtomicBool::new(false));
+    queue.add(Brittle(Arc::clone(&breaks)), strong());
+    breaks.store(true, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
+    assert_eq!((queue.counts().ready(), queue.counts().running), (1, 0));
+    breaks.store(false, Ordering::Relaxed);
+    queue.try_get().expect("it is still there").done();
+}
+
+#[test]
+fn the_holder_of_the_timer_is_told_once_that_an_earlier_moment_has_come_up() {
+    let mut inner = Inner::new(exact(), 1, fastrand::Rng::with_seed(1));
+    inner.add(Id(1), strong().after(ms(100)));
+    assert!(matches!(inner.take(), Take::Wait(Some(_))));
+    assert!(!inner.signals().timer, "it waits for the first already");
+    for (id, wait) in [(2, 50), (3, 20)] {
+        inner.add(Id(id), strong().after(ms(wait)));
+        assert_eq!(inner.signals().timer, id == 2, "add {id}");
+        assert!(!inner.signals().timer, "nothing has happened");
+    }
+    inner.leave(true);
+    let Take::Wait(Some(timer)) = inner.take() else { panic!("nothing is due yet") };
+    assert_eq!(timer, Moment::new(ms(20)), "it looks at everything");
+    inner.add(Id(4), strong().after(ms(10)));
+    assert!(inner.signals().timer, "and is told again");
 }
 
 #[tokio::test(start_paused = true)]

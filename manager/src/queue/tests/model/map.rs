@@ -1,6 +1,6 @@
 //! The map that the machine is compared with.
 //!
-//! It knows no lists, no heap, no counters and no signals: every question looks at all keys.
+//! It knows no lists, no tree, no counters and no signals: every question looks at all keys.
 
 use std::collections::BTreeMap;
 
@@ -175,6 +175,10 @@ impl Model {
             }
             At::Delayed { backoff: true, .. } | At::Parked if !strong => Added::Kept,
             At::Delayed { until: old, .. } if until.is_some_and(|until| until >= old) => Added::Merged,
+            At::Delayed { until: old, backoff: true, lane } if until.is_some() && entry.failures > 0 => {
+                entry.at = At::Delayed { until: until.unwrap_or(old), backoff: true, lane };
+                Added::Delayed
+            }
             At::Delayed { .. } | At::Parked => self.start(id, lane, until),
         }
     }
