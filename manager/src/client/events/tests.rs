@@ -150,6 +150,7 @@ async fn a_flush_ends_at_its_limit() {
     record(&running.recorder, "Waiting");
     server.arrival().await;
     running.flushed().await;
+    assert_eq!(outcomes(&server.registry), "{outcome=\"late\"} 1 {outcome=\"new\"} 1");
 }
 
 #[tokio::test]
