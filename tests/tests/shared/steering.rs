@@ -113,9 +113,15 @@ async fn look(
     Ok(Action::Done)
 }
 
+/// Creates an object that goes at once when it is deleted.
 async fn create(cluster: &TestCluster, name: &str, annotations: Value) {
+    create_held(cluster, name, annotations, &[]).await;
+}
+
+/// Creates an object that stays until these finalizers are off.
+async fn create_held(cluster: &TestCluster, name: &str, annotations: Value, finalizers: &[&str]) {
     let template = json!({
-        "metadata": {"name": name, "annotations": annotations, "finalizers": [HELD]},
+        "metadata": {"name": name, "annotations": annotations, "finalizers": finalizers},
         "template": {"spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]}},
     });
     let template: PodTemplate = serde_json::from_value(template).expect("a PodTemplate");
@@ -165,7 +171,7 @@ async fn a_paused_object_is_left_alone_and_seen_as_such_until_it_runs_once_as_it
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_is_seen_to_although_the_object_is_paused() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    create(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"})).await;
+    create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
     create(&cluster, MARKER, json!({})).await;
     let mut scene = Scene::begin(&cluster, Controller::reconciles).await;
     assert_eq!(scene.runs.next().await.name, MARKER);
