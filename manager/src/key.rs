@@ -6,6 +6,8 @@
 mod fence;
 mod label;
 mod panic;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::fmt;
 use std::hash::Hash;

@@ -395,28 +395,13 @@ async fn the_number_of_workers_changes_while_they_work_and_cancels_none() {
     assert_eq!(seen, 40, "each once: nothing was cancelled, nothing lost");
 }
 
-struct Failing(fn() -> Result<(), SourceError>);
-
-impl Source<Request> for Failing {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Request>,
-        _stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        Box::pin(async move {
-            sink.synced();
-            (self.0)()
-        })
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
-    let broken = || Err(SourceError { name: "feed".to_owned(), source: "closed".into() });
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
-    let mut bench = Bench::start(Controller::new("test").source(Failing(broken)), reconciler);
+    let broken = function("feed", async |_, _| Err("closed".into()));
+    let mut bench = Bench::start(Controller::new("test").source(broken), reconciler);
     let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
-    assert_eq!(error.to_string(), "controller test lost a source: source feed ended: closed");
+    assert_eq!(error.to_string(), "controller test lost a source: source function feed ended: closed");
 
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
     let panics = function("counter", async |_, _| panic!("oops"));

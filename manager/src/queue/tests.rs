@@ -8,7 +8,6 @@ mod shutdown;
 mod table;
 mod threads;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,28 +16,9 @@ use tokio::time::Instant;
 use super::clock::Moment;
 use super::waking::{Callers, Signals, Take};
 use super::*;
+use crate::key::testing::Id;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
-
-/// A key that is a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Id(u32);
-
-impl Key for Id {
-    fn namespace(&self) -> Option<&str> {
-        None
-    }
-
-    fn name(&self) -> &'static str {
-        "id"
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "id-{}", self.0)
-    }
-}
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -140,10 +140,13 @@ async fn a_source_added_on_a_standby_starts_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_on_a_standby_ends_its_controller_too() {
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
-    let broken = Failing(|| Err(SourceError { name: "feed".to_owned(), source: "closed".into() }));
+    let broken = function("feed", async |_, _| Err("closed".into()));
     let mut bench = Bench::start_in(Term::new(), Controller::new("test").source(broken), reconciler);
     let error = bench.ended().await.expect_err("fails");
-    assert!(matches!(&error, ControllerError::Source { source, .. } if source.name == "feed"), "{error}");
+    assert!(
+        matches!(&error, ControllerError::Source { source, .. } if source.name == "function feed"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,10 @@
 //! What a controller is made of: its key, its sources, and others beside it.
 
-use std::fmt;
-
 use super::steering::store;
 use super::*;
 use crate::cache::testing::{ByHand, object};
 use crate::cache::{Delta, View};
+use crate::key::testing::Id;
 use crate::watch::{Enqueue, function};
 
 #[tokio::test]
@@ -29,31 +28,11 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
     assert_eq!(wired(|controller, maps| controller.reconciles(maps).owns(maps).co_owns(maps)), None);
 }
 
-/// A key that names no object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Shelf(u32);
-
-impl Key for Shelf {
-    fn namespace(&self) -> Option<&str> {
-        None
-    }
-
-    fn name(&self) -> &'static str {
-        "shelf"
-    }
-}
-
-impl fmt::Display for Shelf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shelf {}", self.0)
-    }
-}
-
-/// Tells which shelf it was asked to look at.
+/// Tells which one it was asked to look at.
 struct Looks(mpsc::UnboundedSender<u32>);
 
-impl Reconciler<Shelf> for Looks {
-    async fn reconcile(&self, key: &Shelf, _: &Context) -> Outcome {
+impl Reconciler<Id> for Looks {
+    async fn reconcile(&self, key: &Id, _: &Context) -> Outcome {
         self.0.send(key.0).expect("the test listens");
         Ok(Action::Done)
     }
@@ -63,8 +42,8 @@ impl Reconciler<Shelf> for Looks {
 async fn a_controller_may_be_keyed_by_anything_and_waits_for_such_a_source_as_for_any() {
     let (looks, mut looked) = mpsc::unbounded_channel();
     let cache = ByHand::listed(&[object("web", "u1", 5)]);
-    let stocktaking = async |sink: Sink<Shelf>, stop: CancellationToken| {
-        sink.add(Shelf(1), Cause::bare(Trigger::Initial));
+    let stocktaking = async |sink: Sink<Id>, stop: CancellationToken| {
+        sink.add(Id(1), Cause::bare(Trigger::Initial));
         sleep(LONG).await;
         sink.synced();
         stop.cancelled().await;
@@ -72,17 +51,17 @@ async fn a_controller_may_be_keyed_by_anything_and_waits_for_such_a_source_as_fo
     };
     let controller = Controller::keyed("test")
         .source(function("stocktaking", stocktaking).syncs_itself())
-        .watches(&store(&cache), |_: &Delta<'_>, out: &mut Enqueue<Shelf>| out.add(Shelf(2)));
+        .watches(&store(&cache), |_: &Delta<'_>, out: &mut Enqueue<Id>| out.add(Id(2)));
     let bench = Bench::start(controller, Looks(looks));
-    bench.notifier.notify(Shelf(3));
+    bench.notifier.notify(Id(3));
     sleep(LONG / 2).await;
     assert!(looked.try_recv().is_err(), "nothing before the stocktaking is over");
-    let mut shelves = Vec::new();
+    let mut ids = Vec::new();
     for _ in 0..3 {
-        shelves.push(looked.recv().await.expect("a run"));
+        ids.push(looked.recv().await.expect("a run"));
     }
-    shelves.sort_unstable();
-    assert_eq!(shelves, [1, 2, 3]);
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Duration, Instant, sleep};
@@ -10,11 +9,11 @@ use tokio::time::{Duration, Instant, sleep};
 use super::*;
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::{Controller, Registration};
-use crate::key::Trigger;
+use crate::key::{Cause, Trigger};
 use crate::manager::{Manager, ManagerError, ManagerOptions, RegisterError};
 use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
-use crate::watch::{Sink, SourceError};
+use crate::watch::{Sink, Source, function};
 
 /// The grace period of the managers here.
 const GRACE: Duration = Duration::from_secs(30);
@@ -40,21 +39,12 @@ fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
 }
 
 /// Has synced from the start, feeds nothing, and is held for as long as it runs.
-struct Quiet(Arc<()>);
-
-impl Source<Request> for Quiet {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Request>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        Box::pin(async move {
-            sink.synced();
-            stop.cancelled().await;
-            drop(self.0);
-            Ok(())
-        })
-    }
+fn quiet(held: Arc<()>) -> impl Source<Request> {
+    function("quiet", async move |_, stop: CancellationToken| {
+        stop.cancelled().await;
+        drop(held);
+        Ok(())
+    })
 }
 
 /// Tells of each run, which then takes this long.
@@ -75,7 +65,7 @@ type Runs = mpsc::UnboundedReceiver<(String, Trigger)>;
 
 fn controller(takes: Duration) -> (Registration, Runs) {
     let (runs, seen) = mpsc::unbounded_channel();
-    let controller = Controller::new("web").runs_without_lease().source(Quiet(Arc::default()));
+    let controller = Controller::new("web").runs_without_lease().source(quiet(Arc::default()));
     (controller.reconciler(Tells { runs, takes }), seen)
 }
 
@@ -106,7 +96,7 @@ async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
     let held = Arc::new(());
     for _ in 0..1000 {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let controller = Controller::new("web").runs_without_lease().source(Quiet(Arc::clone(&held)));
+        let controller = Controller::new("web").runs_without_lease().source(quiet(Arc::clone(&held)));
         let handle = manager
             .register(controller.reconciler(Tells { runs, takes: Duration::ZERO }))
             .expect("the name is free");
@@ -198,7 +188,7 @@ fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
     let work = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (runs, mut seen) = mpsc::unbounded_channel();
     let (go, go_on) = std::sync::mpsc::channel();
-    let web = || Controller::new("web").runs_without_lease().source(Quiet(Arc::default()));
+    let web = || Controller::new("web").runs_without_lease().source(quiet(Arc::default()));
     let (manager, running, handle) = work.block_on(async {
         let manager = manager();
         let running = run(&manager);
@@ -300,32 +290,23 @@ async fn a_manager_that_has_stopped_leaves_no_task_of_its_controllers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_may_be_added_while_the_controller_runs() {
-    struct Feeds;
-    impl Source<Request> for Feeds {
-        fn run(
-            self: Box<Self>,
-            sink: Sink<Request>,
-            stop: CancellationToken,
-        ) -> BoxFuture<'static, Result<(), SourceError>> {
-            Box::pin(async move {
-                sink.add(Request::cluster("fed"), crate::key::Cause::bare(Trigger::Generic));
-                // Not synced yet: a controller that runs does not wait for it.
-                sleep(LONG).await;
-                sink.synced();
-                stop.cancelled().await;
-                Ok(())
-            })
-        }
-    }
+    let feeds = async |sink: Sink<Request>, stop: CancellationToken| {
+        sink.add(Request::cluster("fed"), Cause::bare(Trigger::Generic));
+        // Not synced yet: a controller that runs does not wait for it.
+        sleep(LONG).await;
+        sink.synced();
+        stop.cancelled().await;
+        Ok(())
+    };
     let manager = manager();
     let _running = run(&manager);
     let (registration, mut runs) = controller(Duration::ZERO);
     let handle = manager.register(registration).unwrap();
     handle.trigger(web()).unwrap();
     runs.recv().await.unwrap();
-    handle.add_source(Feeds).unwrap();
+    handle.add_source(function("feeds", feeds).syncs_itself()).unwrap();
     assert_eq!(runs.recv().await.unwrap(), ("fed".to_owned(), Trigger::Generic));
     let late = handle.remove().await.unwrap_err().to_string();
-    assert!(late.ends_with("a_source_may_be_added_while_the_controller_runs::{{closure}}::Feeds"), "{late}");
-    assert!(handle.add_source(Feeds).is_err(), "it takes nothing any more");
+    assert!(late.ends_with("function feeds"), "{late}");
+    assert!(handle.add_source(function("feeds", feeds).syncs_itself()).is_err(), "it takes nothing any more");
 }

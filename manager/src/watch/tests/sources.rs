@@ -1,6 +1,5 @@
 //! Sources other than stores, with keys of a type of their own.
 
-use std::fmt;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -10,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::instrument::WithSubscriber as _;
 
 use crate::client::testserver::logged;
-use crate::key::{Cause, Key, Trigger};
+use crate::key::testing::Id;
+use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 use crate::queue::{Add, QueueMetrics, QueueSettings, State, WorkQueue};
 use crate::watch::{
@@ -22,36 +22,16 @@ use crate::watch::{
 const LONG: Duration = Duration::from_hours(1);
 const PERIOD: Duration = Duration::from_mins(10);
 
-/// A queue need not be keyed by objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Shelf(u32);
-
-impl Key for Shelf {
-    fn namespace(&self) -> Option<&str> {
-        None
-    }
-
-    fn name(&self) -> &'static str {
-        "shelf"
-    }
-}
-
-impl fmt::Display for Shelf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shelf {}", self.0)
-    }
-}
-
 struct Bench {
     registry: Registry,
-    queue: WorkQueue<Shelf>,
+    queue: WorkQueue<Id>,
     synced: SourcesSynced,
     stop: CancellationToken,
     running: JoinSet<Result<(), SourceError>>,
 }
 
 impl Bench {
-    fn start(max_depth: usize, source: impl Source<Shelf>) -> Self {
+    fn start(max_depth: usize, source: impl Source<Id>) -> Self {
         let settings = QueueSettings { max_depth, ..QueueSettings::default() };
         let registry = Registry::new();
         let queue = WorkQueue::new("test", settings, 1, &QueueMetrics::register(&registry));
@@ -91,9 +71,9 @@ impl Bench {
 #[tokio::test(start_paused = true)]
 async fn an_interval_asks_at_once_and_then_every_period_or_up_to_a_tenth_less() {
     let mut round = 0;
-    let source = interval("shelves", PERIOD, move || {
+    let source = interval("ids", PERIOD, move || {
         round += 1;
-        [Shelf(round)]
+        [Id(round)]
     });
     let mut bench = Bench::start(0, source.with_random(fastrand::Rng::with_seed(7)));
     bench.synced().await;
@@ -110,7 +90,7 @@ async fn an_interval_asks_at_once_and_then_every_period_or_up_to_a_tenth_less() 
 
 #[tokio::test(start_paused = true)]
 async fn an_interval_without_a_period_asks_once() {
-    let mut bench = Bench::start(0, interval("shelves", Duration::ZERO, || [Shelf(1)]));
+    let mut bench = Bench::start(0, interval("ids", Duration::ZERO, || [Id(1)]));
     bench.synced().await;
     assert_eq!(bench.next().await, 1);
     assert!(bench.is_idle(LONG).await);
@@ -119,7 +99,7 @@ async fn an_interval_without_a_period_asks_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interval_waits_while_the_queue_is_full_and_loses_nothing() {
-    let mut bench = Bench::start(2, interval("shelves", Duration::ZERO, || (0..10).map(Shelf)));
+    let mut bench = Bench::start(2, interval("ids", Duration::ZERO, || (0..10).map(Id)));
     bench.synced().await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(bench.queue.counts().ready(), 2, "the others are owed, and nobody waits for them to say so");
@@ -134,7 +114,7 @@ async fn an_interval_waits_while_the_queue_is_full_and_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_period_longer_than_any_clock_asks_once() {
     for seed in 0..100 {
-        let source = interval("shelves", Duration::MAX, || [Shelf(1)]);
+        let source = interval("ids", Duration::MAX, || [Id(1)]);
         let mut bench = Bench::start(0, source.with_random(fastrand::Rng::with_seed(seed)));
         bench.synced().await;
         assert_eq!(bench.next().await, 1);
@@ -145,14 +125,14 @@ async fn a_period_longer_than_any_clock_asks_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interval_ends_a_backoff_unless_it_is_weak() {
-    let shelves = || [Shelf(1)];
+    let ids = || [Id(1)];
     for (weak, after) in [(false, State::Ready), (true, State::Backoff)] {
-        let source = interval("shelves", PERIOD, shelves);
+        let source = interval("ids", PERIOD, ids);
         let bench = Bench::start(0, if weak { source.weak() } else { source });
         let running = timeout(LONG, bench.queue.get()).await.expect("a key").expect("open");
         running.retry_after("no luck", LONG);
         sleep(PERIOD).await;
-        let state = bench.queue.find(&Shelf(1)).map(|key| key.state);
+        let state = bench.queue.find(&Id(1)).map(|key| key.state);
         assert_eq!(state, Some(after), "weak: {weak}");
         bench.stopped().await;
     }
@@ -161,12 +141,12 @@ async fn an_interval_ends_a_backoff_unless_it_is_weak() {
 #[tokio::test(start_paused = true)]
 async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
     let mut round = 0;
-    let source = interval("shelves", PERIOD, move || {
+    let source = interval("ids", PERIOD, move || {
         round += 1;
-        let shelf = Shelf(round);
+        let id = Id(round);
         // In the function itself, and in what it answers, which is asked as late.
         assert!(round != 1, "nobody has counted yet");
-        std::iter::once(shelf).inspect(|shelf| assert!(shelf.0 != 3, "miscounted"))
+        std::iter::once(id).inspect(|id| assert!(id.0 != 3, "miscounted"))
     });
     let lines = logged(async {
         let mut bench = Bench::start(0, source);
@@ -178,7 +158,7 @@ async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
         bench.stopped().await;
     });
     let line = |said: &str| {
-        let named = format!(r#"controller="test" source="interval shelves" panic="{said}""#);
+        let named = format!(r#"controller="test" source="interval ids" panic="{said}""#);
         format!("ERROR source panicked; this look is lost to it {named}")
     };
     assert_eq!(lines.await, [line("nobody has counted yet"), line("miscounted")]);
@@ -186,23 +166,23 @@ async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
 
 #[test]
 fn every_source_has_a_name() {
-    fn name(source: &impl Source<Shelf>) -> String {
+    fn name(source: &impl Source<Id>) -> String {
         source.name()
     }
-    let ended = async |_: Sink<Shelf>, _: CancellationToken| Ok(());
+    let ended = async |_: Sink<Id>, _: CancellationToken| Ok(());
     let names = [
-        name(&interval("shelves", PERIOD, || [Shelf(1)])),
+        name(&interval("ids", PERIOD, || [Id(1)])),
         name(&channel().1),
         name(&keys_of(stream::empty())),
-        name(&try_stream("shop feed", stream::empty::<Result<Shelf, &str>>())),
+        name(&try_stream("shop feed", stream::empty::<Result<Id, &str>>())),
         name(&function("counter", ended)),
     ];
-    assert_eq!(names, ["interval shelves", "channel", "stream", "stream shop feed", "function counter"]);
+    assert_eq!(names, ["interval ids", "channel", "stream", "stream shop feed", "function counter"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_enqueued_to_its_end_which_is_no_failure() {
-    let mut bench = Bench::start(0, keys_of(stream::iter([Shelf(1), Shelf(2)])));
+    let mut bench = Bench::start(0, keys_of(stream::iter([Id(1), Id(2)])));
     bench.synced().await;
     assert_eq!((bench.next().await, bench.next().await), (1, 2));
     bench.ended().await.expect("no failure");
@@ -212,9 +192,9 @@ async fn a_stream_is_enqueued_to_its_end_which_is_no_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_always_has_a_key_leaves_others_of_its_thread_their_turn() {
     const MANY: u32 = 100_000;
-    let shelves = || stream::iter((0..MANY).map(Shelf));
-    let fallible = shelves().map(Ok::<_, &str>);
-    for bench in [Bench::start(0, keys_of(shelves())), Bench::start(0, try_stream("shop feed", fallible))] {
+    let ids = || stream::iter((0..MANY).map(Id));
+    let fallible = ids().map(Ok::<_, &str>);
+    for bench in [Bench::start(0, keys_of(ids())), Bench::start(0, try_stream("shop feed", fallible))] {
         tokio::task::yield_now().await;
         let ready = bench.queue.counts().ready();
         assert!(ready > 0 && ready < MANY as usize / 10, "{ready} keys without a pause");
@@ -223,7 +203,7 @@ async fn a_stream_that_always_has_a_key_leaves_others_of_its_thread_their_turn()
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_fails_has_handed_on_what_came_before_and_is_named() {
-    let source = try_stream("shop feed", stream::iter([Ok(Shelf(1)), Err("closed"), Ok(Shelf(2))]));
+    let source = try_stream("shop feed", stream::iter([Ok(Id(1)), Err("closed"), Ok(Id(2))]));
     let mut bench = Bench::start(0, source);
     let error = bench.ended().await.expect_err("fails");
     assert_eq!(
@@ -232,15 +212,15 @@ async fn a_stream_that_fails_has_handed_on_what_came_before_and_is_named() {
     );
     assert_eq!(bench.next().await, 1);
     assert!(bench.is_idle(LONG).await, "nothing after the error");
-    Bench::start(0, try_stream("shop feed", stream::pending::<Result<Shelf, &str>>())).stopped().await;
+    Bench::start(0, try_stream("shop feed", stream::pending::<Result<Id, &str>>())).stopped().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_function_feeds_the_queue_and_may_say_itself_when_it_has_synced() {
-    let late = async |sink: Sink<Shelf>, stop: CancellationToken| {
-        sink.add(Shelf(1), Cause::bare(Trigger::Generic));
+    let late = async |sink: Sink<Id>, stop: CancellationToken| {
+        sink.add(Id(1), Cause::bare(Trigger::Generic));
         sleep(PERIOD).await;
-        sink.offer(Shelf(2), Add::by_hand());
+        sink.offer(Id(2), Add::by_hand());
         sink.synced();
         stop.cancelled().await;
         Ok(())
@@ -252,7 +232,7 @@ async fn a_function_feeds_the_queue_and_may_say_itself_when_it_has_synced() {
     assert_eq!((bench.next().await, bench.next().await), (1, 2));
     bench.stopped().await;
 
-    let failing = async |_: Sink<Shelf>, _: CancellationToken| Err("no shelves".into());
+    let failing = async |_: Sink<Id>, _: CancellationToken| Err("no ids".into());
     let mut bench = Bench::start(0, function("counter", failing));
     bench.synced().await;
     assert_eq!(bench.ended().await.expect_err("fails").to_string(), "source function counter ended");
@@ -261,15 +241,15 @@ async fn a_function_feeds_the_queue_and_may_say_itself_when_it_has_synced() {
 #[tokio::test(start_paused = true)]
 async fn a_channel_hands_on_what_it_holds_before_it_says_that_it_has_synced() {
     let (notifier, source) = channel();
-    for shelf in 0..2000 {
-        notifier.notify(Shelf(shelf));
+    for id in 0..2000 {
+        notifier.notify(Id(id));
     }
     let mut bench = Bench::start(0, source);
     bench.synced().await;
     assert_eq!(bench.queue.counts().ready(), 2000, "whatever came before the start, and more than a buffer");
     drop(notifier);
-    for shelf in 0..2000 {
-        assert_eq!(bench.next().await, shelf);
+    for id in 0..2000 {
+        assert_eq!(bench.next().await, id);
     }
     assert!(bench.is_idle(LONG).await, "the end of the channel is no failure");
     bench.stopped().await;

@@ -68,6 +68,18 @@ impl Bench {
         names
     }
 
+    /// Runs every key there is and answers their names, sorted, each once.
+    async fn drain(&self) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Ok(Some(running)) = timeout(LONG, self.queue.get()).await {
+            seen.push(running.key().name().to_owned());
+            running.done();
+        }
+        seen.sort();
+        seen.dedup();
+        seen
+    }
+
     async fn is_idle(&self) -> bool {
         timeout(LONG, self.queue.get()).await.is_err()
     }
@@ -257,14 +269,7 @@ async fn one_object_that_concerns_more_keys_than_the_queue_takes_loses_none_of_t
         StoreSource::new(cache.store.clone(), enqueue_mapped(twenty))
     };
     let bench = Bench::start(&objects(1), 3, source).await;
-    let mut seen = Vec::new();
-    while let Ok(Some(running)) = timeout(LONG, bench.queue.get()).await {
-        seen.push(running.key().name().to_owned());
-        running.done();
-    }
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen, names(20));
+    assert_eq!(bench.drain().await, names(20));
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,15 +378,8 @@ async fn a_map_that_panics_loses_one_event_and_is_named_with_its_controller() {
 async fn a_map_that_panics_during_a_sweep_loses_one_object_too() {
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), Named(allergic("05")));
     let bench = Bench::start(&objects(10), 2, source).await;
-    let mut seen = Vec::new();
-    while let Ok(Some(running)) = timeout(LONG, bench.queue.get()).await {
-        seen.push(running.key().name().to_owned());
-        running.done();
-    }
-    seen.sort();
-    seen.dedup();
     let mut expected = names(10);
     expected.remove(5);
-    assert_eq!(seen, expected);
+    assert_eq!(bench.drain().await, expected);
     assert_eq!(bench.trouble(), [("test: allergic".to_owned(), 2)], "the list and the sweep");
 }
