@@ -2,15 +2,19 @@ use super::*;
 
 use std::net::SocketAddr;
 
+use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
+use crate::client::EventType;
+use crate::client::testserver::{Answer, TestServer};
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::Controller;
-use crate::key::Request;
+use crate::key::{Key as _, Request};
 use crate::manager::ManagerOptions;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
-use crate::watch::{Sink, Source, SourceError};
+use crate::watch::{Sink, Source, SourceError, channel};
 
 /// Servers on loopback at any free port, changed by `inspect`.
 fn configuration(inspect: &str) -> ManagerConfiguration {
@@ -23,10 +27,19 @@ fn configuration(inspect: &str) -> ManagerConfiguration {
 
 /// A manager whose API server cannot be reached.
 fn manager(inspect: &str) -> Manager {
+    manager_of("127.0.0.1:1", inspect)
+}
+
+fn manager_of(server: &str, inspect: &str) -> Manager {
     let options =
         ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
-    let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    Manager::new(options, configuration(inspect), nowhere).unwrap()
+    let connection = kube::Config::new(format!("http://{server}").parse().unwrap());
+    Manager::new(options, configuration(inspect), connection).unwrap()
+}
+
+fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
+    let manager = manager.clone();
+    JoinSet::from_iter([async move { manager.run().await }])
 }
 
 struct Nothing;
@@ -70,11 +83,7 @@ async fn inspection_is_served_where_the_configuration_says_for_as_long_as_the_ma
     let address = manager.inspect_addr().unwrap();
     let (tell, runs) = oneshot::channel();
     manager.register(Controller::new("web").source(Tells(tell)).reconciler(Nothing)).unwrap();
-    let mut running = JoinSet::new();
-    running.spawn({
-        let manager = manager.clone();
-        async move { manager.run().await }
-    });
+    let running = run(&manager);
     runs.await.unwrap();
 
     let controllers = get(address, "/debug/controllers").await;
@@ -97,4 +106,43 @@ async fn inspection_is_served_where_the_configuration_says_for_as_long_as_the_ma
 #[tokio::test]
 async fn inspection_is_off_where_the_configuration_says_so() {
     assert_eq!(manager("").inspect_addr(), None);
+}
+
+/// Waits to be told to end, and records that it was.
+struct Parting(mpsc::UnboundedSender<()>);
+
+impl Reconciler for Parting {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        self.0.send(()).expect("the test listens");
+        cx.stopping().cancelled().await;
+        let regarding = ObjectReference { name: Some(request.name().to_owned()), ..Default::default() };
+        cx.events().event(&regarding, EventType::Normal, "Left", "Leave", "until the next time");
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test]
+async fn an_event_recorded_while_the_manager_stops_is_written_before_it_has_stopped() {
+    let mut server = TestServer::start([Answer::Say(201, "{}".to_owned())]).await;
+    let manager = manager_of(&server.address.to_string(), "");
+    let (begun, mut runs) = mpsc::unbounded_channel();
+    let controller = Controller::new("web").source(channel().1).reconciler(Parting(begun));
+    let handle = manager.register(controller).unwrap();
+    let running = run(&manager);
+    handle.trigger(Request::namespaced("shop", "web")).unwrap();
+    runs.recv().await.unwrap();
+    assert!(server.nothing_arrived());
+
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+    let written = server.arrival().now_or_never().expect("written by now");
+    assert_eq!(
+        (written.method.as_str(), written.uri.path()),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/default/events")
+    );
+    let event: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
+    assert_eq!((&event["reason"], &event["reportingController"]), (&"Left".into(), &"test/web".into()));
+    let metrics = manager.registry().encode(Format::Text).unwrap();
+    assert!(metrics.contains("mainstay_events_total{outcome=\"new\"} 1\n"), "{metrics}");
+    assert!(!metrics.contains("outcome=\"stopped\"") && !metrics.contains("outcome=\"late\""), "{metrics}");
 }
