@@ -109,6 +109,10 @@ pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q
 impl Context {
     /// A context for a unit test: first attempt, queued by nothing in particular, no deadline, and an API server in
     /// memory that takes writes ([`TestApi`]). Only with feature `testing`.
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime, where kube makes no client: use `#[tokio::test]`, also for a test that awaits
+    /// nothing.
     #[must_use]
     pub fn for_test() -> TestContext {
         let (events, heard) = Recorder::heard(CONTROLLER);

@@ -1,11 +1,12 @@
 //! An API server in memory, as much of one as a unit test of a reconciler needs.
 //!
 //! It remembers every write and answers it with the object that would be stored: what the stores it
-//! [serves](super::TestContext::with_store) have, changed by the request. It checks uids and resourceVersions, and keeps
-//! objects with finalizers while they are deleted. It does no more: nothing is validated or defaulted, `generation` stays,
-//! lists are replaced whole, a field that an apply no longer names stays, and of reads it answers only that of one object
-//! of a served kind. What it cannot answer it refuses with 501 and says so; a test that needs more scripts the answer, or
-//! belongs on a real control plane.
+//! [serves](super::TestContext::with_store) have, changed by the request. It checks uids and resourceVersions, keeps
+//! objects with finalizers while they are deleted, and makes no new version of what a write leaves as it is. Every kind
+//! counts as one with the subresource `status`: only a write to that changes the status. It does no more: nothing is
+//! validated or defaulted, `generation` stays, lists are replaced whole, a field that an apply no longer names stays, and
+//! of reads it answers only that of one object of a served kind. What it cannot answer it refuses with 501 and says so; a
+//! test that needs more scripts the answer, or belongs on a real control plane.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,6 +23,12 @@ use serde_json::{Value, json};
 use crate::cache::{KindStore, Select};
 use crate::client::ResourcePath;
 use crate::key::{KindId, Request as ObjectName};
+
+/// What the server alone writes to the metadata: a request that names it, or leaves it out, changes none of it.
+const SERVERS_OWN: [&str; 5] =
+    ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"];
+/// When everything here happens.
+const ONCE: &str = "2000-01-01T00:00:00Z";
 
 /// The API server of one test. Cheap to clone; all clones are one server.
 #[derive(Clone)]
@@ -72,6 +79,7 @@ pub enum Verb {
 }
 
 /// A refusal: its HTTP status, reason and message.
+#[derive(Clone)]
 struct Refusal(u16, &'static str, String);
 
 /// A request taken apart.
@@ -127,10 +135,7 @@ impl TestApi {
         let (head, body) = request.into_parts();
         // A body made by kube is in memory.
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let (code, answer) = match Asked::new(&head, &body) {
-            Ok(asked) => self.0.lock().answer(asked),
-            Err(Refusal(code, reason, message)) => (code, failure(code, reason, &message)),
-        };
+        let (code, answer) = self.0.lock().answer(Asked::new(&head, &body));
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
         response
@@ -181,16 +186,14 @@ impl Asked {
 // === impl Inner ===
 
 impl Inner {
-    fn answer(&mut self, asked: Asked) -> (u16, Value) {
-        let (code, answer) = match self.script.pop_front() {
-            Some(scripted) => scripted,
-            None => match self.act(&asked) {
-                Ok(answer) => answer,
-                Err(Refusal(code, reason, message)) => (code, failure(code, reason, &message)),
-            },
-        };
-        if let Some(verb) = asked.verb {
-            let Asked { path, body, dry_run, .. } = asked;
+    /// Answers a request, or what could not be taken apart as one: a script may know what to say to that too.
+    fn answer(&mut self, asked: Result<Asked, Refusal>) -> (u16, Value) {
+        let scripted = self.script.pop_front().map(Ok);
+        let answer = scripted
+            .unwrap_or_else(|| asked.as_ref().map_err(Clone::clone).and_then(|asked| self.act(asked)));
+        let (code, answer) =
+            answer.unwrap_or_else(|Refusal(code, reason, message)| (code, failure(code, reason, &message)));
+        if let Ok(Asked { verb: Some(verb), path, body, dry_run }) = asked {
             self.writes.push(Write { verb, path, body, dry_run, code });
         }
         (code, answer)
@@ -205,7 +208,8 @@ impl Inner {
         let store = self.stores.iter().find(same).cloned();
         let old = store.as_ref().zip(asked.name()).and_then(|(store, name)| {
             let view = store.get(&name).ok()??;
-            serde_json::from_slice::<Value>(&view.bytes().ok()?).ok()
+            let old = serde_json::from_slice::<Value>(&view.bytes().ok()?).ok()?;
+            Some(of_kind(old, store.kind()))
         });
         let Some(verb) = asked.verb else { return Ok((200, read(asked, store.is_some(), old)?)) };
         let status_only = match path.subresource.as_deref() {
@@ -228,26 +232,23 @@ impl Inner {
         }
         let applied_anew = verb == Verb::Apply && store.is_some() && old.is_none();
         let code = if verb == Verb::Create || applied_anew { 201 } else { 200 };
-        let new = changed(verb, asked, old.clone(), status_only)?;
-        let new = self.stamped(new, asked, store.as_deref().map(KindStore::kind), old.as_ref());
-        enter(store.as_deref(), asked, &new);
+        let mut new = changed(verb, asked, old.as_ref(), status_only)?;
+        if let Some(store) = &store {
+            if verb != Verb::Delete {
+                keep(&mut new, old.as_ref(), status_only);
+            }
+            new = of_kind(new, store.kind());
+        }
+        let new = self.stamped(new, asked, old.as_ref());
+        if old.as_ref() != Some(&new) {
+            enter(store.as_deref(), asked, &new);
+        }
         Ok((code, new))
     }
 
-    /// Gives the object what the server gives: type, name, uid and the next version.
-    fn stamped(
-        &mut self,
-        mut new: Value,
-        asked: &Asked,
-        kind: Option<&KindId>,
-        old: Option<&Value>,
-    ) -> Value {
-        self.version += 1;
-        let version = self.version.to_string();
-        if let Some(kind) = kind {
-            new["apiVersion"] = json!(kind.api_version());
-            new["kind"] = json!(kind.kind());
-        }
+    /// Gives the object what the server gives: name, uid and, unless it is what was there, the next version.
+    fn stamped(&mut self, mut new: Value, asked: &Asked, old: Option<&Value>) -> Value {
+        let next = self.version + 1;
         let metadata = &mut new["metadata"];
         if let Some(namespace) = &asked.path.namespace {
             metadata["namespace"] = json!(namespace);
@@ -255,19 +256,23 @@ impl Inner {
         match (&asked.path.name, metadata["generateName"].as_str()) {
             (Some(name), _) => metadata["name"] = json!(name),
             (None, Some(prefix)) if metadata["name"].is_null() => {
-                metadata["name"] = json!(format!("{prefix}{version}"));
+                metadata["name"] = json!(format!("{prefix}{next}"));
             }
             _ => {}
         }
-        let uid = old.map_or_else(|| json!(format!("uid-v{version}")), |old| old["metadata"]["uid"].clone());
-        metadata["uid"] = uid;
-        let gone = !metadata["deletionTimestamp"].is_null() && !has_finalizers(&new);
+        if let Some(fields) = metadata.as_object_mut() {
+            // `finalizers: []` and the like are as good as left out.
+            fields.retain(|_, value| !is_empty(value));
+        }
+        let given = |field: &str| old.map(|old| old["metadata"][field].clone());
+        metadata["uid"] = given("uid").unwrap_or_else(|| json!(format!("uid-v{next}")));
+        metadata["resourceVersion"] = given("resourceVersion").unwrap_or_default();
         // The write that takes the last finalizer off is answered with the version before.
-        let version = match old.filter(|_| gone) {
-            Some(old) => old["metadata"]["resourceVersion"].clone(),
-            None => json!(version),
-        };
-        new["metadata"]["resourceVersion"] = version;
+        let gone = !metadata["deletionTimestamp"].is_null() && !has_finalizers(&new);
+        if old.is_none() || !gone && old != Some(&new) {
+            self.version = next;
+            new["metadata"]["resourceVersion"] = json!(next.to_string());
+        }
         new
     }
 }
@@ -322,23 +327,54 @@ fn check(asked: &Asked, old: Option<&Value>, served: bool, status_only: bool) ->
 }
 
 /// Returns the object as the request wants it.
-fn changed(verb: Verb, asked: &Asked, old: Option<Value>, status_only: bool) -> Result<Value, Refusal> {
-    let mut new = old.unwrap_or_else(|| json!({}));
+fn changed(verb: Verb, asked: &Asked, old: Option<&Value>, status_only: bool) -> Result<Value, Refusal> {
+    let mut new = old.cloned().unwrap_or_else(|| json!({}));
     match verb {
         Verb::Patch => return Err(unable(asked, "a patch that is neither an apply nor a merge")),
         Verb::Delete => {
             let metadata = &mut new["metadata"];
             if metadata["deletionTimestamp"].is_null() {
-                metadata["deletionTimestamp"] = json!("2000-01-01T00:00:00Z");
+                metadata["deletionTimestamp"] = json!(ONCE);
                 metadata["deletionGracePeriodSeconds"] = json!(0);
             }
         }
         Verb::Create | Verb::Replace if !status_only => new = asked.body.clone(),
-        Verb::Create | Verb::Replace => new["status"] = asked.body["status"].clone(),
+        Verb::Create | Verb::Replace => set(&mut new, "status", asked.body.get("status")),
         Verb::Apply | Verb::Merge if !status_only => merge(&mut new, &asked.body),
-        Verb::Apply | Verb::Merge => merge(&mut new["status"], &asked.body["status"]),
+        Verb::Apply | Verb::Merge => {
+            let only = asked.body.get("status").map_or_else(|| json!({}), |status| json!({"status": status}));
+            merge(&mut new, &only);
+        }
     }
     Ok(new)
+}
+
+/// Takes back what a write cannot change, and begins a new object without it.
+fn keep(new: &mut Value, old: Option<&Value>, status_only: bool) {
+    if !status_only {
+        set(new, "status", old.and_then(|old| old.get("status")));
+    }
+    let metadata = &mut new["metadata"];
+    for field in SERVERS_OWN {
+        set(metadata, field, old.and_then(|old| old["metadata"].get(field)));
+    }
+    if old.is_none() {
+        metadata["creationTimestamp"] = json!(ONCE);
+    }
+}
+
+fn set(object: &mut Value, field: &str, value: Option<&Value>) {
+    match (value, object.as_object_mut()) {
+        (Some(value), _) => object[field] = value.clone(),
+        (None, Some(fields)) => drop(fields.remove(field)),
+        (None, None) => {}
+    }
+}
+
+fn of_kind(mut object: Value, kind: &KindId) -> Value {
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.kind());
+    object
 }
 
 /// RFC 7386: mappings are merged, `null` removes, all else replaces.
@@ -357,6 +393,16 @@ fn merge(target: &mut Value, patch: &Value) {
         } else {
             merge(target.entry(key.clone()).or_insert(Value::Null), value);
         }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -212,3 +212,89 @@ async fn a_context_is_what_the_test_says() {
     let error = maps_of(&cx).get("web").await.unwrap_err();
     assert!(error.to_string().contains("over there"), "{error}");
 }
+
+#[tokio::test]
+async fn a_write_that_changes_nothing_is_answered_with_the_version_that_is_there() {
+    let mut held = map("web");
+    held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
+    let store = Store::from_objects([held]);
+    let cx = Context::for_test().with_store(&store);
+    let maps = maps_of(&cx);
+    let before = maps.get("web").await.unwrap();
+    let version = || store.get(&web()).unwrap().unwrap().metadata.resource_version.clone();
+
+    let same = Patch::Merge(json!({"data": {"a": "1", "b": null}, "metadata": {"annotations": {}}}));
+    assert_eq!(maps.patch("web", &PatchParams::default(), &same).await.unwrap(), before);
+    // Whoever replaces need not know what is the server's to say.
+    let mut bare = before.clone();
+    (bare.metadata.uid, bare.metadata.resource_version) = (None, None);
+    assert_eq!(maps.replace("web", &PostParams::default(), &bare).await.unwrap(), before);
+    let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
+    let applied = applier.apply(&*cx, &map("web")).await.unwrap();
+    assert_eq!(applied.metadata.resource_version, before.metadata.resource_version);
+    assert_eq!(version(), before.metadata.resource_version);
+
+    let other = Patch::Merge(json!({"data": {"a": "2"}}));
+    maps.patch("web", &PatchParams::default(), &other).await.unwrap();
+    assert_ne!(version(), before.metadata.resource_version);
+    maps.delete("web", &DeleteParams::default()).await.unwrap();
+    let deleted = version();
+    maps.delete("web", &DeleteParams::default()).await.unwrap();
+    assert_eq!(version(), deleted, "it was being deleted already");
+}
+
+#[tokio::test]
+async fn only_a_write_to_the_status_changes_it_and_none_ends_a_deletion() {
+    let held = from::<Deployment>(json!({
+        "metadata": {"name": "web", "namespace": "shop", "finalizers": ["a/b"]}, "status": {"replicas": 1},
+    }));
+    let store = Store::from_objects([held]);
+    let cx = Context::for_test().with_store(&store);
+    let deployments = Api::<Deployment>::namespaced(cx.client().clone(), "shop");
+    let read = || store.get(&web()).unwrap().unwrap();
+    let replicas = || read().status.clone().and_then(|status| status.replicas);
+    let stale = read().as_ref().clone();
+    drop(deployments.delete("web", &DeleteParams::default()).await.unwrap());
+
+    let mut desired = stale.clone();
+    desired.metadata.resource_version = None;
+    desired.metadata.labels = Some([("tier".to_owned(), "front".to_owned())].into());
+    desired.status = None;
+    deployments.replace("web", &PostParams::default(), &desired).await.unwrap();
+    assert_eq!((replicas(), read().metadata.labels.clone()), (Some(1), desired.metadata.labels.clone()));
+    let both = json!({"metadata": {"deletionTimestamp": null, "labels": {"tier": "back"}}, "status": {"replicas": 7}});
+    deployments.patch("web", &PatchParams::default(), &Patch::Merge(both)).await.unwrap();
+    let applier: Applier<Deployment> = Applier::new(KindId::of::<Deployment>(), "test");
+    let both = json!({"metadata": {"name": "web", "namespace": "shop"}, "status": {"replicas": 8}});
+    drop(applier.apply(&*cx, &both).await.unwrap());
+    assert_eq!(replicas(), Some(1));
+    assert!(read().metadata.deletion_timestamp.is_some(), "it is still being deleted");
+
+    drop(applier.apply_status(&*cx, &both).await.unwrap());
+    assert_eq!(replicas(), Some(8));
+    assert_eq!(read().metadata.labels.as_ref().unwrap()["tier"], "back", "and nothing else");
+
+    let new = from::<Deployment>(json!({"metadata": {"name": "new"}, "status": {"replicas": 3}}));
+    let created = deployments.create(&PostParams::default(), &new).await.unwrap();
+    assert_eq!(created.status, None);
+    assert!(created.metadata.creation_timestamp.is_some());
+}
+
+#[tokio::test]
+async fn a_script_answers_what_the_server_does_not_even_understand() {
+    let cx = Context::for_test();
+    let ask = || {
+        let request = http::Request::get("/version").body(Vec::new()).unwrap();
+        cx.client().request::<Value>(request)
+    };
+    let error = ask().await.unwrap_err().to_string();
+    assert!(error.contains("names no resource; script the answer"), "{error}");
+    cx.api().answer_next(json!({"gitVersion": "v1.36.0"}));
+    assert_eq!(ask().await.unwrap()["gitVersion"], "v1.36.0");
+}
+
+#[test]
+#[should_panic(expected = "there is no reactor running")]
+fn a_context_is_made_in_a_runtime_only() {
+    let _cx = Context::for_test();
+}
