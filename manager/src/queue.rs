@@ -65,7 +65,9 @@
 //! 4. No sleeping caller while a key may be handed out: whoever takes one wakes the next caller if there is more.
 //!
 //! # Locks
-//! One lock per queue, never held over an await, a callback or a log line; a key's own `Hash` and `Eq` run under it.
+//! One lock per queue, never held over an await, a callback or a log line. A key's own `Hash`, `Eq`, `Clone` and `Drop`
+//! run under it: they should be short, and must not call the queue. One of the first three that panics leaves the key
+//! where it was; a `Drop` must not.
 //! A scrape takes the registry's lock, and under it the list of queues and then one queue after the other, each by
 //! itself; nothing is taken the other way round.
 //!
