@@ -152,6 +152,11 @@ impl DevCluster {
         self.shell.folder.path()
     }
 
+    /// Returns etcd's socket, which takes gRPC and plain HTTP.
+    pub fn etcd_socket(&self) -> PathBuf {
+        self.folder().join(command_line::ETCD_SOCKET)
+    }
+
     /// Copies the programs' logs to a folder that outlives the cluster, and returns that folder.
     pub fn keep_logs(&self) -> io::Result<PathBuf> {
         self.shell.folder.keep_logs()

@@ -13,13 +13,15 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client, Config};
 use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
 use crate::audit;
@@ -196,6 +198,34 @@ impl TestCluster {
                 panic!("only TestCluster::exclusive() may be tampered with")
             }
         }
+    }
+
+    /// Makes etcd forget everything but the present state, as it does by itself every few minutes. A server that is
+    /// away has nothing to forget.
+    ///
+    /// # Panics
+    /// Panics on the shared cluster, and if etcd refuses.
+    pub async fn compact(&self) {
+        let socket = self.control_plane().etcd_socket();
+        let Ok(list) = self.api::<ConfigMap>().list_metadata(&ListParams::default().limit(1)).await else {
+            return;
+        };
+        let revision = list.metadata.resource_version.unwrap_or_default();
+        let body = format!(r#"{{"revision":"{revision}"}}"#);
+        let answer = async {
+            let mut etcd = UnixStream::connect(&socket).await?;
+            let request = format!(
+                "POST /v3/kv/compaction HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            etcd.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            etcd.read_to_string(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        let answer = answer.await.unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
+        // Compacted already is as good.
+        assert!(answer.starts_with("HTTP/1.1 200") || answer.contains("compacted"), "{answer}");
     }
 
     /// Ends an exclusive cluster and waits until all of it is gone; without it the same happens unawaited. On the

@@ -12,3 +12,5 @@ mod manager;
 mod restart;
 #[path = "exclusive/retry_storm.rs"]
 mod retry_storm;
+#[path = "exclusive/soak.rs"]
+mod soak;

@@ -28,6 +28,8 @@ mod ha;
 mod members;
 #[path = "shared/objects.rs"]
 mod objects;
+#[path = "shared/own_writes.rs"]
+mod own_writes;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/sharing.rs"]

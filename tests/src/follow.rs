@@ -1,0 +1,160 @@
+//! A cache of one kind beside the manager's, and the books of what it told: for tests of what stores promise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mainstay::cache::{Cache, CacheSettings, Delta, DeltaHandler, Scope, Store, Subscription, View};
+use mainstay::client::{Connections, Current as _, Role, infer};
+use mainstay::key::Fence;
+use mainstay::metrics::Registry;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::TestCluster;
+use crate::middlebox::Middlebox;
+
+/// Follows the `ConfigMap`s of one test's namespace through a middlebox. Dropping it stops that.
+pub struct Follower {
+    /// Where they are read.
+    pub store: Store<ConfigMap>,
+    /// Between the watch and the server; writes go past it.
+    pub middlebox: Middlebox,
+    /// Writes with this one are the process's own.
+    pub writer: kube::Client,
+    /// What a handler was told from the beginning.
+    pub books: Arc<Books>,
+    cache: Cache,
+    _subscription: Subscription,
+    _running: JoinSet<()>,
+}
+
+/// Replays what a handler is told, and notes what contradicts.
+#[derive(Debug)]
+pub struct Books {
+    kept: Mutex<Kept>,
+    /// Changes taken.
+    count: watch::Sender<u64>,
+}
+
+/// What the [`Books`] hold.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// What there is by now: uid and resourceVersion by name.
+    pub objects: BTreeMap<String, (String, String)>,
+    /// Each change by name, in the order told.
+    pub changes: BTreeMap<String, Vec<Change>>,
+    /// Uids told as deleted.
+    pub deleted: BTreeSet<String>,
+    /// Changes that do not continue the state before them, and uids that came back.
+    pub wrong: Vec<String>,
+}
+
+/// The resourceVersions before and after; none where there was no object.
+pub type Change = (Option<String>, Option<String>);
+
+struct Handler(Arc<Books>);
+
+// === impl Follower ===
+
+impl Follower {
+    /// Starts and waits for the first sync.
+    pub async fn start(cluster: &TestCluster) -> Self {
+        let mut config = infer(Some(cluster.kubeconfig_path()), None).await;
+        let direct = config.as_mut().unwrap_or_else(|error| panic!("no connection: {error}")).clone();
+        let server = direct.cluster_url.authority().map(|authority| authority.as_str().parse::<SocketAddr>());
+        let Some(Ok(server)) = server else { panic!("{} is no address", direct.cluster_url) };
+        let middlebox = Middlebox::before(server).await;
+        let mut through = direct.clone();
+        let url = format!("https://{}/", middlebox.address());
+        through.cluster_url = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));
+
+        let registry = Registry::new();
+        let connect = |config| {
+            Connections::new(config, &registry).unwrap_or_else(|error| panic!("no connection: {error}"))
+        };
+        let (far, near) = (connect(through), connect(direct));
+        let watching = far.client(Role::Watches).unwrap_or_else(|error| panic!("no client: {error}"));
+        let settings =
+            CacheSettings { namespaces: vec![cluster.namespace().to_owned()], ..CacheSettings::default() };
+        let cache = Cache::new(settings, watching, &registry);
+        near.observe(Arc::new(cache.clone()));
+        let writer =
+            near.client(Role::Writes(Fence::open())).unwrap_or_else(|error| panic!("no client: {error}"));
+
+        let store = cache.store::<ConfigMap>(Scope::all());
+        let books = Arc::new(Books { kept: Mutex::default(), count: watch::Sender::new(0) });
+        let subscription = store.kind_store().subscribe(Box::new(Handler(Arc::clone(&books))));
+        let mut running = JoinSet::new();
+        let to_run = cache.clone();
+        running.spawn(async move { to_run.run(CancellationToken::new()).await });
+        cache.settled().await;
+        Self { store, middlebox, writer, books, cache, _subscription: subscription, _running: running }
+    }
+
+    /// Returns how the store is doing.
+    pub fn status(&self) -> mainstay::cache::KindStatus {
+        self.cache.kinds().pop().unwrap_or_else(|| panic!("one store was declared"))
+    }
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+// === impl Books ===
+
+impl Books {
+    /// Returns a copy of what they hold now.
+    pub fn kept(&self) -> Kept {
+        self.kept.lock().clone()
+    }
+
+    /// Waits until what they hold is such that `accepts` agrees.
+    pub async fn until(&self, accepts: impl Fn(&Kept) -> bool) {
+        let mut count = self.count.subscribe();
+        // The sender lives in `self`.
+        drop(count.wait_for(|_| accepts(&self.kept.lock())).await);
+    }
+}
+
+impl Kept {
+    fn take(&mut self, delta: &Delta<'_>) {
+        let of = |view: &View| (view.uid().to_string(), view.meta().resource_version.to_string());
+        let Some(latest) = delta.latest() else { return self.wrong.push("nothing told".to_owned()) };
+        let name = latest.meta().name().to_owned();
+        let (old, new) = (delta.old.map(of), delta.new.map(of));
+        if self.objects.get(&name) != old.as_ref() {
+            let was = self.objects.get(&name);
+            self.wrong.push(format!("{name} was {was:?}, not {old:?}, before it became {new:?}"));
+        }
+        let versions = (old.as_ref().map(|(_, at)| at.clone()), new.as_ref().map(|(_, at)| at.clone()));
+        self.changes.entry(name.clone()).or_default().push(versions);
+        match new {
+            Some((uid, _)) if self.deleted.contains(&uid) => {
+                self.wrong.push(format!("{name} {uid} came back"));
+            }
+            Some(new) => drop(self.objects.insert(name, new)),
+            None => {
+                self.deleted.extend(old.map(|(uid, _)| uid));
+                self.objects.remove(&name);
+            }
+        }
+    }
+}
+
+impl DeltaHandler for Handler {
+    fn handle(&self, delta: &Delta<'_>) {
+        self.0.kept.lock().take(delta);
+        self.0.count.send_modify(|count| *count += 1);
+    }
+
+    fn name(&self) -> &'static str {
+        "books"
+    }
+}

@@ -1,0 +1,109 @@
+//! A way to the API server that can be held up or cut, as load balancers and networks do.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Bytes carried at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Carries connections to one server. Dropping it cuts them all.
+#[derive(Debug)]
+pub struct Middlebox {
+    address: SocketAddr,
+    state: watch::Sender<State>,
+    /// Accepts, and owns the connections.
+    _serving: JoinSet<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Whether what the server sends is kept back. What is sent to it passes.
+    held: bool,
+    /// How often all connections were cut.
+    cuts: u64,
+}
+
+// === impl Middlebox ===
+
+impl Middlebox {
+    /// Stands before `server`, which need not be there yet, or any more.
+    pub async fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
+        let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has one: {error}"));
+        let (state, states) = watch::channel(State::default());
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, server, states));
+        Self { address, state, _serving: serving }
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Keeps back what the server sends, until [`Middlebox::release`].
+    pub fn hold(&self) {
+        self.state.send_modify(|state| state.held = true);
+    }
+
+    /// Lets everything pass again, what was kept back first.
+    pub fn release(&self) {
+        self.state.send_modify(|state| state.held = false);
+    }
+
+    /// Cuts every connection; new ones are carried.
+    pub fn cut(&self) {
+        self.state.send_modify(|state| state.cuts += 1);
+    }
+}
+
+async fn serve(listener: TcpListener, server: SocketAddr, states: watch::Receiver<State>) {
+    let mut connections = JoinSet::new();
+    loop {
+        // Neither can starve the other: both are rare.
+        tokio::select! {
+            accepted = listener.accept() => {
+                if let Ok((client, _)) = accepted {
+                    connections.spawn(carry(client, server, states.clone()));
+                }
+            }
+            Some(_ended) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn carry(client: TcpStream, server: SocketAddr, states: watch::Receiver<State>) {
+    // A server that is away is a connection that ends.
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let mut cuts = states.clone();
+    let before = cuts.borrow().cuts;
+    // Whichever comes first ends both directions.
+    tokio::select! {
+        () = pump(from_client, to_server, None) => {}
+        () = pump(from_server, to_client, Some(states)) => {}
+        _ = cuts.wait_for(|state| state.cuts != before) => {}
+    }
+}
+
+/// Carries one direction to its end, held up where `states` says so.
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut states: Option<watch::Receiver<State>>) {
+    let mut piece = vec![0; PIECE];
+    while let Ok(length @ 1..) = from.read(&mut piece).await {
+        if let Some(states) = &mut states
+            && states.wait_for(|state| !state.held).await.is_err()
+        {
+            return;
+        }
+        let sent = to.write_all(piece.get(..length).unwrap_or_default()).await;
+        if sent.is_err() {
+            return;
+        }
+    }
+}
