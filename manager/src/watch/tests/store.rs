@@ -330,8 +330,8 @@ async fn a_new_object_of_the_name_does_not_inherit_the_failures_of_the_old_one()
         bench.cache.changed(&generation(1, "u2", 12));
     };
     let replaced = |bench: &Bench| bench.cache.relisted(&[generation(1, "u2", 12)], 20);
-    let ways: [(&str, &dyn Fn(&Bench)); 2] = [("created again", &recreated), ("found another", &replaced)];
-    for (way, happens) in ways {
+    let ways: [&dyn Fn(&Bench); 2] = [&recreated, &replaced];
+    for (way, happens) in ["created again", "found another"].into_iter().zip(ways) {
         let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
         let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
         assert_eq!(fail(&bench, 1, || {}).await, Some(State::Backoff));
