@@ -41,12 +41,13 @@
 //!     patcher: &Patcher<ConfigMap>,
 //! ) -> Result<(), ReconcileError> {
 //!     // Wholly ours, and gone with the Service.
-//!     let owner = controller_reference(service.meta(), &KindId::of::<Service>())?;
+//!     let name = Request::namespaced("shop", "card");
+//!     let owner = controller_reference(service.meta(), &KindId::of::<Service>(), &name)?;
 //!     let card = json!({
-//!         "metadata": {"name": "card", "namespace": "shop", "ownerReferences": [owner]},
+//!         "metadata": {"name": name.name(), "namespace": name.namespace(), "ownerReferences": [owner]},
 //!         "data": {"open": "yes"},
 //!     });
-//!     let current = maps.entry(&Request::namespaced("shop", "card"))?;
+//!     let current = maps.entry(&name)?;
 //!     if let Effect::Created(_) = applier.ensure(cx, current.as_ref(), &card).await? {
 //!         cx.events().event(&service.object_ref(&()), EventType::Normal, "Carded", "Card", "it has a card now");
 //!     }

@@ -12,15 +12,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::KindId;
 
 use super::body::Body;
-use super::call::send;
+use super::call::{Part, address, attempt, query, request, send};
 use super::current::Current;
 use super::effect::Effect;
 use super::error::WriteError;
@@ -33,10 +33,8 @@ pub trait Authority {
     fn client(&self) -> &kube::Client;
 
     /// Returns a number that is another one whenever others may have written in this one's place. What an earlier number
-    /// wrote is not taken to stand.
-    fn term(&self) -> u64 {
-        0
-    }
+    /// wrote is not taken to stand. One who never shares a kind and field manager with anybody may always return 0.
+    fn term(&self) -> u64;
 }
 
 /// The right to write one kind, as one field manager. Usable only with an [`Authority`].
@@ -48,13 +46,6 @@ pub struct Applier<K> {
     field_manager: &'static str,
     memory: Arc<Memory>,
     decode: PhantomData<fn() -> K>,
-}
-
-/// Which part of an object an apply is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
-    Object,
-    Status,
 }
 
 // === impl Applier ===
@@ -87,19 +78,6 @@ impl<K> Applier<K> {
     pub fn field_manager(&self) -> &'static str {
         self.field_manager
     }
-
-    fn target(&self, name: &ObjectName, part: Part, dry_run: bool) -> String {
-        let path = self.kind.object_path(name);
-        let subresource = if part == Part::Status { "/status" } else { "" };
-        let dry_run = if dry_run { "&dryRun=All" } else { "" };
-        format!("{path}{subresource}?fieldManager={}&force=true{dry_run}", self.field_manager)
-    }
-
-    fn what(&self, part: Part, dry_run: bool, name: &dyn fmt::Display) -> String {
-        let verb = if dry_run { "dry run" } else { "apply" };
-        let part = if part == Part::Status { " status" } else { "" };
-        format!("{verb} of {}{part} {name}", self.kind)
-    }
 }
 
 impl<K: DeserializeOwned> Applier<K> {
@@ -111,6 +89,8 @@ impl<K: DeserializeOwned> Applier<K> {
     /// Skipped is an apply whose body equals the last one of this applier, while the object is still the version that
     /// answered it or has the same content. What others change is therefore seen and overwritten, and a field that is
     /// no longer applied is taken away. The first apply after a start, and of a term, is always sent.
+    ///
+    /// Of an object from a metadata-only store, each new version is sent: what changed is not in what was read.
     ///
     /// One thing is not seen: somebody takes over a field with its value put back since, in `metadata` or a kind without
     /// a generation. The value is as wanted, but it stays if this applier stops applying it.
@@ -196,7 +176,7 @@ impl<K: DeserializeOwned> Applier<K> {
     }
 
     /// Returns what [`ensure`](Self::ensure) would come to: admission and validation run, nothing is stored. Always
-    /// asks the server.
+    /// asks the server. Of an object from a metadata-only store it says changed, because what was read is not all of it.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -278,14 +258,11 @@ impl<K: DeserializeOwned> Applier<K> {
         part: Part,
         dry_run: bool,
     ) -> Result<(String, Response<Bytes>), WriteError> {
-        let what = self.what(part, dry_run, &body.name);
-        let request = Request::builder()
-            .method(Method::PATCH)
-            .uri(self.target(&body.name, part, dry_run))
-            .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
-            .header(header::ACCEPT, "application/json")
-            .body(body.bytes())
-            .map_err(|error| WriteError::Malformed { what: what.clone(), why: error.to_string() })?;
+        let what = attempt("apply", &self.kind, part, &body.name, dry_run);
+        let query = query(self.field_manager, dry_run, &what)?;
+        let address = format!("{}?{query}&force=true", address(&self.kind, part, &body.name));
+        let content_type = Some("application/apply-patch+yaml");
+        let request = request(Method::PATCH, &address, content_type, body.bytes(), &what)?;
         let answer = send(cx.client(), request, &what).await?;
         Ok((what, answer))
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{Key as _, KindId, Request as ObjectName};
 
 use super::error::WriteError;
 
@@ -75,10 +75,18 @@ fn name_in(kind: &KindId, value: &Value) -> Result<ObjectName, String> {
     let text = |field: &str| value.pointer(field).and_then(Value::as_str);
     let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
     let name = text("/metadata/name").unwrap_or_default();
+    let name = ObjectName::new(namespace, name);
+    check_name(kind, &name).map(|()| name)
+}
+
+/// Says what is wrong with a name of an object of this kind, which may come from anywhere: in a path, some would be
+/// another object's, or a question about all of them.
+pub(super) fn check_name(kind: &KindId, given: &ObjectName) -> Result<(), String> {
+    let name = given.name();
     if !is_path_segment(name) {
         return Err(format!("its metadata.name is {name:?}; it must be set and contain none of / % ? #"));
     }
-    match namespace {
+    match given.namespace() {
         None if kind.is_namespaced() => Err(format!("{name} has no metadata.namespace")),
         Some(_) if !kind.is_namespaced() => {
             Err(format!("{name} has a metadata.namespace, but {kind} is cluster-scoped"))
@@ -86,7 +94,7 @@ fn name_in(kind: &KindId, value: &Value) -> Result<ObjectName, String> {
         Some(namespace) if !is_path_segment(namespace) => {
             Err(format!("its metadata.namespace is {namespace:?}"))
         }
-        _ => Ok(ObjectName::new(namespace, name)),
+        _ => Ok(()),
     }
 }
 

@@ -1,14 +1,84 @@
-//! Sends one request and reads its whole answer.
+//! Builds one request, sends it and reads its whole answer.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::core::Status;
 
+use crate::key::{KindId, Request as ObjectName};
+
 use super::error::{WriteError, is_fenced};
+
+/// Longest field manager that the server takes, in bytes.
+const MAX_FIELD_MANAGER: usize = 128;
+
+/// Which part of an object a write is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    Object,
+    Status,
+}
+
+/// A write of one object, as it stands in errors: the verb, unless it is a dry run, then what it is of.
+pub(super) fn attempt(verb: &str, kind: &KindId, part: Part, name: &ObjectName, dry_run: bool) -> String {
+    let verb = if dry_run { "dry run" } else { verb };
+    let part = if part == Part::Status { " status" } else { "" };
+    format!("{verb} of {kind}{part} {name}")
+}
+
+/// Returns the address of a part of an object.
+pub(super) fn address(kind: &KindId, part: Part, name: &ObjectName) -> String {
+    let subresource = if part == Part::Status { "/status" } else { "" };
+    format!("{}{subresource}", kind.object_path(name))
+}
+
+/// Returns what a write says in its address of who writes and whether it counts.
+///
+/// # Errors
+/// Fails for a field manager that the server would not take.
+pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<String, WriteError> {
+    if field_manager.is_empty()
+        || field_manager.len() > MAX_FIELD_MANAGER
+        || field_manager.chars().any(char::is_control)
+    {
+        let why = format!(
+            "its field manager is {field_manager:?}; give a name of 1..={MAX_FIELD_MANAGER} printable bytes, \
+             such as that of the controller"
+        );
+        return Err(WriteError::Malformed { what: what.to_owned(), why });
+    }
+    let mut query = "fieldManager=".to_owned();
+    for byte in field_manager.bytes() {
+        match char::from(byte) {
+            plain if plain.is_ascii_alphanumeric() || "-._~/:@".contains(plain) => query.push(plain),
+            _ => query.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if dry_run {
+        query.push_str("&dryRun=All");
+    }
+    Ok(query)
+}
+
+/// Builds a request that is answered with JSON.
+pub(super) fn request(
+    method: Method,
+    uri: &str,
+    content_type: Option<&'static str>,
+    body: Bytes,
+    what: &str,
+) -> Result<Request<Bytes>, WriteError> {
+    let mut request = Request::builder().method(method).uri(uri).header(header::ACCEPT, "application/json");
+    if let Some(content_type) = content_type {
+        request = request.header(header::CONTENT_TYPE, content_type);
+    }
+    request
+        .body(body)
+        .map_err(|error| WriteError::Malformed { what: what.to_owned(), why: error.to_string() })
+}
 
 /// Sends `request`; `what` names the attempt in errors, such as `apply of Pod shop/web`.
 ///
@@ -64,4 +134,20 @@ fn read_status(code: StatusCode, body: &[u8]) -> Status {
 fn retry_after_header<B>(response: &Response<B>) -> Option<Duration> {
     let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_manager_is_escaped_and_nonsense_is_refused() {
+        assert_eq!(query("mainstay-test", false, "").unwrap(), "fieldManager=mainstay-test");
+        assert_eq!(query("a&b=c d%", true, "").unwrap(), "fieldManager=a%26b%3Dc%20d%25&dryRun=All");
+        for nonsense in ["", "a\nb", &"a".repeat(129)] {
+            let error = query(nonsense, false, "apply of Pod shop/web").unwrap_err().to_string();
+            assert!(error.starts_with("apply of Pod shop/web was not sent: its field manager is"), "{error}");
+        }
+        assert!(query(&"a".repeat(128), false, "").is_ok());
+    }
 }

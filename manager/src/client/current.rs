@@ -6,14 +6,15 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::key::{KindId, Request as ObjectName};
 
 use super::apply::Authority;
-use super::call::call;
+use super::body::check_name;
+use super::call::{call, request};
 use super::error::WriteError;
 
 /// One version of one object.
@@ -58,7 +59,8 @@ struct Stamp {
 /// cheaper, and shows this process's own writes too.
 ///
 /// # Errors
-/// As [`Applier::apply`](super::Applier::apply); the error speaks of a look.
+/// As [`Applier::apply`](super::Applier::apply); the error speaks of a look. A name that none can have is
+/// [`WriteError::Malformed`], and is not asked for.
 ///
 /// # Cancel safety
 /// Nothing is written.
@@ -67,18 +69,19 @@ pub async fn live(
     kind: &KindId,
     name: &ObjectName,
 ) -> Result<Option<Live>, WriteError> {
-    let what = format!("look at {kind} {name}");
-    let request = Request::builder()
-        .method(Method::GET)
-        .uri(kind.object_path(name))
-        .header(header::ACCEPT, "application/json")
-        .body(Bytes::new())
-        .map_err(|error| WriteError::Malformed { what: what.clone(), why: error.to_string() })?;
+    let what = look_at(kind, name);
+    check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
+    let request = request(Method::GET, &kind.object_path(name), None, Bytes::new(), &what)?;
     let json = match call(cx.client(), request, &what).await {
         Err(error) if error.is_not_found() => return Ok(None),
         answer => answer?,
     };
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
+}
+
+/// A look as it stands in errors.
+pub(super) fn look_at(kind: &KindId, name: &ObjectName) -> String {
+    format!("look at {kind} {name}")
 }
 
 // === impl Live ===
@@ -109,5 +112,39 @@ impl Current for Live {
 
     fn json(&self) -> Bytes {
         self.json.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Role;
+    use crate::client::testserver::TestServer;
+    use crate::key::Fence;
+
+    struct Leader(kube::Client);
+
+    impl Authority for Leader {
+        fn client(&self) -> &kube::Client {
+            &self.0
+        }
+
+        fn term(&self) -> u64 {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_none_can_have_is_not_asked_for() {
+        let mut server = TestServer::start([]).await;
+        let leader = Leader(server.client(Role::Writes(Fence::open())));
+        let kind = KindId::new("", "v1", "ConfigMap", "configmaps", true);
+        for name in ["x?watch=true", "", "a/status", "..", "a%2fb", "a#b"] {
+            let error = live(&leader, &kind, &ObjectName::namespaced("shop", name)).await.unwrap_err();
+            assert!(matches!(error, WriteError::Malformed { .. }), "{name:?}: {error}");
+        }
+        let error = live(&leader, &kind, &ObjectName::new(None, "web")).await.unwrap_err();
+        assert!(error.to_string().contains("has no metadata.namespace"), "{error}");
+        assert!(server.nothing_arrived());
     }
 }

@@ -32,6 +32,18 @@ pub enum WriteError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The object as it was read does not fit the Rust type, so it was not edited and nothing was sent. Somebody may mend
+    /// it at any time.
+    #[error(
+        "{what} was not sent: the object that was read does not fit the type; compare the CRD's schema with it"
+    )]
+    Unreadable {
+        /// The attempt.
+        what: String,
+        /// Where in the object.
+        #[source]
+        source: serde_json::Error,
+    },
     /// This replica's term ended before the answer came. Only the next leader may try again.
     #[error("{what} was stopped: this replica no longer holds the Lease")]
     Fenced {

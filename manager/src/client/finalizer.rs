@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::json;
@@ -25,7 +25,8 @@ use serde_json::json;
 use crate::key::{KindId, Request as ObjectName};
 
 use super::apply::Authority;
-use super::call::call;
+use super::call::{call, request};
+use super::current::{live, look_at};
 use super::error::WriteError;
 
 /// Longest domain of a finalizer, in bytes: that of a DNS name.
@@ -91,7 +92,7 @@ enum Edited {
 
 /// What is read of a live object.
 #[derive(Deserialize)]
-struct Live {
+struct Object {
     metadata: ObjectMeta,
 }
 
@@ -225,11 +226,9 @@ impl Finalizer {
         read(&object.name, "metadata.name")?;
         wanted.uid = Some(read(&object.uid, "metadata.uid")?);
         wanted.resource_version = Some(read(&object.resource_version, "metadata.resourceVersion")?);
-        let request = Request::patch(kind.object_path(&name))
-            .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .header(header::ACCEPT, "application/json")
-            .body(Bytes::from(json!({"metadata": wanted}).to_string()))
-            .map_err(|error| malformed(error.to_string()))?;
+        let body = Bytes::from(json!({"metadata": wanted}).to_string());
+        let content_type = Some("application/merge-patch+json");
+        let request = request(Method::PATCH, &kind.object_path(&name), content_type, body, &what)?;
         match call(cx.client(), request, &what).await {
             Ok(_) => Ok(Edited::Changed),
             Err(error) if error.is_not_found() => Ok(Edited::TooLate),
@@ -265,20 +264,10 @@ async fn look(
     object: &ObjectMeta,
 ) -> Result<Option<ObjectMeta>, WriteError> {
     let name = name_of(object);
-    let what = format!("look at {kind} {name}");
-    let request = Request::builder()
-        .method(Method::GET)
-        .uri(kind.object_path(&name))
-        .header(header::ACCEPT, "application/json")
-        .body(Bytes::new())
-        .map_err(|error| WriteError::Malformed { what: what.clone(), why: error.to_string() })?;
-    let body = match call(cx.client(), request, &what).await {
-        Err(error) if error.is_not_found() => return Ok(None),
-        answer => answer?,
-    };
-    let live: Live =
-        serde_json::from_slice(&body).map_err(|source| WriteError::Undecodable { what, source })?;
-    Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
+    let Some(live) = live(cx, kind, &name).await? else { return Ok(None) };
+    let Object { metadata } =
+        live.decode().map_err(|source| WriteError::Undecodable { what: look_at(kind, &name), source })?;
+    Ok(Some(metadata).filter(|live| live.uid == object.uid))
 }
 
 fn name_of(meta: &ObjectMeta) -> ObjectName {

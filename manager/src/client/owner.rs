@@ -9,7 +9,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::key::{KindId, Request};
+use crate::key::{Key as _, KindId, Request};
 
 /// Why an object cannot own another. Trying again helps only after somebody has changed one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,8 +103,7 @@ pub fn set_controller_reference(
     owner: &ObjectMeta,
     kind: &KindId,
 ) -> Result<bool, OwnerError> {
-    let reference = controller_reference(owner, kind)?;
-    may_own(child, owner, kind)?;
+    let reference = controller_reference(owner, kind, &name_of(child))?;
     if let Some(other) = controller_of(child).filter(|other| other.uid != reference.uid) {
         return Err(OwnerError::AlreadyControlled {
             child: name_of(child),
@@ -126,7 +125,7 @@ pub fn set_owner_reference(
     kind: &KindId,
 ) -> Result<bool, OwnerError> {
     let reference = owner_reference(owner, kind)?;
-    may_own(child, owner, kind)?;
+    may_own(&name_of(child), owner, kind)?;
     Ok(put(child, reference))
 }
 
@@ -148,12 +147,18 @@ pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
     child.owner_references.iter().flatten().find(|given| given.controller == Some(true))
 }
 
-/// Returns the reference that marks `owner` as the controller of whatever carries it.
+/// Returns the reference that marks `owner` as the controller of `child`: for what is applied, which names only its own
+/// fields. A child that has another controller is refused by the server then (422).
 ///
 /// # Errors
-/// Fails if the owner has no name or no uid.
-pub fn controller_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, OwnerError> {
+/// Fails if the owner has no name or no uid, or lives in another namespace than the child.
+pub fn controller_reference(
+    owner: &ObjectMeta,
+    kind: &KindId,
+    child: &Request,
+) -> Result<OwnerReference, OwnerError> {
     let plain = owner_reference(owner, kind)?;
+    may_own(child, owner, kind)?;
     Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..plain })
 }
 
@@ -172,9 +177,9 @@ fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, 
 }
 
 /// A cluster-scoped owner may own anything, any other within its namespace.
-fn may_own(child: &ObjectMeta, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
-    let (kind_of_owner, owner_name, child_name) = (kind.clone(), name_of(owner), name_of(child));
-    match child.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+fn may_own(child: &Request, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
+    let (kind_of_owner, owner_name, child_name) = (kind.clone(), name_of(owner), child.clone());
+    match child.namespace().filter(|namespace| !namespace.is_empty()) {
         _ if !kind.is_namespaced() => Ok(()),
         None => Err(OwnerError::ClusterScoped { kind: kind_of_owner, owner: owner_name, child: child_name }),
         namespace if namespace != owner.namespace.as_deref() => {
@@ -221,6 +226,20 @@ mod tests {
         KindId::new("apps.mainstay.dev", "v1alpha1", "WaitDeployment", "waitdeployments", true)
     }
 
+    fn child_name() -> Request {
+        Request::namespaced("shop", "web")
+    }
+
+    #[test]
+    fn a_reference_for_an_apply_is_refused_as_one_in_an_edit_is() {
+        let owner = meta(Some("shop"), "web", "o");
+        let refused = |child: &Request| controller_reference(&owner, &owner_kind(), child).unwrap_err();
+        let error = refused(&Request::namespaced("bank", "web"));
+        assert!(matches!(error, OwnerError::CrossNamespace { .. }), "{error}");
+        let error = refused(&Request::new(None, "web"));
+        assert!(matches!(error, OwnerError::ClusterScoped { .. }), "{error}");
+    }
+
     #[test]
     fn the_owner_becomes_the_only_controller() {
         let mut child = meta(Some("shop"), "web", "c");
@@ -231,7 +250,7 @@ mod tests {
         set_controller_reference(&mut child, &owner, &owner_kind()).unwrap();
         let owners = child.owner_references.unwrap();
         assert_eq!(owners.len(), 2, "the friend stays and the second call replaces the first: {owners:?}");
-        assert_eq!(owners[1], controller_reference(&owner, &owner_kind()).unwrap());
+        assert_eq!(owners[1], controller_reference(&owner, &owner_kind(), &child_name()).unwrap());
         assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (Some(true), Some(true)));
         assert_eq!(owners[1].api_version, "apps.mainstay.dev/v1alpha1");
     }
@@ -322,7 +341,7 @@ mod tests {
     #[test]
     fn an_owner_without_uid_is_refused() {
         let owner = ObjectMeta { uid: None, ..meta(Some("shop"), "web", "") };
-        let error = controller_reference(&owner, &owner_kind()).unwrap_err();
+        let error = controller_reference(&owner, &owner_kind(), &child_name()).unwrap_err();
         assert!(error.to_string().contains("has no metadata.uid"), "{error}");
     }
 }

@@ -18,15 +18,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, header};
+use http::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::key::{Key as _, KindId, Request as ObjectName};
 
-use super::apply::{Authority, Part, decode, effect, read};
-use super::call::send;
+use super::apply::{Authority, decode, effect, read};
+use super::call::{Part, address, attempt, query, request, send};
 use super::current::{Current, live};
 use super::effect::Effect;
 use super::error::WriteError;
@@ -133,7 +133,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// As [`ensure`](Self::ensure), on the object as the server has it now: for kinds that no cache holds.
     ///
     /// # Errors
-    /// As [`ensure`](Self::ensure), and those of [`live`].
+    /// As [`ensure`](Self::ensure), and those of [`live`]. [`WriteError::Unreadable`] if what the server has is no `K`.
     pub async fn ensure_live(
         &self,
         cx: &(impl Authority + Sync),
@@ -198,7 +198,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         dry_run: bool,
     ) -> Result<Effect<K>, WriteError> {
         let verb = if current.is_some() { "patch" } else { "create" };
-        let what = self.what(verb, part, dry_run, name);
+        let what = attempt(verb, &self.kind, part, name, dry_run);
         let subject = Subject { kind: &self.kind, name, part, what: &what };
         match subject.draft(current, self.start.as_deref(), edit)? {
             Draft::Create(body) => {
@@ -207,8 +207,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
                 decode(&what, answer.body()).map(Effect::Created)
             }
             Draft::Patch { before, patch } => {
-                let subresource = if part == Part::Status { "/status" } else { "" };
-                let path = format!("{}{subresource}", self.kind.object_path(name));
+                let path = address(&self.kind, part, name);
                 let body = Bytes::from(patch.to_string());
                 let answer = self.send(cx, Method::PATCH, &path, body, &what, dry_run).await?;
                 let now: Value = read(&what, answer.body())?;
@@ -231,21 +230,8 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     ) -> Result<Response<Bytes>, WriteError> {
         let content_type =
             if method == Method::POST { "application/json" } else { "application/merge-patch+json" };
-        let dry_run = if dry_run { "&dryRun=All" } else { "" };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{path}?fieldManager={}{dry_run}", self.field_manager))
-            .header(header::CONTENT_TYPE, content_type)
-            .header(header::ACCEPT, "application/json")
-            .body(body)
-            .map_err(|error| WriteError::Malformed { what: what.to_owned(), why: error.to_string() })?;
-        send(cx.client(), request, what).await
-    }
-
-    fn what(&self, verb: &str, part: Part, dry_run: bool, name: &ObjectName) -> String {
-        let verb = if dry_run { "dry run" } else { verb };
-        let part = if part == Part::Status { " status" } else { "" };
-        format!("{verb} of {}{part} {name}", self.kind)
+        let address = format!("{path}?{}", query(self.field_manager, dry_run, what)?);
+        send(cx.client(), request(method, &address, Some(content_type), body, what)?, what).await
     }
 }
 

@@ -36,6 +36,14 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         self.young.entry(key.clone()).or_insert_with(|| known.unwrap_or_else(make))
     }
 
+    /// Returns the value, if the key is known. It counts as used now.
+    pub(super) fn touch(&mut self, key: &K) -> Option<&mut V> {
+        if let Some(value) = self.old.remove(key) {
+            self.insert(key.clone(), value);
+        }
+        self.young.get_mut(key)
+    }
+
     /// Takes a value out.
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         self.young.remove(key).or_else(|| self.old.remove(key))
@@ -79,6 +87,8 @@ mod tests {
         recent.insert(1, "first");
         recent.insert(2, "first");
         recent.insert(0, "second");
+        assert_eq!(recent.touch(&3), None);
+        assert_eq!(recent.touch(&1), Some(&mut "first"));
         assert_eq!(recent.remove(&0), Some("second"));
         assert_eq!(recent.remove(&0), None);
         assert_eq!(recent.remove(&1), Some("first"));

@@ -289,7 +289,7 @@ impl<'a> Running<'a> {
         for runnable in std::mem::take(&mut self.waiting) {
             let name = runnable.name();
             if !runnable.needs_lease() {
-                let cx = self.run_context(name, &self.others, false);
+                let cx = self.run_context(name, &self.others, None);
                 self.others.spawn(name, runnable.run(cx));
                 continue;
             }
@@ -297,7 +297,7 @@ impl<'a> Running<'a> {
                 self.waiting.push(runnable);
                 continue;
             };
-            let cx = self.run_context(name, &self.leader_only, true);
+            let cx = self.run_context(name, &self.leader_only, Some(work.term()));
             let run = runnable.run(cx);
             let run = async move {
                 // Order matters little: a runnable that ends as the Lease goes has ended.
@@ -310,9 +310,11 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn run_context(&self, name: &'static str, group: &Group, needs_lease: bool) -> RunContext {
-        let surroundings = self.shared.surroundings(name, needs_lease);
-        RunContext::new(group.stop.child_token(), self.shared.term.subscribe(), surroundings)
+    /// `term` is that of the Lease; without one it needs no Lease, and all its life is one term.
+    fn run_context(&self, name: &'static str, group: &Group, term: Option<u64>) -> RunContext {
+        let surroundings = self.shared.surroundings(name, term.is_some());
+        let (stop, leading) = (group.stop.child_token(), self.shared.term.subscribe());
+        RunContext::new(stop, leading, surroundings, term.unwrap_or(1))
     }
 
     fn lead(&mut self) {

@@ -34,6 +34,8 @@ pub struct RunContext {
     /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
     pub leading: watch::Receiver<bool>,
     surroundings: Surroundings,
+    /// Of the Lease if the runnable needs it, else 1.
+    term: u64,
 }
 
 // === impl RunContext ===
@@ -43,18 +45,43 @@ impl RunContext {
         stop: CancellationToken,
         leading: watch::Receiver<bool>,
         surroundings: Surroundings,
+        term: u64,
     ) -> Self {
-        Self { stop, leading, surroundings }
+        Self { stop, leading, surroundings, term }
     }
 
-    /// Returns what writes are made with: fenced by the Lease if the runnable needs it.
+    /// Returns what writes are made with: fenced by the Lease and of its term if the runnable needs it.
     pub fn context(&self) -> Context {
-        self.surroundings.context()
+        self.surroundings.context().with_term(self.term)
     }
 }
 
 impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunContext").field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+
+    use super::*;
+    use crate::client::Recorder;
+    use crate::metrics::Registry;
+
+    #[tokio::test]
+    async fn a_runnable_writes_in_the_term_it_was_started_in() {
+        let silent = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, Infallible>>()
+        });
+        let client = kube::Client::new(silent, "default");
+        let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
+        let surroundings = Surroundings { client, events, stopping: CancellationToken::new() };
+        let leading = watch::Sender::new(true).subscribe();
+        let cx = RunContext::new(CancellationToken::new(), leading, surroundings, 7);
+        assert_eq!(cx.context().term(), 7, "what an earlier term applied is applied again");
     }
 }

@@ -42,6 +42,10 @@ impl Authority for Admin {
     fn client(&self) -> &Client {
         &self.0
     }
+
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 // === impl Witness ===

@@ -20,6 +20,10 @@ impl Authority for Writer {
     fn client(&self) -> &kube::Client {
         &self.0
     }
+
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 fn kind() -> KindId {

@@ -18,13 +18,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::client::body::{Body, hash_without};
+use crate::client::call::Part;
 use crate::client::current::Current;
 use crate::client::recent::Recent;
 use crate::key::Request as ObjectName;
 
-use super::Part;
-
-/// Objects remembered for certain, at about a hundred bytes each.
+/// Objects remembered for certain, at 200 to 300 bytes each: the entry, its name, uid and version.
 const REMEMBERED: usize = 65_536;
 
 /// What was applied, by object and part.
@@ -57,10 +56,10 @@ impl Memory {
         Self { state: RandomState::new(), applied: Mutex::new(Recent::new(REMEMBERED)) }
     }
 
-    /// Returns whether applying this body would do nothing. If not, what was known is forgotten.
+    /// Returns whether applying this body would do nothing. What is known stays known.
     pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
-        let Some(mut applied) = self.applied.lock().remove(&key) else { return false };
+        let Some(applied) = self.applied.lock().touch(&key).cloned() else { return false };
         let same = applied.term == term
             && applied.body == self.hash_of_body(body)
             && *applied.uid == *current.uid()
@@ -69,14 +68,18 @@ impl Memory {
             return false;
         }
         let version = current.resource_version();
-        if *applied.version != *version {
-            if self.content_in(&current.json(), part, body) != Some(applied.content) {
-                return false;
-            }
-            // The next look is spared the hash.
-            applied.version = Box::from(&*version);
+        if *applied.version == *version {
+            return true;
         }
-        self.applied.lock().insert(key, applied);
+        if self.content_in(&current.json(), part, body) != Some(applied.content) {
+            return false;
+        }
+        // The hash was taken without the lock. Whoever has begun to write since has taken the entry out or put another
+        // in, and what stood then need not stand now.
+        let mut known = self.applied.lock();
+        let Some(known) = known.touch(&key).filter(|known| **known == applied) else { return false };
+        // The next look is spared the hash.
+        known.version = Box::from(&*version);
         true
     }
 
@@ -128,5 +131,53 @@ impl Memory {
             outside.push("status");
         }
         hash_without(&self.state, object, &outside, &["managedFields", "resourceVersion"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::Live;
+    use crate::key::KindId;
+
+    /// An object during whose look somebody else begins to write.
+    struct Meddled<'a>(Live, &'a (dyn Fn() + Sync));
+
+    impl Current for Meddled<'_> {
+        fn uid(&self) -> &str {
+            self.0.uid()
+        }
+
+        fn resource_version(&self) -> Cow<'_, str> {
+            self.0.resource_version()
+        }
+
+        fn json(&self) -> Bytes {
+            (self.1)();
+            self.0.json()
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_during_a_look_stays_forgotten() {
+        let object = |version: &str| {
+            let metadata =
+                json!({"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": version});
+            json!({"metadata": metadata, "data": {"a": "1"}})
+        };
+        let kind = KindId::new("", "v1", "ConfigMap", "configmaps", true);
+        let body = json!({"metadata": {"name": "web", "namespace": "shop"}, "data": {"a": "1"}});
+        let body = Body::of(&kind, &body, "apply").unwrap();
+        let memory = Memory::new();
+        let now = Live::read(object("8").to_string().into()).unwrap();
+        memory.remember(&body, Part::Object, &object("7"), 1);
+        assert!(memory.still_stands(&body, Part::Object, &now, 1), "the same at another version");
+
+        memory.remember(&body, Part::Object, &object("7"), 1);
+        let forget = || memory.forget(&body.name, Part::Object);
+        assert!(!memory.still_stands(&body, Part::Object, &Meddled(now.clone(), &forget), 1));
+        assert!(!memory.still_stands(&body, Part::Object, &now, 1), "nor did it come back");
     }
 }

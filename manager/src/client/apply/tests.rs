@@ -15,6 +15,10 @@ impl Authority for Leader {
     fn client(&self) -> &kube::Client {
         &self.0
     }
+
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 const STORED: &str = r#"{"metadata":{"name":"settings","namespace":"shop","resourceVersion":"7"}}"#;
@@ -94,12 +98,15 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
     let leader = Leader(server.client(Role::Writes(Fence::open())));
     let address = "/api/v1/namespaces/shop/configmaps/settings";
     applier().apply_status(&leader, &settings()).await.unwrap();
-    let manager = "fieldManager=mainstay-test&force=true";
-    assert_eq!(server.arrival().await.uri.to_string(), format!("{address}/status?{manager}"));
+    let manager = "fieldManager=mainstay-test";
+    assert_eq!(server.arrival().await.uri.to_string(), format!("{address}/status?{manager}&force=true"));
     drop(applier().dry_run(&leader, None::<&Live>, &settings()).await.unwrap());
-    assert_eq!(server.arrival().await.uri.to_string(), format!("{address}?{manager}&dryRun=All"));
+    assert_eq!(server.arrival().await.uri.to_string(), format!("{address}?{manager}&dryRun=All&force=true"));
     drop(applier().dry_run_status(&leader, &stored(7, "1"), &settings()).await.unwrap());
-    assert_eq!(server.arrival().await.uri.to_string(), format!("{address}/status?{manager}&dryRun=All"));
+    assert_eq!(
+        server.arrival().await.uri.to_string(),
+        format!("{address}/status?{manager}&dryRun=All&force=true")
+    );
 }
 
 #[tokio::test]
@@ -330,7 +337,7 @@ async fn a_dry_run_says_what_an_ensure_would_come_to_and_is_not_remembered() {
     let effect = applier.dry_run(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
     for _ in 0..3 {
-        assert!(server.arrival().await.uri.query().unwrap().ends_with("&dryRun=All"));
+        assert!(server.arrival().await.uri.query().unwrap().contains("&dryRun=All"));
     }
     let effect = applier.ensure(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);

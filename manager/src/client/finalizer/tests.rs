@@ -14,6 +14,10 @@ impl Authority for Leader {
     fn client(&self) -> &kube::Client {
         &self.0
     }
+
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 const OURS: &str = "greeter.example.com/cleanup";

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::client::apply::Part;
 use crate::client::body::{Body, complete_type};
+use crate::client::call::Part;
 use crate::client::current::Current;
 use crate::client::error::WriteError;
 use crate::key::{Key as _, KindId, Request as ObjectName};
@@ -69,7 +69,7 @@ impl Subject<'_> {
     ) -> Result<Draft, WriteError> {
         let stored = current.map(|current| self.stored(current)).transpose()?;
         let mut object = match &stored {
-            Some(stored) => self.decoded(stored, "the object does not decode")?,
+            Some(stored) => K::deserialize(stored).map_err(|source| self.unreadable(source))?,
             None => self.new_object(start)?,
         };
         let before = self.encoded(&object)?;
@@ -95,8 +95,8 @@ impl Subject<'_> {
 
     /// Reads the stored object, without the fields that only the server writes.
     fn stored(&self, current: &impl Current) -> Result<Value, WriteError> {
-        let mut stored: Value = serde_json::from_slice(&current.json())
-            .map_err(|error| self.malformed(format!("the object is not JSON: {error}")))?;
+        let mut stored: Value =
+            serde_json::from_slice(&current.json()).map_err(|source| self.unreadable(source))?;
         complete_type(self.kind, &mut stored).map_err(|why| self.malformed(why))?;
         let text = |field: &str| stored["metadata"][field].as_str();
         let given = ObjectName::new(text("namespace"), text("name").unwrap_or_default());
@@ -112,7 +112,10 @@ impl Subject<'_> {
 
     fn new_object<K: Serialize + DeserializeOwned>(&self, start: Option<&Start<K>>) -> Result<K, WriteError> {
         let start = start.map_or_else(|| Ok(json!({})), |start| self.encoded(&start()))?;
-        self.decoded(&self.named(start), "one cannot be made of its name alone; give Patcher::starting_from")
+        K::deserialize(self.named(start)).map_err(|error| {
+            let alone = "one cannot be made of its name alone; give Patcher::starting_from";
+            self.malformed(format!("{alone}: {error}"))
+        })
     }
 
     /// Says in the object itself which one it is.
@@ -127,10 +130,6 @@ impl Subject<'_> {
             }
         }
         object
-    }
-
-    fn decoded<K: DeserializeOwned>(&self, object: &Value, otherwise: &str) -> Result<K, WriteError> {
-        K::deserialize(object).map_err(|error| self.malformed(format!("{otherwise}: {error}")))
     }
 
     fn encoded(&self, object: &impl Serialize) -> Result<Value, WriteError> {
@@ -173,6 +172,10 @@ impl Subject<'_> {
                 "the edit changed {name}, and only the metadata was read; read the whole object, from a store or with live"
             ))),
         }
+    }
+
+    fn unreadable(&self, source: serde_json::Error) -> WriteError {
+        WriteError::Unreadable { what: self.what.to_owned(), source }
     }
 
     fn malformed(&self, why: String) -> WriteError {

@@ -13,6 +13,10 @@ impl Authority for Leader {
     fn client(&self) -> &kube::Client {
         &self.0
     }
+
+    fn term(&self) -> u64 {
+        0
+    }
 }
 
 const ADDRESS: &str = "/api/v1/namespaces/shop/configmaps";
@@ -47,6 +51,15 @@ fn stored(at: u64, a: &str) -> Live {
 
 fn says(object: &Value) -> Answer {
     Answer::ok(&object.to_string())
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_object_is_an_error_and_no_panic() {
+    let server = TestServer::start(["[]", "7"].map(Answer::ok)).await;
+    for _ in 0..2 {
+        let answer = patcher().dry_run(&leader(&server), &name(), Some(&stored(7, "1")), set("2")).await;
+        assert!(matches!(answer, Err(WriteError::Undecodable { .. })), "{answer:?}");
+    }
 }
 
 /// The edit that sets `a`.
