@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use mainstay::cache::{Scope, Store};
 use mainstay::client::{Applier, EventType, Finalizer, InvalidFinalizer, refusal};
@@ -18,20 +18,34 @@ use mainstay::queue::RetryPolicy;
 use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject};
 use serde_json::json;
 
+/// On a copy: whose it is. What does not say so is neither changed nor deleted.
+const COPY_OF: &str = "copier.example.com/copy-of";
+
 struct Copier {
     copies: Applier<ConfigMap>,
 }
 
 impl ObjectReconciler<ConfigMap> for Copier {
     async fn reconcile(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        let metadata = json!({"name": copy_name(&map), "namespace": "attic"});
+        let (name, original) = (copy_name(&map), map.name_any());
+        // An apply overwrites whatever is there.
+        if attic(cx).get_opt(&name).await?.is_some_and(|found| !is_copy(&found, &original)) {
+            return Err(format!("ConfigMap attic/{name} is no copy of shop/{original}: move it away").into());
+        }
+        let metadata = json!({"name": name, "namespace": "attic", "annotations": {COPY_OF: original}});
         self.copies.apply(cx, &json!({"metadata": metadata, "data": map.data})).await?;
         Ok(Action::Done)
     }
 
     async fn cleanup(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        let attic: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "attic");
-        match attic.delete(&copy_name(&map), &DeleteParams::default()).await {
+        let found = attic(cx).get_opt(&copy_name(&map)).await?;
+        let Some(copy) = found.filter(|found| is_copy(found, &map.name_any())) else {
+            return Ok(Action::Done);
+        };
+        // This one, and none that has taken its name since.
+        let only = Some(Preconditions { uid: copy.uid(), resource_version: None });
+        let params = DeleteParams { preconditions: only, ..DeleteParams::default() };
+        match attic(cx).delete(&copy.name_any(), &params).await {
             // A copy that is gone is what is asked for.
             Err(error) if refusal(&error).is_some_and(|status| status.code == 404) => {}
             deleted => drop(deleted?),
@@ -45,6 +59,14 @@ impl ObjectReconciler<ConfigMap> for Copier {
         );
         Ok(Action::Done)
     }
+}
+
+fn attic(cx: &Context) -> Api<ConfigMap> {
+    Api::namespaced(cx.client().clone(), "attic")
+}
+
+fn is_copy(found: &ConfigMap, original: &str) -> bool {
+    found.annotations().get(COPY_OF).is_some_and(|of| of == original)
 }
 
 fn copy_name(map: &ConfigMap) -> String {
@@ -78,6 +100,7 @@ fn main() -> std::process::ExitCode {
 mod tests {
     use std::collections::BTreeMap;
 
+    use kube::api::PostParams;
     use mainstay::key::Request;
     use mainstay::testing::reconcile_once;
 
@@ -121,5 +144,23 @@ mod tests {
         assert_eq!(run.wrote(), ["delete configmaps attic/shop-prices", "merge configmaps shop/prices"]);
         assert_eq!(run.events[0].reason, "CopyRemoved");
         assert!(maps.get(&request).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_copy_is_neither_overwritten_nor_deleted() {
+        let (maps, request) = prices();
+        let cx = Context::for_test().with_store(&maps);
+        let theirs = json!({"metadata": {"name": "shop-prices", "namespace": "attic"}});
+        let theirs = serde_json::from_value(theirs).unwrap();
+        attic(&cx).create(&PostParams::default(), &theirs).await.unwrap();
+        let copier = copier(&maps).unwrap();
+        let run = reconcile_once(&copier, &request, &cx).await;
+        assert!(run.outcome.unwrap_err().to_string().contains("attic/shop-prices is no copy of shop/prices"));
+
+        let shop: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "shop");
+        shop.delete("prices", &DeleteParams::default()).await.unwrap();
+        let run = reconcile_once(&copier, &request, &cx).await;
+        assert_eq!(run.wrote(), ["merge configmaps shop/prices"]);
+        assert!(attic(&cx).get("shop-prices").await.is_ok());
     }
 }

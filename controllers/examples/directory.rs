@@ -8,19 +8,29 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::{Resource, ResourceExt};
-use mainstay::cache::{Scope, Store};
+use mainstay::cache::{Delta, Scope, Store};
 use mainstay::client::{
     Applier, Effect, EventType, Finalizer, InvalidFinalizer, Patcher, controller_reference, live,
 };
 use mainstay::controller::Controller;
 use mainstay::key::{Key, KindId, Request};
 use mainstay::manager::Program;
-use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError};
+use mainstay::reconcile::{
+    self, Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError, Reconciler,
+};
+
 use serde_json::json;
 
 /// On a Service: tell what would be listed, and list nothing.
 const REHEARSE: &str = "directory.example.com/rehearse";
 
+/// On a Service: list it.
+const LISTED: (&str, &str) = ("listed", "yes");
+
+/// Holds a Service back until its line is gone.
+const LINE: &str = "directory.example.com/line";
+
+#[derive(Clone)]
 struct Directory {
     cards: Store<ConfigMap>,
     write_card: Applier<ConfigMap>,
@@ -52,7 +62,7 @@ impl Directory {
                 "name": name.name(),
                 "namespace": name.namespace(),
                 "labels": {"card": "yes"},
-                "ownerReferences": [controller_reference(service.meta(), &KindId::of::<Service>())?],
+                "ownerReferences": [controller_reference(service.meta(), &KindId::of::<Service>(), &name)?],
             },
             "data": {"ports": ports(service)},
         });
@@ -107,6 +117,37 @@ impl Directory {
     }
 }
 
+/// What a controller needs that cares for some objects of a kind only: lets go of those it holds and no longer cares for.
+struct Listed {
+    services: Store<Service>,
+    line: Finalizer,
+    directory: Directory,
+    held: PerObject<Service, Directory>,
+}
+
+impl Reconciler for Listed {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        let Some(service) = self.services.get(request)? else { return Ok(Action::Done) };
+        let is_listed = service.labels().get(LISTED.0).is_some_and(|value| value == LISTED.1);
+        if is_listed || service.metadata.deletion_timestamp.is_some() {
+            return self.held.reconcile(request, cx).await;
+        }
+        if self.line.is_in(service.finalizers()) {
+            self.directory.unlist(&service, cx).await?;
+            self.line.remove(cx, &KindId::of::<Service>(), service.meta()).await?;
+        }
+        Ok(Action::Done)
+    }
+}
+
+/// Admits the Services that are listed, and those that were and are still held.
+fn concerns_us(delta: &Delta<'_>) -> bool {
+    delta.new.is_none_or(|service| {
+        let meta = service.meta();
+        meta.labels.get(LISTED.0) == Some(LISTED.1) || meta.finalizers.iter().any(|name| &**name == LINE)
+    })
+}
+
 /// Names an object in the namespace of the Service.
 fn beside(service: &Service, name: &str) -> Request {
     Request::new(service.metadata.namespace.as_deref(), name)
@@ -117,26 +158,26 @@ fn ports(service: &Service) -> String {
     ports.map(|port| port.port.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn directory(
-    services: &Store<Service>,
-    cards: &Store<ConfigMap>,
-) -> Result<PerObject<Service, Directory>, InvalidFinalizer> {
+fn directory(services: &Store<Service>, cards: &Store<ConfigMap>) -> Result<Listed, InvalidFinalizer> {
     let kind = KindId::of::<ConfigMap>();
     let directory = Directory {
         cards: cards.clone(),
         write_card: Applier::new(kind.clone(), "directory"),
         write_line: Patcher::new(kind, "directory"),
     };
-    Ok(reconcile::object(services, Finalizer::new("directory.example.com/line")?, directory))
+    let line = Finalizer::new(LINE)?;
+    let held = reconcile::object(services, line.clone(), directory.clone());
+    Ok(Listed { services: services.clone(), line, directory, held })
 }
 
 fn main() -> std::process::ExitCode {
     Program::new("directory", env!("CARGO_PKG_VERSION"), "Keeps a directory of Services")
         .controllers(["directory"])
         .setup(|manager| {
-            let services = manager.store::<Service>(Scope::all().labels("listed=yes"));
+            let services = manager.store::<Service>(Scope::all());
             let cards = manager.store::<ConfigMap>(Scope::all().labels("card=yes"));
-            let controller = Controller::new("directory").reconciles(&services).owns(&cards);
+            let controller =
+                Controller::new("directory").reconciles_when(&services, concerns_us).owns(&cards);
             manager.register(controller.reconciler(directory(&services, &cards)?))?;
             Ok(())
         })
@@ -146,15 +187,15 @@ fn main() -> std::process::ExitCode {
 #[cfg(test)]
 mod tests {
     use kube::Api;
-    use kube::api::DeleteParams;
+    use kube::api::{DeleteParams, Patch, PatchParams};
     use mainstay::testing::{TestContext, reconcile_once};
 
     use super::*;
 
-    /// A Service with these annotations, and a directory that somebody has written something of their own into.
+    /// A listed Service with these annotations, and a directory that somebody has written something of their own into.
     fn bench(annotations: &serde_json::Value) -> (Store<Service>, Store<ConfigMap>, TestContext, Request) {
         let service = json!({
-            "metadata": {"name": "web", "namespace": "shop", "annotations": annotations},
+            "metadata": {"name": "web", "namespace": "shop", "labels": {"listed": "yes"}, "annotations": annotations},
             "spec": {"ports": [{"port": 80}, {"port": 443}]},
         });
         let shared = json!({"metadata": {"name": "directory", "namespace": "shop"}, "data": {"theirs": "1"}});
@@ -195,11 +236,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rehearsal_changes_nothing() {
+    async fn a_service_that_is_not_listed_any_more_is_let_go() {
+        let (services, maps, cx, request) = bench(&json!({}));
+        let directory = directory(&services, &maps).unwrap();
+        let _listed = reconcile_once(&directory, &request, &cx).await;
+        let shop: Api<Service> = Api::namespaced(cx.client().clone(), "shop");
+        let off = json!({"metadata": {"labels": {"listed": null}}});
+        shop.patch("web", &PatchParams::default(), &Patch::Merge(off)).await.unwrap();
+        let run = reconcile_once(&directory, &request, &cx).await;
+        assert_eq!(run.wrote(), ["merge configmaps shop/directory", "merge services shop/web"]);
+        assert_eq!(services.get(&request).unwrap().unwrap().finalizers(), [""; 0], "nothing holds it");
+
+        let run = reconcile_once(&directory, &request, &cx).await;
+        assert_eq!(run.wrote(), [""; 0], "it is none of ours");
+    }
+
+    #[tokio::test]
+    async fn a_rehearsal_lists_nothing() {
         let (services, maps, cx, request) = bench(&json!({REHEARSE: ""}));
         let directory = directory(&services, &maps).unwrap();
         let run = reconcile_once(&directory, &request, &cx).await;
-        assert_eq!(run.wrote()[1..], ["merge configmaps shop/directory (dry run)"]);
+        let hold = "merge services shop/web";
+        assert_eq!(run.wrote(), [hold, "merge configmaps shop/directory (dry run)"]);
         assert_eq!(run.events[0].to_string(), "Normal Rehearsed: it would be listed");
         let left = maps.get(&Request::namespaced("shop", "directory")).unwrap().unwrap();
         assert_eq!(json!(left.data), json!({"theirs": "1"}));
