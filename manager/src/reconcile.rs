@@ -5,8 +5,8 @@
 //!
 //! | outcome | next run of the key | attempts | counted as |
 //! |---|---|---|---|
-//! | `Ok(Action::Done)` | when something changes | forgotten | `success` |
-//! | `Ok(Action::RequeueAfter(d))` | after `d` | forgotten | `requeue_after` |
+//! | `Ok(Action::Done)`, `Ok(Action::RequeueAfter(0))` | when something changes | forgotten | `success` |
+//! | `Ok(Action::RequeueAfter(d))`, `d` above 0 | after `d` | forgotten | `requeue_after` |
 //! | `Err` with [`Retry::Backoff`] | after the queue's retry delay | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::After`] | after that time | one more | `error` |
 //! | `Err` with [`Retry::Never`] | when something changes | kept | `error`, and as terminal |
@@ -39,8 +39,22 @@ pub type Outcome = Result<Action, ReconcileError>;
 pub enum Action {
     /// Nothing until something changes.
     Done,
-    /// Another look after this time, even if nothing changes. "Not ready yet" belongs here.
+    /// Another look after this time, even if nothing changes. "Not ready yet" belongs here. After no time it is
+    /// [`Action::Done`], as in controller-runtime: who computes the time gives it a floor.
     RequeueAfter(Duration),
+}
+
+// === impl Action ===
+
+impl Action {
+    /// Returns after which time another look is due; `None` if none is.
+    pub(crate) fn requeue(self) -> Option<Duration> {
+        match self {
+            // After no time would be a loop without a pause.
+            Self::RequeueAfter(wait) if !wait.is_zero() => Some(wait),
+            Self::Done | Self::RequeueAfter(_) => None,
+        }
+    }
 }
 
 /// Brings the world for one key closer to what is asked for.

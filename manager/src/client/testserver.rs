@@ -201,12 +201,32 @@ async fn respond(
     Ok(response.status(code).body(Full::from(body)).unwrap())
 }
 
-/// Runs `work` on this thread and returns what this crate logged meanwhile at warn level and above, one line each.
+/// Runs `work` on this thread and returns what it logged meanwhile at warn level and above, one line each.
 pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
     use tracing::instrument::WithSubscriber as _;
+    let (lines, subscriber) = lines_from(tracing::Level::WARN);
+    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all whether anybody
+    // wants it, and that may be the thread of a test without one. With two it asks them.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    work.with_subscriber(subscriber).await;
+    lines.read()
+}
+
+/// As [`logged`], at this level and above, and with what every other task of this thread logged.
+pub(crate) async fn logged_by_all(level: tracing::Level, work: impl Future<Output = ()>) -> Vec<String> {
+    let (lines, subscriber) = lines_from(level);
+    // As above.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let log = tracing::subscriber::set_default(subscriber);
+    work.await;
+    drop(log);
+    lines.read()
+}
+
+fn lines_from(level: tracing::Level) -> (Lines, impl tracing::Subscriber + Send + Sync) {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(level)
         .without_time()
         .with_target(false)
         .with_ansi(false)
@@ -215,17 +235,19 @@ pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
             move || lines.clone()
         })
         .finish();
-    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all whether anybody
-    // wants it, and that may be the thread of a test without one. With two it asks them.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
-    work.with_subscriber(subscriber).await;
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
-    text.lines().map(|line| line.trim().to_owned()).collect()
+    (lines, subscriber)
 }
 
 /// What a subscriber wrote.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn read(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,12 +1,11 @@
 //! What is counted about reconciles: controller-runtime's families, names, labels and buckets.
 
-use std::time::Duration;
-
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use tokio::time::Instant;
 
 use crate::metrics::Registry;
 use crate::watch::SourceMetrics;
@@ -38,6 +37,13 @@ pub struct ControllerMetrics {
 pub(crate) struct OneController {
     families: ControllerMetrics,
     labels: Labels,
+}
+
+/// A reconcile that is under way. A guard, so that one whose future panics when it is dropped has ended all the same.
+#[must_use]
+pub(crate) struct Active<'a> {
+    controller: &'a OneController,
+    since: Instant,
 }
 
 /// How a run is counted.
@@ -157,13 +163,10 @@ impl OneController {
         self.families.max_concurrent.get_or_create(&self.labels).set(workers);
     }
 
-    pub(crate) fn started(&self) {
+    /// Counts a reconcile as active until what this returns is dropped.
+    pub(crate) fn started(&self) -> Active<'_> {
         self.families.active.get_or_create(&self.labels).inc();
-    }
-
-    pub(crate) fn ended(&self, took: Duration) {
-        self.families.active.get_or_create(&self.labels).dec();
-        self.families.time.get_or_create(&self.labels).observe(took.as_secs_f64());
+        Active { controller: self, since: Instant::now() }
     }
 
     pub(crate) fn count(&self, result: Counted) {
@@ -184,5 +187,15 @@ impl OneController {
 
     pub(crate) fn count_timeout(&self) {
         self.families.timeouts.get_or_create(&self.labels).inc();
+    }
+}
+
+// === impl Active ===
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        let OneController { families, labels } = self.controller;
+        families.active.get_or_create(labels).dec();
+        families.time.get_or_create(labels).observe(self.since.elapsed().as_secs_f64());
     }
 }

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, error, info, info_span, warn};
+use tracing::{Instrument as _, debug, error, error_span, info, warn};
 
 use super::directory::Wanted;
 use super::post::{Feed, Post};
@@ -55,7 +55,8 @@ pub(super) fn open<Q: Key>(
     }
     let reach = Arc::downgrade(&post);
     let life = async move {
-        let span = info_span!("controller", controller = name);
+        // An error's level: a line must name its controller wherever it is shown.
+        let span = error_span!("controller", controller = name);
         live(post, feeds, wired, environment).instrument(span).await
     };
     (Box::pin(life), reach)
@@ -76,6 +77,8 @@ async fn live<Q: Key>(
     let counted = metrics.of(name);
     let mut surroundings = environment.surroundings;
     surroundings.client = Writer::controller(name).sign(&surroundings.client);
+    let stopping = surroundings.stopping.child_token();
+    surroundings.stopping = stopping.clone();
     let workplace = Workplace {
         name,
         primary,
@@ -131,6 +134,7 @@ async fn live<Q: Key>(
     };
     // The queue first: what sources still add is refused, and no worker takes another key.
     queue.shut_down();
+    stopping.cancel();
     stop.cancel();
     work.crew.resize(0);
     let in_time = tokio::select! {

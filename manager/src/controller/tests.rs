@@ -456,6 +456,56 @@ async fn an_error_that_panics_when_told_costs_no_worker() {
     timeout(LONG, bench.term.ended()).await.expect("its work has been given back");
 }
 
+/// An error that panics when it is told, with something that does so again when it is dropped.
+struct Bomb(Arc<dyn Fn() + Send + Sync>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        (self.0)();
+        panic!("dropped");
+    }
+}
+
+struct Armed(Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Armed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("armed")
+    }
+}
+
+impl fmt::Display for Armed {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::panic::panic_any(Bomb(Arc::clone(&self.0)))
+    }
+}
+
+impl std::error::Error for Armed {}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_ends_its_controller_also_if_the_crew_is_counted_before_that_is_noticed() {
+    for busy in [false, true] {
+        let post: Arc<Mutex<Option<Weak<Post<Request>>>>> = Arc::default();
+        let reach = Arc::clone(&post);
+        // With a new source at the same moment the controller goes through its crew first.
+        let meanwhile: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            let post = reach.lock().as_ref().and_then(Weak::upgrade).expect("it lives");
+            if busy {
+                post.add_source(Box::new(channel().1));
+            }
+        });
+        let (reconciler, _runs) = scripted(move |_| {
+            let armed = Armed(Arc::clone(&meanwhile));
+            async { Err(armed.into()) }
+        });
+        let mut bench = Bench::start(Controller::new("test"), reconciler);
+        *post.lock() = Some(Weak::clone(&bench.post));
+        bench.notifier.notify(key("web"));
+        let ended = bench.ended().await;
+        assert!(matches!(ended, Err(ControllerError::WorkerPanicked { .. })), "{ended:?}");
+    }
+}
+
 #[test]
 fn a_controller_wired_wrongly_says_what_to_call() {
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));

@@ -7,20 +7,21 @@
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument as _, Span, debug, error, info_span};
+use tracing::{Instrument as _, Span, debug, error, error_span};
 
 use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
 use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
-use crate::reconcile::{Action, Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
+use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
 
 /// Whether a person wants the object of a key left alone.
 pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
@@ -47,6 +48,8 @@ pub(super) struct Crew<Q: Key> {
     workplace: Arc<Workplace<Q>>,
     roster: Arc<Roster>,
     tasks: JoinSet<()>,
+    /// The first panic of a worker that nobody has been told of.
+    panic: Option<JoinError>,
 }
 
 /// Who works. A worker has a number, and no two present ones have the same: the number of runs at the same time
@@ -61,7 +64,8 @@ struct Roster {
 enum Ended {
     With(Outcome),
     Panic(String),
-    Timeout,
+    /// It had this long.
+    Timeout(Duration),
     /// The Lease was lost: the run was dropped and counts for nothing.
     Interrupted,
 }
@@ -71,13 +75,16 @@ enum Ended {
 impl<Q: Key> Crew<Q> {
     pub(super) fn new(workplace: Workplace<Q>) -> Self {
         let roster = Roster { wanted: watch::Sender::new(0), present: Mutex::default() };
-        Self { workplace: Arc::new(workplace), roster: Arc::new(roster), tasks: JoinSet::new() }
+        Self { workplace: Arc::new(workplace), roster: Arc::new(roster), tasks: JoinSet::new(), panic: None }
     }
 
     /// Makes it this many workers. Surplus ones leave after their present run.
     pub(super) fn resize(&mut self, wanted: usize) {
         // Reap those who left, so that the set does not grow with every change.
-        while self.tasks.try_join_next().is_some() {}
+        while let Some(ended) = self.tasks.try_join_next() {
+            // A panic is `failure`'s to tell, whoever reaps it.
+            self.panic = self.panic.take().or(ended.err());
+        }
         for number in self.roster.hire(wanted) {
             let worker = work(Arc::clone(&self.workplace), Arc::clone(&self.roster), number);
             self.tasks.spawn(worker.in_current_span());
@@ -89,6 +96,9 @@ impl<Q: Key> Crew<Q> {
     /// # Cancel safety
     /// A worker that has ended is taken only when this returns or goes on.
     pub(super) async fn failure(&mut self) -> Option<JoinError> {
+        if let Some(panic) = self.panic.take() {
+            return Some(panic);
+        }
         loop {
             if let Err(failure) = self.tasks.join_next().await? {
                 return Some(failure);
@@ -139,6 +149,7 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
         } else {
             // The term ended between `get` and here. Wait for the next one, not to spin on the same key.
             running.put_back();
+            // Order does not matter: whatever it was, the loop looks at both again.
             tokio::select! {
                 _ = wanted.wait_for(|wanted| number >= *wanted) => {}
                 _ = open.wait_for(|open| *open) => {}
@@ -184,13 +195,13 @@ impl<Q: Key> Workplace<Q> {
             return;
         }
         let limit = self.settings.borrow().reconcile_timeout;
-        let began = Instant::now();
-        let deadline = if limit.is_zero() { None } else { began.checked_add(limit) };
+        let deadline = if limit.is_zero() { None } else { Instant::now().checked_add(limit) };
         let cx = Context::new(Arc::clone(&self.surroundings), running.attempt(), running.cause().clone())
             .with_term(permit.term())
             .with_deadline(deadline);
         let key = running.key().clone();
-        let span = info_span!(
+        // An error's level, for a line that says what went wrong must name its object wherever it is shown.
+        let span = error_span!(
             parent: Span::none(),
             "reconcile",
             controller = self.name,
@@ -204,9 +215,10 @@ impl<Q: Key> Workplace<Q> {
         );
         async {
             debug!("reconciling");
-            self.metrics.started();
-            let ended = self.reconcile(&key, &cx, deadline, &permit).await;
-            self.metrics.ended(began.elapsed());
+            let ended = {
+                let _active = self.metrics.started();
+                self.reconcile(&key, &cx, limit, &permit).await
+            };
             self.conclude(running, ended);
         }
         .instrument(span)
@@ -215,12 +227,12 @@ impl<Q: Key> Workplace<Q> {
         drop(permit);
     }
 
-    async fn reconcile(&self, key: &Q, cx: &Context, deadline: Option<Instant>, permit: &Work) -> Ended {
+    async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Ended {
         // The future is built inside `async`, so that a panic before its first await is caught as well. Asserting
         // unwind safety: after a panic nothing of this run is used again.
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(key, cx).await }).catch_unwind();
         let run = async {
-            match deadline {
+            match cx.deadline() {
                 Some(deadline) => timeout_at(deadline, run).await,
                 None => Ok(run.await),
             }
@@ -231,7 +243,7 @@ impl<Q: Key> Workplace<Q> {
             ended = run => match ended {
                 Ok(Ok(outcome)) => Ended::With(outcome),
                 Ok(Err(panic)) => Ended::Panic(panic_text(&*panic).to_owned()),
-                Err(_elapsed) => Ended::Timeout,
+                Err(_elapsed) => Ended::Timeout(limit),
             },
             () = permit.lost() => Ended::Interrupted,
         }
@@ -240,13 +252,14 @@ impl<Q: Key> Workplace<Q> {
     /// Gives the key back, counts and logs. The table in the doc of `reconcile` is this function.
     fn conclude(&self, running: Running<Q>, ended: Ended) {
         match ended {
-            Ended::With(Ok(Action::Done)) => {
-                self.metrics.count(Counted::success);
-                running.done();
-            }
-            Ended::With(Ok(Action::RequeueAfter(delay))) => {
-                self.metrics.count(Counted::requeue_after);
-                running.requeue_after(delay);
+            Ended::With(Ok(action)) => {
+                if let Some(delay) = action.requeue() {
+                    self.metrics.count(Counted::requeue_after);
+                    running.requeue_after(delay);
+                } else {
+                    self.metrics.count(Counted::success);
+                    running.done();
+                }
             }
             Ended::With(Err(error)) => self.failed(running, &error),
             Ended::Panic(message) => {
@@ -255,10 +268,9 @@ impl<Q: Key> Workplace<Q> {
                 let message = format!("panic: {message}");
                 log_failure(&message, running.retry(&message));
             }
-            Ended::Timeout => {
+            Ended::Timeout(limit) => {
                 self.metrics.count_timeout();
                 self.metrics.count(Counted::error);
-                let limit = self.settings.borrow().reconcile_timeout;
                 let message = format!("no outcome within reconcileTimeout {limit:?}");
                 log_failure(&message, running.retry(&message));
             }
@@ -272,11 +284,17 @@ impl<Q: Key> Workplace<Q> {
     fn failed(&self, running: Running<Q>, failure: &ReconcileError) {
         let message = failure.to_string();
         match failure.retry() {
-            Retry::Backoff if failure.is_conflict() => {
-                self.metrics.count(Counted::requeue);
-                debug!(error = message, "conflict, trying again");
-                running.retry(&message);
-            }
+            Retry::Backoff if failure.is_conflict() => match running.retry(&message) {
+                Retried::After(delay) => {
+                    self.metrics.count(Counted::requeue);
+                    debug!(error = message, retry_after = ?delay, "conflict, trying again");
+                }
+                // One conflict is no news; so many that the key is given up are.
+                parked @ Retried::Parked => {
+                    self.metrics.count(Counted::error);
+                    log_failure(&message, parked);
+                }
+            },
             Retry::Backoff => {
                 self.metrics.count(Counted::error);
                 log_failure(&message, running.retry(&message));
@@ -288,8 +306,14 @@ impl<Q: Key> Workplace<Q> {
             Retry::Never => {
                 self.metrics.count(Counted::error);
                 self.metrics.count_terminal();
-                error!(error = message, "reconcile failed for good; waiting for a change");
-                running.terminal(&message);
+                match running.terminal(&message) {
+                    Retried::Parked => {
+                        error!(error = message, "reconcile failed for good; waiting for a change");
+                    }
+                    Retried::After(delay) => {
+                        error!(error = message, retry_after = ?delay, "reconcile failed for good, but something has changed meanwhile");
+                    }
+                }
             }
         }
     }

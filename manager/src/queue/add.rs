@@ -59,6 +59,7 @@ pub enum Added {
 }
 
 /// What becomes of a key after a failed run.
+#[must_use = "a parked key is not tried again, which somebody should be told"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
     /// The next attempt is after this time; zero if a strong add came during the run.

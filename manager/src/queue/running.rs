@@ -64,17 +64,17 @@ impl<Q: Key> Running<Q> {
 
     /// Ends the run as a failure; the retry policy says when the next attempt is.
     pub fn retry(self, error: &str) -> Retried {
-        self.end(Outcome::Failed(error, Next::Backoff))
+        self.fail(error, Next::Backoff)
     }
 
     /// Ends the run as a failure; the next attempt is after `wait`, if the policy allows one.
     pub fn retry_after(self, error: &str, wait: Duration) -> Retried {
-        self.end(Outcome::Failed(error, Next::After(wait)))
+        self.fail(error, Next::After(wait))
     }
 
     /// Ends the run as a failure that another attempt would not mend: the key is parked until something changes.
     pub fn terminal(self, error: &str) -> Retried {
-        self.end(Outcome::Failed(error, Next::Never))
+        self.fail(error, Next::Never)
     }
 
     /// Undoes the hand-out: the key is ready again in the lane it came from, behind those that are there, and how long
@@ -90,8 +90,12 @@ impl<Q: Key> Running<Q> {
     }
 
     #[inline]
-    fn end(mut self, outcome: Outcome<'_>) -> Retried {
-        self.tell(outcome)
+    fn end(mut self, outcome: Outcome<'_>) {
+        let _: Retried = self.tell(outcome);
+    }
+
+    fn fail(mut self, error: &str, next: Next) -> Retried {
+        self.tell(Outcome::Failed(error, next))
     }
 
     /// Tells the queue what has come of the run, once: later outcomes change nothing.
@@ -105,7 +109,7 @@ impl<Q: Key> Running<Q> {
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
         if self.queue.is_some() {
-            self.tell(Outcome::Dropped);
+            let _: Retried = self.tell(Outcome::Dropped);
         }
     }
 }

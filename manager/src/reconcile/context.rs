@@ -16,7 +16,7 @@ pub struct Surroundings {
     pub client: kube::Client,
     /// Where Events are written from.
     pub events: Recorder,
-    /// Cancelled when the manager has begun to stop.
+    /// Cancelled when the manager has begun to stop, or the controller to leave it.
     pub stopping: CancellationToken,
 }
 
@@ -87,7 +87,8 @@ impl Context {
         self.term
     }
 
-    /// Returns a token that is cancelled once the manager has begun to stop: a long run may end early then.
+    /// Returns a token that is cancelled once the manager has begun to stop, or to remove the controller: a long run may
+    /// end early then.
     pub fn stopping(&self) -> &CancellationToken {
         &self.surroundings.stopping
     }

@@ -55,8 +55,8 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
 /// With a finalizer, the controller needs the rights named at [`finalizer`](crate::client::finalizer), and a store that
 /// an object does not leave by being changed: one that no longer has the store's labels is as good as gone to the
 /// controller, and would keep its finalizer for ever.
-/// With `None` no finalizer is
-/// written and `cleanup` is never called: for reconcilers whose every trace goes with the object by owner references.
+///
+/// With `None` no finalizer is written and `cleanup` is never called: for reconcilers whose every trace goes with the object by owner references.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -156,7 +156,7 @@ where
     /// Cleans up and removes the finalizer.
     async fn let_go(&self, finalizer: &Finalizer, entry: &Entry<K>, cx: &Context) -> Outcome {
         let outcome = self.reconciler.cleanup(entry.decode()?, cx).await?;
-        if outcome == Action::Done
+        if outcome.requeue().is_none()
             && finalizer.remove(cx, entry.view().kind(), &identity(entry.meta())).await?
         {
             debug!(%finalizer, "finalizer removed");

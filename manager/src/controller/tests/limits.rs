@@ -72,6 +72,28 @@ async fn every_run_that_meets_its_timeout_counts_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_timeout_names_the_limit_the_run_had_and_not_that_of_the_next() {
+    let (bench, _runs) = one_run(Duration::from_mins(1), async || std::future::pending().await).await;
+    bench.settings.send_modify(|settings| settings.reconcile_timeout = LONG);
+    sleep(Duration::from_mins(1) + Duration::from_millis(1)).await;
+    let error = bench.keys().remove(0).last_error.expect("it failed");
+    assert_eq!(*error, "no outcome within reconcileTimeout 60s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_panics_when_it_is_dropped_has_ended_all_the_same() {
+    let (bench, _runs) = one_run(Duration::from_mins(1), async || {
+        let _panics = on_drop(|| panic!("cannot let go"));
+        std::future::pending().await
+    })
+    .await;
+    assert_eq!(bench.counts("controller_runtime_active_workers"), "{controller=\"test\"} 1");
+    sleep(LONG).await;
+    assert_eq!(bench.counts("controller_runtime_active_workers"), "");
+    assert_eq!(bench.counts("controller_runtime_reconcile_time_seconds_count"), "{controller=\"test\"} 1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_but_the_timeout_of_the_controller_counts_as_one() {
     const LIMIT: Duration = Duration::from_mins(1);
     let (bench, _runs) = one_run(LIMIT, async || {

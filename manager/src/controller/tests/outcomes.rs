@@ -1,6 +1,7 @@
 //! What an outcome leaves of its key in the queue, and how it is counted.
 
 use super::*;
+use crate::client::testserver::logged_by_all;
 
 /// Long enough for a run that has begun to be over, and shorter than any wait here.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -66,6 +67,61 @@ async fn a_requeue_forgets_the_attempts_and_comes_back_at_its_moment_without_jit
     sleep(MOMENT).await;
     assert_eq!(failure(&only(&bench)), (State::Delayed, 0, None));
     assert_eq!(next(&mut runs).await, (key("web"), 1, asked + wait));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_after_no_time_is_none() {
+    let (reconciler, mut runs) =
+        following([Err("down".into()), Ok(Action::RequeueAfter(Duration::ZERO)), Err("run again".into())]);
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    assert_eq!(next(&mut runs).await.1, 2);
+    none(&mut runs, LONG).await;
+    assert!(bench.keys().is_empty(), "{:?}", bench.keys());
+    let counted = bench.counts("controller_runtime_reconcile_total");
+    assert!(counted.ends_with(r#"result="success"} 1"#), "{counted}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_parked_by_its_conflicts_is_an_error_that_the_log_tells() {
+    let lines = logged_by_all(tracing::Level::WARN, async {
+        let (reconciler, mut runs) = scripted(async |_| Err(conflict()));
+        let bench = Bench::start(Controller::new("test"), reconciler);
+        bench.settings.send_modify(|settings| settings.queue.retry.max_attempts = 2);
+        sleep(MOMENT).await;
+        bench.notifier.notify(key("web"));
+        assert_eq!(next(&mut runs).await.1, 1);
+        assert_eq!(next(&mut runs).await.1, 2);
+        none(&mut runs, LONG).await;
+        assert_eq!(only(&bench).state, State::Parked);
+        let counted = bench.counts("controller_runtime_reconcile_total");
+        assert_eq!(
+            counted,
+            "{controller=\"test\",result=\"error\"} 1\n{controller=\"test\",result=\"requeue\"} 1"
+        );
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("failed too often"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_waits_for_no_change_that_has_come_already() {
+    let lines = logged_by_all(tracing::Level::WARN, async {
+        let (reconciler, mut runs) = scripted(async |attempt| {
+            sleep(Duration::from_secs(1)).await;
+            if attempt == 1 { Err(ReconcileError::terminal("broken")) } else { Ok(Action::Done) }
+        });
+        let bench = Bench::start(Controller::new("test"), reconciler);
+        bench.notifier.notify(key("web"));
+        next(&mut runs).await;
+        bench.notifier.notify(key("web"));
+        assert_eq!(next(&mut runs).await.1, 2);
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("something has changed meanwhile"), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use tracing_subscriber::{Layer, registry};
 use super::steering::store;
 use super::*;
 use crate::cache::testing::{ByHand, object};
+use crate::client::testserver::logged_by_all;
 
 /// The fields of a span, as they are written.
 type Fields = BTreeMap<&'static str, String>;
@@ -104,4 +105,24 @@ async fn each_run_has_a_span_that_names_it_and_says_what_its_context_says() {
     let mut lonely = run("lonely", "1", "generic");
     lonely.as_object_mut().expect("an object").remove("namespace");
     assert_eq!(told, [run("web", "1", "initial ConfigMap"), run("web", "2", "retried ConfigMap"), lonely]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_names_its_object_also_where_nothing_but_errors_is_logged() {
+    let lines = logged_by_all(tracing::Level::ERROR, async {
+        let (reconciler, mut runs) =
+            scripted(async |attempt| if attempt == 2 { Err("down".into()) } else { Err(conflict()) });
+        let bench = Bench::start(Controller::new("test"), reconciler);
+        bench.notifier.notify(key("web"));
+        for attempt in 1..=3 {
+            assert_eq!(next(&mut runs).await.1, attempt);
+        }
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for said in
+        [r#"controller="test""#, r#"namespace="shop""#, r#"name="web""#, "attempt=2", "error=\"down\""]
+    {
+        assert!(lines[0].contains(said), "{said} in {}", lines[0]);
+    }
 }

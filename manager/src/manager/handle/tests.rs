@@ -148,6 +148,38 @@ async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
     handle.remove().await.unwrap();
 }
 
+/// Runs until it is told that the controller, or all, is about to stop.
+struct Heeds(mpsc::UnboundedSender<()>);
+
+impl Reconciler for Heeds {
+    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+        self.0.send(()).expect("the test listens");
+        cx.stopping().cancelled().await;
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_told_that_its_controller_is_being_removed_and_no_other_is() {
+    let manager = manager();
+    let mut running = run(&manager);
+    let start = |name| {
+        let (runs, mut seen) = mpsc::unbounded_channel();
+        let controller = Controller::new(name).runs_without_lease().source(Quiet(Arc::default()));
+        let handle = manager.register(controller.reconciler(Heeds(runs))).unwrap();
+        handle.trigger(web()).unwrap();
+        async move { (seen.recv().await.unwrap(), handle).1 }
+    };
+    let (leaving, staying) = tokio::join!(start("leaving"), start("staying"));
+    let began = Instant::now();
+    leaving.remove().await.expect("its run has ended early");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    sleep(GRACE).await;
+    assert_eq!(staying.status().expect("it is there").counts.running, 1);
+    manager.stop();
+    running.join_next().await.unwrap().unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_never_ends_is_dropped_after_the_grace_period_and_named() {
     let manager = manager();

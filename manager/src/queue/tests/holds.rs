@@ -19,7 +19,7 @@ fn failed(inner: &mut Inner<Id>, count: u32) {
     for id in 0..count {
         inner.add(Id(id), strong());
         let job = inner.try_take().expect("the key is ready");
-        inner.finish(job.slot, &job.cause, Outcome::Failed("no", Next::Backoff));
+        let _: Retried = inner.finish(job.slot, &job.cause, Outcome::Failed("no", Next::Backoff));
     }
 }
 
@@ -121,7 +121,7 @@ fn a_queue_that_was_large_and_is_empty_keeps_next_to_nothing() {
         inner.add(Id(id), strong());
     }
     while let Some(job) = inner.try_take() {
-        inner.finish(job.slot, &job.cause, Outcome::Done);
+        let _: Retried = inner.finish(job.slot, &job.cause, Outcome::Done);
     }
     inner.check();
     assert_eq!(inner.slots.end(), 0);

@@ -162,7 +162,7 @@ impl World {
     fn finish(&mut self) -> String {
         let job = self.jobs.swap_remove(self.random.usize(0..self.jobs.len()));
         let outcome = any_outcome(&mut self.random);
-        self.with(|inner, model| {
+        let _: Retried = self.with(|inner, model| {
             model.finish(job.key.0, outcome);
             inner.finish(job.slot, &job.cause, outcome)
         });

@@ -12,7 +12,7 @@ use crate::client::testserver::logged;
 use crate::key::testing::Id;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
-use crate::queue::{Add, QueueMetrics, QueueSettings, State, WorkQueue};
+use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, State, WorkQueue};
 use crate::watch::{
     Sink, Source, SourceError, SourceMetrics, SourcesSynced, channel, function, interval, stream as keys_of,
     try_stream,
@@ -130,7 +130,7 @@ async fn an_interval_ends_a_backoff_unless_it_is_weak() {
         let source = interval("ids", PERIOD, ids);
         let bench = Bench::start(0, if weak { source.weak() } else { source });
         let running = timeout(LONG, bench.queue.get()).await.expect("a key").expect("open");
-        running.retry_after("no luck", LONG);
+        let _: Retried = running.retry_after("no luck", LONG);
         sleep(PERIOD).await;
         let state = bench.queue.find(&Id(1)).map(|key| key.state);
         assert_eq!(state, Some(after), "weak: {weak}");

@@ -14,7 +14,7 @@ use crate::cache::{Delta, HandlerTrouble, View};
 use crate::client::Writer;
 use crate::key::{Cause, Key as _, Request, Trigger};
 use crate::metrics::Registry;
-use crate::queue::{Add, QueueMetrics, QueueSettings, RetryPolicy, Running, State, WorkQueue};
+use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
     Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, Sink, Source, SourceError, SourceMetrics,
     SourcesSynced, StoreSource, enqueue_mapped,
@@ -278,7 +278,7 @@ async fn a_sweep_leaves_a_key_in_its_backoff_and_makes_an_absent_one_ready() {
     let bench = Bench::start(&objects(3), 1, source).await;
     let failing = bench.get().await;
     let name = failing.key().name().to_owned();
-    failing.retry("no luck");
+    let _: Retried = failing.retry("no luck");
     let mut others = names(3);
     others.retain(|other| *other != name);
     assert_eq!(bench.run(2).await, others, "swept in");
@@ -299,7 +299,7 @@ async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<S
     meanwhile();
     // Time for the delivery.
     sleep(Duration::from_millis(1)).await;
-    running.retry("no luck");
+    let _: Retried = running.retry("no luck");
     bench.state("a")
 }
 
