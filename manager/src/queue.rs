@@ -120,7 +120,8 @@ pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
 pub use rate::Rate;
 pub use retry::{
-    DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, RetryPolicy,
+    DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, MAX_ASKED_WAIT,
+    RetryPolicy,
 };
 pub use running::Running;
 pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};

@@ -8,7 +8,8 @@
 //! | `Ok(Action::Done)`, `Ok(Action::RequeueAfter(0))` | when something changes | forgotten | `success` |
 //! | `Ok(Action::RequeueAfter(d))`, `d` above 0 | after `d` | forgotten | `requeue_after` |
 //! | `Err` with [`Retry::Backoff`] | after the queue's retry delay | one more | `error`; a 409 as `requeue` |
-//! | `Err` with [`Retry::After`] | after that time | one more | `error` |
+//! | `Err` with [`Retry::NotBefore`] | as `Backoff`, and not before that time | one more | `error`; a 409 as `requeue` |
+//! | `Err` with [`Retry::After`] | after that time | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::Never`] | when something changes | kept | `error`, and as terminal |
 //! | panic | as `Backoff` | one more | `error`, and as panic |
 //! | `reconcileTimeout` over | as `Backoff` | one more | `error`, and as timeout |

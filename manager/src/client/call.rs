@@ -116,7 +116,8 @@ pub(super) async fn send(
     }
     let status = read_status(code, &body);
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
-    let retry_after = header.or_else(|| details.filter(|seconds| *seconds > 0).map(Duration::from_secs));
+    // A wait of nothing says nothing, wherever it stands.
+    let retry_after = header.into_iter().chain(details).find(|seconds| *seconds > 0).map(Duration::from_secs);
     Err(WriteError::Refused { what: what.to_owned(), status: Box::new(status), retry_after })
 }
 
@@ -131,9 +132,8 @@ fn read_status(code: StatusCode, body: &[u8]) -> Status {
 }
 
 /// Only the form in seconds: API servers send no dates.
-fn retry_after_header<B>(response: &Response<B>) -> Option<Duration> {
-    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+fn retry_after_header<B>(response: &Response<B>) -> Option<u64> {
+    response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

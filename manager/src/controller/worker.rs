@@ -283,37 +283,32 @@ impl<Q: Key> Workplace<Q> {
 
     fn failed(&self, running: Running<Q>, failure: &ReconcileError) {
         let message = failure.to_string();
-        match failure.retry() {
-            Retry::Backoff if failure.is_conflict() => match running.retry(&message) {
-                Retried::After(delay) => {
-                    self.metrics.count(Counted::requeue);
-                    debug!(error = message, retry_after = ?delay, "conflict, trying again");
-                }
-                // One conflict is no news; so many that the key is given up are.
-                parked @ Retried::Parked => {
-                    self.metrics.count(Counted::error);
-                    log_failure(&message, parked);
-                }
-            },
-            Retry::Backoff => {
-                self.metrics.count(Counted::error);
-                log_failure(&message, running.retry(&message));
+        let retried = match failure.retry() {
+            Retry::Backoff => running.retry(&message),
+            Retry::NotBefore(wait) => running.retry_not_before(&message, wait),
+            Retry::After(wait) => running.retry_after(&message, wait),
+            Retry::Never => return self.failed_for_good(running, &message),
+        };
+        match retried {
+            Retried::After(delay) if failure.is_conflict() => {
+                self.metrics.count(Counted::requeue);
+                debug!(error = message, retry_after = ?delay, "conflict, trying again");
             }
-            Retry::After(delay) => {
+            // One conflict is no news; so many that the key is given up are.
+            _ => {
                 self.metrics.count(Counted::error);
-                log_failure(&message, running.retry_after(&message, delay));
+                log_failure(&message, retried);
             }
-            Retry::Never => {
-                self.metrics.count(Counted::error);
-                self.metrics.count_terminal();
-                match running.terminal(&message) {
-                    Retried::Parked => {
-                        error!(error = message, "reconcile failed for good; waiting for a change");
-                    }
-                    Retried::After(delay) => {
-                        error!(error = message, retry_after = ?delay, "reconcile failed for good, but something has changed meanwhile");
-                    }
-                }
+        }
+    }
+
+    fn failed_for_good(&self, running: Running<Q>, message: &str) {
+        self.metrics.count(Counted::error);
+        self.metrics.count_terminal();
+        match running.terminal(message) {
+            Retried::Parked => error!(error = message, "reconcile failed for good; waiting for a change"),
+            Retried::After(delay) => {
+                error!(error = message, retry_after = ?delay, "reconcile failed for good, but something has changed meanwhile");
             }
         }
     }

@@ -126,6 +126,8 @@ pub(super) enum Outcome<'a> {
 pub(super) enum Next {
     /// Another attempt when the policy says.
     Backoff,
+    /// Another attempt when the policy says, and not before this time, which a server asked for.
+    NotBefore(Duration),
     /// Another attempt after this time.
     After(Duration),
     /// None until something changes.

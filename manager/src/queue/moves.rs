@@ -94,9 +94,15 @@ impl<Q: Key> Inner<Q> {
         if entry.last_error.as_deref().is_none_or(|last| last != error) {
             entry.last_error = Some(Arc::new(error.to_owned()));
         }
-        let spent = self.settings.retry.is_spent(entry.failures);
+        let policy = &self.settings.retry;
+        let spent = policy.is_spent(entry.failures);
         let (wait, why) = match next {
-            Next::Backoff if !spent => (self.settings.retry.delay(earlier, self.random.f64()), Why::Backoff),
+            Next::Backoff if !spent => (policy.delay(earlier, self.random.f64()), Why::Backoff),
+            Next::NotBefore(asked) if !spent => {
+                let chance = self.random.f64();
+                let (own, asked) = (policy.delay(earlier, chance), policy.asked(asked, chance));
+                if asked > own { (asked, Why::RetryAfter) } else { (own, Why::Backoff) }
+            }
             Next::After(wait) if !spent => (wait, Why::RetryAfter),
             _ => return self.park(slot, None),
         };

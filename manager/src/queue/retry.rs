@@ -21,7 +21,8 @@
 //! # Invariants
 //! 1. Without jitter `delay(n) <= delay(n + 1)`: a key that fails once more never waits less.
 //! 2. `delay(n) <= longest_delay()` for every `n`, `u32::MAX` included, and for every factor, nonsense included.
-//! 3. Jitter only shortens, by at most `jitter_percent`: the configured delays are upper bounds.
+//! 3. Jitter only shortens a delay, by at most `jitter_percent`: the configured delays are upper bounds. It only
+//!    lengthens a wait that a server asked for, which is a lower bound.
 
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub const DEFAULT_MAX_DELAY: Duration = Duration::from_secs(1000);
 pub const DEFAULT_FACTOR: f64 = 2.0;
 /// Jitter unless configured: enough that 10,000 keys failing together come back over a tenth of their delay.
 pub const DEFAULT_JITTER_PERCENT: u8 = 10;
+
+/// A server that asks for a longer wait is not obeyed further than this, unless the policy has longer delays itself.
+/// API servers ask for seconds; what asks for hours is a mistake, or no API server.
+pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 
 /// When a failing key has its next attempt, and after how many there is none.
 ///
@@ -214,7 +219,19 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(delay.as_secs_f64() * (1.0 - jitter * random)).unwrap_or(delay).min(delay)
     }
 
-    /// Returns the wait that is never exceeded, however often a key fails.
+    /// Returns how long to wait at least after a failure for which a server asked for `wait`: that long, but not longer
+    /// than the longest delay of this policy or [`MAX_ASKED_WAIT`], whichever is more.
+    ///
+    /// Jitter lengthens it, by up to `jitter_percent`: a server names one time to all whom it refuses, and none of them
+    /// should come back sooner. `random` is uniform in `0.0..1.0`; 0.0 gives the shortest wait.
+    #[must_use]
+    pub fn asked(&self, wait: Duration, random: f64) -> Duration {
+        let wait = wait.min(self.longest_delay().max(MAX_ASKED_WAIT));
+        let jitter = f64::from(self.jitter_percent.min(100)) / 100.0;
+        Duration::try_from_secs_f64(wait.as_secs_f64() * (1.0 + jitter * random)).unwrap_or(wait).max(wait)
+    }
+
+    /// Returns the wait that is never exceeded, however often a key fails, unless a server asks for it.
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
         self.delays.iter().map(Delay::longest).max().unwrap_or(Duration::ZERO)
@@ -390,6 +407,29 @@ mod tests {
                 assert!(shortest >= longest.mul_f64(0.9), "{shortest:?} of {longest:?}");
                 assert!(shortest <= longest.mul_f64(0.91), "{shortest:?} of {longest:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_wait_that_a_server_asks_for_is_never_cut_within_reason_and_jitter_only_lengthens_it() {
+        let (minute, max) = (Duration::from_mins(1), Duration::MAX);
+        for (policy, asked, least) in [
+            (RetryPolicy::default(), secs(0), secs(0)),
+            (RetryPolicy::default(), secs(7), secs(7)),
+            (RetryPolicy::default(), max, secs(1000)),
+            (RetryPolicy::exponential(secs(1), secs(5)), secs(7), secs(7)),
+            (RetryPolicy::exponential(secs(1), secs(5)), max, minute),
+            (RetryPolicy::bucket(10.0, 100), max, minute),
+            (RetryPolicy::exponential(secs(1), max), max, max),
+        ] {
+            assert_eq!(policy.asked(asked, 0.0), least, "{policy:?} when asked for {asked:?}");
+            let most = policy.asked(asked, 0.999_999);
+            assert!(
+                least <= most && most <= least.saturating_add(least.mul_f64(0.1)),
+                "{most:?} of {least:?}"
+            );
+            let jitter = policy.jitter_percent > 0 && !least.is_zero() && least < max;
+            assert_eq!(most > least, jitter, "{policy:?} when asked for {asked:?}");
         }
     }
 

@@ -67,7 +67,13 @@ impl<Q: Key> Running<Q> {
         self.fail(error, Next::Backoff)
     }
 
-    /// Ends the run as a failure; the next attempt is after `wait`, if the policy allows one.
+    /// Ends the run as a failure; the next attempt is when the retry policy says, and not before `wait`, for which a
+    /// server asked: see [`RetryPolicy::asked`](super::RetryPolicy::asked).
+    pub fn retry_not_before(self, error: &str, wait: Duration) -> Retried {
+        self.fail(error, Next::NotBefore(wait))
+    }
+
+    /// Ends the run as a failure; the next attempt is after exactly `wait`, if the policy allows one.
     pub fn retry_after(self, error: &str, wait: Duration) -> Retried {
         self.fail(error, Next::After(wait))
     }

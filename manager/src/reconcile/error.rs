@@ -18,7 +18,7 @@ pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 /// | an error that stands on | is tried again |
 /// |---|---|
 /// | an object that does not decode, or a body that cannot be sent | when something changes |
-/// | a refusal of the API server that says how long to wait | after that time |
+/// | a refusal of the API server that says how long to wait | on the backoff, and not before that time |
 /// | anything else | on the backoff |
 ///
 /// ```
@@ -43,7 +43,10 @@ pub struct ReconcileError {
 pub enum Retry {
     /// After the delay of the queue's retry policy.
     Backoff,
-    /// After this time: the failing side said when.
+    /// After the delay of the queue's retry policy, and not before this time: a server asked for it. See
+    /// [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for how far it is obeyed.
+    NotBefore(Duration),
+    /// After exactly this time: the reconciler said when.
     After(Duration),
     /// Not until something changes: trying again would fail again.
     Never,
@@ -57,7 +60,7 @@ impl ReconcileError {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// An error to be tried again after `delay`, whatever the backoff says.
+    /// An error to be tried again after exactly `delay`, whatever the backoff says.
     pub fn retry_after(error: impl Into<BoxError>, delay: Duration) -> Self {
         Self { source: error.into(), retry: Retry::After(delay) }
     }
@@ -98,12 +101,12 @@ impl Retry {
             if undecodable || matches!(write, Some(WriteError::Malformed { .. })) {
                 return Self::Never;
             }
-            wait = wait.or_else(|| write?.retry_after());
+            wait = wait.or_else(|| write?.retry_after()).filter(|wait| !wait.is_zero());
         }
         let details = refusal(error).and_then(|status| status.details.as_ref());
         let seconds = details.map_or(0, |details| u64::from(details.retry_after_seconds));
         let wait = wait.or_else(|| (seconds > 0).then(|| Duration::from_secs(seconds)));
-        wait.map_or(Self::Backoff, Self::After)
+        wait.map_or(Self::Backoff, Self::NotBefore)
     }
 }
 
@@ -168,8 +171,10 @@ mod tests {
         let cases: Vec<(BoxError, Retry)> = vec![
             ("plain".into(), Retry::Backoff),
             (Box::new(refused(409, None)), Retry::Backoff),
-            (Box::new(refused(429, Some(3))), Retry::After(Duration::from_secs(3))),
-            (Box::new(kube::Error::Api(busy.boxed())), Retry::After(Duration::from_secs(7))),
+            (Box::new(refused(429, Some(3))), Retry::NotBefore(Duration::from_secs(3))),
+            (Box::new(refused(429, Some(0))), Retry::Backoff),
+            (Box::new(refused(429, Some(u64::MAX))), Retry::NotBefore(Duration::from_secs(u64::MAX))),
+            (Box::new(kube::Error::Api(busy.boxed())), Retry::NotBefore(Duration::from_secs(7))),
             (Box::new(malformed), Retry::Never),
             (Box::new(undecodable), Retry::Never),
         ];
@@ -178,6 +183,8 @@ mod tests {
             let wrapped = Wrapped(error);
             assert_eq!(ReconcileError::from(wrapped).retry(), expected, "{text}");
         }
+        let named = ReconcileError::retry_after(refused(429, Some(3)), Duration::ZERO);
+        assert_eq!(named.retry(), Retry::After(Duration::ZERO), "what the reconciler says stands");
     }
 
     #[derive(Debug, thiserror::Error)]

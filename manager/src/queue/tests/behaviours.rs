@@ -424,6 +424,42 @@ async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_no_wait_or_for_ever_gets_the_backoff_and_its_longest() {
+    let queue = queue();
+    for (id, asked, wait) in
+        [(1, 0, ms(5)), (2, 3, Duration::from_secs(3)), (3, u64::MAX, Duration::from_secs(1000))]
+    {
+        queue.add(Id(id), strong());
+        let retried = take(&queue).retry_not_before("busy", Duration::from_secs(asked));
+        assert_eq!(retried, Retried::After(wait), "asked for {asked} s");
+    }
+    // What fails again and again waits longer than a server asks for.
+    for attempt in 2..=5 {
+        tokio::time::advance(ms(5 << (attempt - 2))).await;
+        let running = take(&queue);
+        assert_eq!((running.key().0, running.attempt()), (1, attempt));
+        let _: Retried = running.retry_not_before("busy", ms(1));
+    }
+    assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(ms(80)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_a_server_refuses_together_with_one_wait_come_back_apart_and_none_too_soon() {
+    let queue = queue_with(QueueSettings::default(), 1);
+    let asked = Duration::from_secs(10);
+    let mut waits = Vec::new();
+    for id in 0..100 {
+        queue.add(Id(id), strong());
+        let Retried::After(wait) = take(&queue).retry_not_before("busy", asked) else { panic!("parked") };
+        waits.push(wait);
+    }
+    waits.sort();
+    waits.dedup();
+    assert!(waits.len() > 90, "{waits:?}");
+    assert!(waits[0] >= asked && waits[waits.len() - 1] <= asked.mul_f64(1.1), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn forgetting_resets_the_attempts_and_removes_a_parked_key() {
     let queue = queue();
     queue.add(Id(1), strong());

@@ -319,7 +319,7 @@ fn any_add(random: &mut fastrand::Rng) -> Add {
 }
 
 fn any_outcome(random: &mut fastrand::Rng) -> Outcome<'static> {
-    match random.u8(0..13) {
+    match random.u8(0..14) {
         0..=2 => Outcome::Done,
         3 => Outcome::RequeueAfter(ms(random.u64(0..60))),
         4..=6 => Outcome::Failed("no", Next::Backoff),
@@ -327,6 +327,7 @@ fn any_outcome(random: &mut fastrand::Rng) -> Outcome<'static> {
         8 => Outcome::Failed("never", Next::Never),
         9 => Outcome::Park("paused"),
         10 | 11 => Outcome::Dropped,
+        12 => Outcome::Failed("refused", Next::NotBefore(ms(random.u64(0..60)))),
         _ => Outcome::PutBack,
     }
 }

@@ -83,6 +83,18 @@ async fn a_wait_that_the_error_named_is_kept_whatever_the_policy_becomes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backoff_longer_than_a_server_asked_for_is_one_that_a_new_policy_shortens() {
+    let queue = queue_with(with_retry(RetryPolicy::fixed(Duration::from_secs(20))), 1);
+    for (id, asked) in [(1, 10), (2, 30)] {
+        queue.add(Id(id), strong());
+        let _: Retried = take(&queue).retry_not_before("busy", Duration::from_secs(asked));
+    }
+    queue.reconfigure(with_retry(RetryPolicy::fixed(ms(3))), 1);
+    assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(ms(3)));
+    assert_eq!(queue.find(&Id(2)).unwrap().next_run, Some(Duration::from_secs(30)), "the server's own word");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_that_is_lifted_lets_a_sleeping_caller_go_on() {
     let queue = queue_with(limited(0.1, 1), 1);
     make_retry(&queue, 1).await;

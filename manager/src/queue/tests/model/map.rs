@@ -327,12 +327,18 @@ impl Model {
                 let policy = &self.settings.retry;
                 let wait = policy.delay(entry.failures, 0.0);
                 entry.failures += 1;
-                entry.named = matches!(next, Next::After(_));
+                let asked = match next {
+                    Next::NotBefore(asked) => policy.asked(asked, 0.0),
+                    _ => Duration::ZERO,
+                };
+                entry.named = matches!(next, Next::After(_)) || asked > wait;
                 let spent = policy.max_attempts > 0 && entry.failures >= policy.max_attempts;
                 match next {
                     _ if spent => entry.at = At::Parked,
                     Next::Never => entry.at = At::Parked,
-                    Next::Backoff => self.delay(id, self.now + millis(wait), true, Lane::Retry),
+                    Next::Backoff | Next::NotBefore(_) => {
+                        self.delay(id, self.now + millis(wait.max(asked)), true, Lane::Retry);
+                    }
                     Next::After(wait) => self.delay(id, self.now + millis(wait), true, Lane::Retry),
                 }
             }
