@@ -185,7 +185,7 @@ impl<Q: Key> WorkQueue<Q> {
     }
 
     /// Puts other settings in force, for the keys that are there too: a backoff longer than the new policy's ends
-    /// with the new one.
+    /// with the new one, and a key that is parked because it was out of attempts is tried again if there are more now.
     pub fn reconfigure(&self, settings: QueueSettings, workers: usize) {
         self.shared.with(|inner| inner.reconfigure(settings, workers));
     }

@@ -16,7 +16,12 @@ pub const MAX_WORKERS: u16 = 1000;
 /// Longest run of a reconcile unless configured.
 pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What can be set per controller. All of it applies while running.
+/// What can be set per controller.
+///
+/// Read when the controller is registered and, since the configuration file is read at the start of the process, the
+/// same from then on. A controller itself is ready for changes while it runs: its workers come and go between two runs,
+/// the timeout holds from the next run on, and the queue follows
+/// [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
     /// How many keys are reconciled at the same time: 1 to [`MAX_WORKERS`].

@@ -35,7 +35,8 @@ pub(super) struct Shared {
 struct State {
     /// The manager starts nobody any more.
     closed: bool,
-    /// Settings by the names that are taken: what goes down to each controller.
+    /// Settings by the names that are taken: what goes down to each controller. Written once, by `seat`: the file is
+    /// read at the start.
     seats: BTreeMap<&'static str, watch::Sender<ControllerSettings>>,
     /// In the order they came.
     waiting: Vec<Member>,

@@ -20,7 +20,7 @@ use super::clock::{Moment, Span};
 use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
 use super::metrics::Spread;
-use super::slots::{Dirt, Place, Run, Slots, Why};
+use super::slots::{Dirt, ParkedFor, Place, Run, Slots, Why};
 use super::{Add, Added, Band, QueueSettings, Retried};
 use crate::key::{Cause, Key};
 
@@ -64,7 +64,7 @@ pub(super) struct Inner<Q> {
     pub(super) tally: Tally,
 }
 
-/// How far the slots have been looked through for backoffs that a new policy shortens.
+/// How far the slots have been looked through for what a new policy shortens or frees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
     /// Backoffs that began later know the new policy.
@@ -254,7 +254,7 @@ impl<Q: Key> Inner<Q> {
             Outcome::PutBack if self.phase == Phase::Draining => self.delay(slot, self.now, run.lane.why()),
             // A drop has become one of the others above.
             Outcome::PutBack | Outcome::Dropped => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
-            Outcome::Park(why) => self.park(slot, Some(why)),
+            Outcome::Park(why) => self.park(slot, ParkedFor::Paused(why)),
         }
         if let Some(dirt) = run.again {
             // Its moment may have passed during the run: then it comes right after, and is ready since now.
@@ -286,7 +286,8 @@ impl<Q: Key> Inner<Q> {
     /// Puts other settings in force, for keys that wait already too.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
         self.lanes.reconfigure(&settings, workers, self.now);
-        let changed = settings.retry.delays != self.settings.retry.delays;
+        let retry = (&settings.retry, &self.settings.retry);
+        let changed = retry.0.delays != retry.1.delays || retry.0.max_attempts != retry.1.max_attempts;
         self.settings = settings;
         self.workers = workers;
         if changed {
@@ -296,17 +297,26 @@ impl<Q: Key> Inner<Q> {
     }
 
     /// Tells the next slice of the slots of a new policy: a key that waits for a quarter of an hour must not keep
-    /// doing so once the maximum is ten seconds.
+    /// doing so once the maximum is ten seconds, and one that was out of attempts is not once there are more.
     fn sweep_on(&mut self) {
         let Some(Sweep { changed, next }) = self.sweep else { return };
         let end = next.saturating_add(SLICE).min(self.slots.end());
         for number in next..end {
             let Some(slot) = self.slots.peek(number) else { continue };
-            if let Place::Delayed { why: Why::Backoff, since, .. } = slot.place
-                && since <= changed
-            {
-                let wait = self.settings.retry.delay(slot.failures.saturating_sub(1), self.random.f64());
-                self.delays.shorten(&mut self.slots, number, changed.after(wait));
+            let (failures, retry) = (slot.failures, &self.settings.retry);
+            let mut until = || changed.after(retry.delay(failures.saturating_sub(1), self.random.f64()));
+            match slot.place {
+                Place::Delayed { why: Why::Backoff, since, .. } if since <= changed => {
+                    let until = until();
+                    self.delays.shorten(&mut self.slots, number, until);
+                }
+                Place::Parked { why: ParkedFor::Spent, .. } if !retry.is_spent(failures) => {
+                    let until = until();
+                    self.unpark(ParkedFor::Spent);
+                    self.tally.retries += 1;
+                    self.delay(number, until, Why::Backoff);
+                }
+                _ => {}
             }
         }
         self.sweep = (end < self.slots.end()).then_some(Sweep { changed, next: end });
@@ -359,7 +369,7 @@ impl<Q: Key> Inner<Q> {
                 }
                 Place::Parked { why, .. } => {
                     parked += 1;
-                    paused += usize::from(why.is_some());
+                    paused += usize::from(matches!(why, ParkedFor::Paused(_)));
                 }
                 Place::Ready { .. } | Place::Delayed { .. } => {}
             }

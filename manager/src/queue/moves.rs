@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::clock::Moment;
 use super::lanes::Choice;
 use super::machine::{Inner, Job, Next};
-use super::slots::{Dirt, Micros, Place, Run, Why};
+use super::slots::{Dirt, Micros, ParkedFor, Place, Run, Why};
 use super::{Added, Band, Lane, Strength};
 use crate::key::{Cause, Key, Trigger};
 
@@ -97,14 +97,15 @@ impl<Q: Key> Inner<Q> {
         let policy = &self.settings.retry;
         let spent = policy.is_spent(entry.failures);
         let (wait, why) = match next {
-            Next::Backoff if !spent => (policy.delay(earlier, self.random.f64()), Why::Backoff),
-            Next::NotBefore(asked) if !spent => {
+            Next::Never => return self.park(slot, ParkedFor::Terminal),
+            _ if spent => return self.park(slot, ParkedFor::Spent),
+            Next::Backoff => (policy.delay(earlier, self.random.f64()), Why::Backoff),
+            Next::NotBefore(asked) => {
                 let chance = self.random.f64();
                 let (own, asked) = (policy.delay(earlier, chance), policy.asked(asked, chance));
                 if asked > own { (asked, Why::RetryAfter) } else { (own, Why::Backoff) }
             }
-            Next::After(wait) if !spent => (wait, Why::RetryAfter),
-            _ => return self.park(slot, None),
+            Next::After(wait) => (wait, Why::RetryAfter),
         };
         self.tally.retries += 1;
         self.delay(slot, self.now.after(wait), why);
@@ -188,16 +189,16 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    pub(super) fn park(&mut self, slot: u32, why: Option<&'static str>) {
+    pub(super) fn park(&mut self, slot: u32, why: ParkedFor) {
         self.slots.get_mut(slot).place = Place::Parked { since: self.now, why };
         self.parked += 1;
-        self.paused += usize::from(why.is_some());
+        self.paused += usize::from(matches!(why, ParkedFor::Paused(_)));
     }
 
     /// Takes a key out of the parked ones. Its next place is up to the caller.
-    pub(super) fn unpark(&mut self, why: Option<&'static str>) {
+    pub(super) fn unpark(&mut self, why: ParkedFor) {
         self.parked -= 1;
-        self.paused -= usize::from(why.is_some());
+        self.paused -= usize::from(matches!(why, ParkedFor::Paused(_)));
     }
 
     pub(super) fn delay(&mut self, slot: u32, until: Moment, why: Why) {

@@ -56,8 +56,19 @@ pub(super) enum Place {
     Ready { since: Moment, lane: Lane, in_lane: Links, by_age: Links },
     /// Is with a worker.
     Running(Run),
-    /// Waits for a strong add. `why` is `None` for a key that failed: its last error says it.
-    Parked { since: Moment, why: Option<&'static str> },
+    /// Waits for a strong add.
+    Parked { since: Moment, why: ParkedFor },
+}
+
+/// Why a key is parked. What exactly a failed one failed at, its last error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ParkedFor {
+    /// It failed in a way that another attempt would not mend.
+    Terminal,
+    /// It has failed as often as the policy allows; a policy that allows more frees it.
+    Spent,
+    /// It has not failed, and is left alone for this reason.
+    Paused(&'static str),
 }
 
 /// Why a key waits for a moment, which decides where it goes when the moment comes.
@@ -145,7 +156,7 @@ impl<Q: Key> Slots<Q> {
     pub(super) fn insert(&mut self, hash: u32, key: Q, cause: Cause) -> u32 {
         let number = self.pages.insert(Slot {
             key,
-            place: Place::Parked { since: Moment::START, why: None },
+            place: Place::Parked { since: Moment::START, why: ParkedFor::Terminal },
             cause,
             failures: 0,
             last_run: None,

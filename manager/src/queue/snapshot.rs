@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Lane;
 use super::clock::Span;
 use super::machine::{Inner, Phase};
-use super::slots::{Place, Slot, Why};
+use super::slots::{ParkedFor, Place, Slot, Why};
 use crate::key::{Cause, Key};
 
 /// Slots read per hold of the lock: some tens of microseconds.
@@ -180,7 +180,9 @@ impl<Q: Key> Inner<Q> {
                 (if run.dirt.is_some() { State::Dirty } else { State::Running }, Some(run.lane), run.since)
             }
             Place::Parked { since, why } => {
-                reason = *why;
+                if let ParkedFor::Paused(why) = why {
+                    reason = Some(*why);
+                }
                 (State::Parked, None, *since)
             }
         };

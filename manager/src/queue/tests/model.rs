@@ -190,8 +190,10 @@ impl World {
     fn reconfigure(&mut self) -> String {
         let (settings, workers) = (any_settings(&mut self.random), self.random.usize(1..5));
         self.with(|inner, model| {
+            let mut order: Vec<u32> = model.keys.keys().copied().collect();
+            order.sort_by_key(|id| inner.slots.find(&Id(*id)));
             inner.reconfigure(settings.clone(), workers);
-            model.reconfigure(settings.clone(), workers);
+            model.reconfigure(settings.clone(), workers, &order);
         });
         format!("{settings:?} {workers}")
     }

@@ -95,6 +95,32 @@ async fn a_backoff_longer_than_a_server_asked_for_is_one_that_a_new_policy_short
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_attempts_free_the_keys_that_were_out_of_them_and_no_other() {
+    let queue = queue_with(with_retry(RetryPolicy::fixed(ms(5)).with_max_attempts(1)), 1);
+    for id in 1..=3 {
+        queue.add(Id(id), strong());
+    }
+    let _: Retried = take(&queue).retry("no");
+    let _: Retried = take(&queue).terminal("never");
+    take(&queue).park("paused");
+    tokio::time::advance(ms(1000)).await;
+    queue.reconfigure(with_retry(RetryPolicy::fixed(ms(7)).with_max_attempts(1)), 1);
+    assert_eq!([1, 2, 3].map(|id| state(&queue, id)), [Some(State::Parked); 3], "as many as before");
+    for attempts in [2, 0] {
+        queue.reconfigure(with_retry(RetryPolicy::fixed(ms(7)).with_max_attempts(attempts)), 1);
+        let freed = queue.find(&Id(1)).unwrap();
+        assert_eq!((freed.state, freed.next_run), (State::Backoff, Some(ms(7))), "{attempts} attempts");
+        assert_eq!([2, 3].map(|id| state(&queue, id)), [Some(State::Parked); 2], "{attempts} attempts");
+        tokio::time::advance(ms(7)).await;
+        let again = take(&queue);
+        assert_eq!((again.key().0, again.queued_for()), (1, Duration::ZERO));
+        let retried = again.retry("no");
+        assert_eq!(retried == Retried::Parked, attempts == 2);
+    }
+    assert_eq!((queue.counts().parked, queue.counts().paused), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_that_is_lifted_lets_a_sleeping_caller_go_on() {
     let queue = queue_with(limited(0.1, 1), 1);
     make_retry(&queue, 1).await;

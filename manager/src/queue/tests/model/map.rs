@@ -25,6 +25,8 @@ pub(super) struct Entry {
     delay_order: u64,
     /// Its error named the wait of its backoff.
     named: bool,
+    /// It was out of attempts when it was last parked.
+    spent: bool,
     /// Adds since it began to run: at once, and for a moment.
     dirt: Option<(Strength, Band, bool)>,
     again: Option<(u64, Strength, Band, bool)>,
@@ -143,6 +145,7 @@ impl Model {
                 age_order,
                 delay_order,
                 named: false,
+                spent: false,
                 dirt,
                 again,
             };
@@ -333,6 +336,7 @@ impl Model {
                 };
                 entry.named = matches!(next, Next::After(_)) || asked > wait;
                 let spent = policy.max_attempts > 0 && entry.failures >= policy.max_attempts;
+                entry.spent = spent && next != Next::Never;
                 match next {
                     _ if spent => entry.at = At::Parked,
                     Next::Never => entry.at = At::Parked,
@@ -347,7 +351,7 @@ impl Model {
                 self.delay(id, self.now, lane == Lane::Retry, lane);
             }
             Outcome::PutBack => self.make_ready(id, lane, self.now),
-            Outcome::Park(_) => entry.at = At::Parked,
+            Outcome::Park(_) => (entry.at, entry.spent) = (At::Parked, false),
             Outcome::Dropped => unreachable!("replaced above"),
         }
         // The rule: an add during the run is the same add right after it. No limit refuses it a second time.
@@ -362,17 +366,29 @@ impl Model {
         self.advance(self.now);
     }
 
-    pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
+    /// `order` is that of the machine's slots, in which freed keys come back.
+    pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize, order: &[u32]) {
         if let Some(rate) = settings.retry.rates.first() {
             let full = u64::from(rate.burst) * 1000;
             self.tokens = if self.settings.retry.rates.is_empty() { full } else { self.tokens.min(full) };
         }
-        let shorter = (settings.retry.delays != self.settings.retry.delays).then(|| settings.retry.clone());
+        let (new, old) = (&settings.retry, &self.settings.retry);
+        let changed = new.delays != old.delays || new.max_attempts != old.max_attempts;
+        let shorter = changed.then(|| new.clone());
         self.settings = settings;
         self.workers = workers;
         for entry in self.keys.values_mut().filter(|entry| !entry.named) {
             if let (At::Delayed { until, backoff: true, .. }, Some(policy)) = (&mut entry.at, &shorter) {
                 *until = (*until).min(self.now + millis(policy.delay(entry.failures.saturating_sub(1), 0.0)));
+            }
+        }
+        for id in order.iter().filter(|_| changed) {
+            let (entry, retry) = (&self.keys[id], &self.settings.retry);
+            let spent = retry.max_attempts > 0 && entry.failures >= retry.max_attempts;
+            if entry.at == At::Parked && entry.spent && !spent {
+                let wait = retry.delay(entry.failures.saturating_sub(1), 0.0);
+                self.delay(*id, self.now + millis(wait), true, Lane::Retry);
+                self.keys.entry(*id).and_modify(|entry| entry.named = false);
             }
         }
         self.advance(self.now);
