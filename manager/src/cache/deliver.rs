@@ -179,8 +179,8 @@ impl Deliverer {
 
     /// Delivers what is queued now, and what comes in meanwhile.
     pub(super) async fn deliver(&mut self) {
-        self.members.retain(|member| !member.gone.load(Ordering::Acquire));
         loop {
+            self.dismiss_leavers();
             let jobs: VecDeque<Job> = self.store.take_jobs();
             if jobs.is_empty() {
                 return;
@@ -188,6 +188,15 @@ impl Deliverer {
             for job in jobs {
                 self.perform(job).await;
                 self.store.job_done();
+            }
+        }
+    }
+
+    fn dismiss_leavers(&mut self) {
+        for gone in self.members.extract_if(.., |member| member.present().is_none()).collect::<Vec<_>>() {
+            // Those of one controller may share a name.
+            if !self.members.iter().any(|member| member.name() == gone.name()) {
+                self.store.forget_handler(gone.name());
             }
         }
     }

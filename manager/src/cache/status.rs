@@ -59,7 +59,7 @@ pub struct KindStatus {
     pub last_event_age: Option<Duration>,
     /// Objects and events that could not be taken, and typed reads that failed.
     pub decode_errors: u64,
-    /// Panics and slow calls by handler, for those that had any.
+    /// Panics and slow calls by handler, for those that had any and have not left.
     pub handlers: BTreeMap<String, HandlerTrouble>,
     /// Versions left out of an index whose function failed, by index, for those that had any.
     pub unindexed: BTreeMap<String, u64>,
@@ -156,6 +156,10 @@ impl Counts {
 
     pub(super) fn unindexed(&self, index: &str) {
         *self.unindexed.lock().entry(index.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn forget(&self, handler: &str) {
+        self.handlers.lock().remove(handler);
     }
 
     /// Notes that a part works; returns how long it had not, if an error had been noted.

@@ -529,6 +529,11 @@ impl KindStore {
         }
     }
 
+    /// Counts no longer what this handler did: it has left.
+    pub(super) fn forget_handler(&self, handler: &str) {
+        self.counts.forget(handler);
+    }
+
     pub(super) fn queue_resync(&self) {
         self.step(|table| {
             if table.is_synced() {

@@ -7,13 +7,15 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::*;
+use crate::cache::testing::{ByHand, object};
+use crate::cache::{Delta, Store};
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::{Controller, Registration};
 use crate::key::{Cause, Trigger};
 use crate::manager::{Manager, ManagerError, ManagerOptions, RegisterError};
 use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
-use crate::watch::{Sink, Source, function};
+use crate::watch::{Enqueue, Sink, Source, function};
 
 /// The grace period of the managers here.
 const GRACE: Duration = Duration::from_secs(30);
@@ -90,18 +92,25 @@ fn series(manager: &Manager) -> usize {
 async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
     let manager = manager();
     let _running = run(&manager);
+    let cache = ByHand::listed(&[object("web", "u1", 5)]);
+    let store: Store = Store::new(Arc::clone(&cache.store));
     settle().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let held = Arc::new(());
     for _ in 0..1000 {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let controller = Controller::new("web").runs_without_lease().source(quiet(Arc::clone(&held)));
+        let controller = Controller::new("web")
+            .runs_without_lease()
+            .source(quiet(Arc::clone(&held)))
+            .watches(&store, |_: &Delta<'_>, _: &mut Enqueue<Request>| panic!("no"));
         let handle = manager
             .register(controller.reconciler(Tells { runs, takes: Duration::ZERO }))
             .expect("the name is free");
         handle.trigger(web()).unwrap();
         assert_eq!(seen.recv().await.unwrap(), ("shop/web".to_owned(), Trigger::Manual));
+        let panics = cache.store.status().handlers.into_values().map(|trouble| trouble.panics);
+        assert_eq!(panics.collect::<Vec<_>>(), [1], "of this one, and of none before it");
         assert!(series(&manager) > 0 && manager.shared.directory.find("web").is_some(), "it is there");
         handle.remove().await.unwrap();
         assert_eq!(series(&manager), 0, "its series are gone");
@@ -110,6 +119,7 @@ async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
     }
     settle().await;
     assert_eq!(tasks(), before, "tasks");
+    assert!(cache.store.status().handlers.is_empty(), "what its handlers did");
     assert_eq!(Arc::strong_count(&held), 1, "sources");
 }
 
