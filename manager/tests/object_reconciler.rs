@@ -131,6 +131,16 @@ async fn an_object_goes_once_cleanup_is_done_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_cleanup_that_asks_for_another_look_after_no_time_is_done() {
+    let (notes, store) = (Notes::default(), store([stored(&[OURS], true)]));
+    let cx = Context::for_test().with_store(&store);
+    notes.answers([Ok(Action::RequeueAfter(Duration::ZERO))]);
+    // Nobody would call it again: the object would stay for ever.
+    reconcile_once(&adapted(&store, &notes), &web(), &cx).await.outcome.unwrap();
+    assert!(store.get(&web()).unwrap().is_none());
+}
+
+#[tokio::test]
 async fn nobody_elses_finalizer_is_touched() {
     let (notes, store) = (Notes::default(), store([stored(&[OTHER, OURS, "x/y"], true)]));
     let cx = Context::for_test().with_store(&store);

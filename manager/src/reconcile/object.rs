@@ -42,8 +42,8 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
     /// Takes back what [`reconcile`](Self::reconcile) did outside of what goes with the object by itself. Called while
     /// the object is being deleted and carries the finalizer.
     ///
-    /// `Ok(Action::Done)` lets the object go. After an error or `Ok(Action::RequeueAfter(..))` it stays, and this is
-    /// called again.
+    /// `Ok(Action::Done)` lets the object go, and so does `RequeueAfter` of no time, which is the same. After an error or
+    /// any other `Ok(Action::RequeueAfter(..))` it stays, and this is called again.
     fn cleanup(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send {
         let _ = (object, cx);
         async { Ok(Action::Done) }
