@@ -456,7 +456,7 @@ async fn an_error_that_panics_when_told_costs_no_worker() {
     timeout(LONG, bench.term.ended()).await.expect("its work has been given back");
 }
 
-/// An error that panics when it is told, with something that does so again when it is dropped.
+/// What a panic throws, and what panics once more when it is dropped, after this.
 struct Bomb(Arc<dyn Fn() + Send + Sync>);
 
 impl Drop for Bomb {
@@ -466,6 +466,7 @@ impl Drop for Bomb {
     }
 }
 
+/// An error that throws a [`Bomb`] when it is told.
 struct Armed(Arc<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Armed {

@@ -175,7 +175,7 @@ async fn a_run_is_told_that_its_controller_is_being_removed_and_no_other_is() {
     let mut running = run(&manager);
     let start = |name| {
         let (runs, mut seen) = mpsc::unbounded_channel();
-        let controller = Controller::new(name).runs_without_lease().source(Quiet(Arc::default()));
+        let controller = Controller::new(name).runs_without_lease().source(quiet(Arc::default()));
         let handle = manager.register(controller.reconciler(Heeds(runs))).unwrap();
         handle.trigger(web()).unwrap();
         async move { (seen.recv().await.unwrap(), handle).1 }
