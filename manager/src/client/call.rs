@@ -50,11 +50,12 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
         );
         return Err(WriteError::Malformed { what: what.to_owned(), why });
     }
+    let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit & 0xf)]);
     let mut query = "fieldManager=".to_owned();
     for byte in field_manager.bytes() {
         match char::from(byte) {
             plain if plain.is_ascii_alphanumeric() || "-._~/:@".contains(plain) => query.push(plain),
-            _ => query.push_str(&format!("%{byte:02X}")),
+            _ => query.extend(['%', hex(byte >> 4), hex(byte)]),
         }
     }
     if dry_run {
