@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
@@ -68,13 +68,17 @@ async fn create(maps: &Api<ConfigMap>, plan: &Plan) -> anyhow::Result<()> {
 
 async fn patch(maps: &Api<ConfigMap>, plan: &Plan, ledger: &Arc<Ledger>) -> anyhow::Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / plan.patches_per_second);
+    // An object's patches go one after the other: of two that overtake each other a reader might never see the later.
+    let turns: Vec<Arc<Mutex<()>>> = (0..plan.healthy).map(|_| Arc::default()).collect();
     let mut patches = JoinSet::new();
     for number in 0..plan.patches() {
         ticks.tick().await;
         let (maps, ledger) = (maps.clone(), Arc::clone(ledger));
-        let name = format!("{HEALTHY}{}", number % plan.healthy);
+        let object = number % plan.healthy;
+        let (name, turn) = (format!("{HEALTHY}{object}"), Arc::clone(&turns[object]));
         let change = Patch::Merge(json!({"data": {FIELD: number.to_string()}}));
         patches.spawn(async move {
+            let _turn = turn.lock().await;
             ledger.sent(number);
             maps.patch(&name, &PatchParams::default(), &change).await?;
             Ok(())

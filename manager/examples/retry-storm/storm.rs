@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use mainstay::cache::Store;
 use mainstay::key::{Key as _, Request};
-use mainstay::queue::RetryPolicy;
+use mainstay::queue::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, RetryPolicy};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -46,6 +46,10 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     /// `retryShare` of its queue.
     pub(crate) retry_share: u8,
+    /// `maxWait` of its queue.
+    pub(crate) max_wait: Duration,
+    /// How long a healthy reconcile has its worker.
+    pub(crate) healthy_run: Duration,
 }
 
 /// What came of it.
@@ -56,9 +60,13 @@ pub(crate) struct Figures {
     pub(crate) over_watcher_p50: f64,
     /// The same, for all but one in a hundred.
     pub(crate) over_watcher_p99: f64,
-    /// From sending a patch to the start of the reconcile that sees it, for all but one in a hundred.
+    /// From sending a patch to the start of the reconcile that sees it.
+    pub(crate) healthy_p50: f64,
+    /// The same, for all but one in a hundred.
     pub(crate) healthy_p99: f64,
-    /// From sending a patch to the watcher's decoding, for all but one in a hundred.
+    /// From sending a patch to the watcher's decoding.
+    pub(crate) watcher_p50: f64,
+    /// The same, for all but one in a hundred.
     pub(crate) watcher_p99: f64,
     /// Runs of failing objects within the window.
     pub(crate) failing_runs: f64,
@@ -70,6 +78,7 @@ pub(crate) struct Figures {
 struct Stormed {
     maps: Store<ConfigMap>,
     ledger: Arc<Ledger>,
+    healthy_run: Duration,
 }
 
 /// Makes the storm in a namespace of its own and returns what came of it.
@@ -84,11 +93,14 @@ pub(crate) async fn run(
     load::prepare(&Api::namespaced(client, namespace), plan).await?;
 
     let ledger = Arc::new(Ledger::new(plan.patches(), plan.healthy, plan.failing, RetryPolicy::default()));
-    let settings = json!({"workers": plan.workers, "queue": {"retryShare": plan.retry_share}});
+    let max_wait = format!("{}ms", plan.max_wait.as_millis());
+    let queue = json!({"retryShare": plan.retry_share, "maxWait": max_wait});
+    let settings = json!({"workers": plan.workers, "queue": queue});
     let of_reconciler = Arc::clone(&ledger);
     let mut site = Site::start(connection, namespace, "retry-storm", &settings, |maps| Stormed {
         maps,
         ledger: of_reconciler,
+        healthy_run: plan.healthy_run,
     })?;
     if let Some(url) = site.queue_url() {
         say(&format!("its queue, live: curl '{url}?limit=5'"));
@@ -135,11 +147,14 @@ async fn measure(
     );
     let spread = |of: fn(&super::ledger::Seen) -> f64| Spread::of(seen.iter().map(of).collect());
     let over = spread(|patch| patch.controller - patch.watcher);
+    let (healthy, watcher) = (spread(|patch| patch.controller), spread(|patch| patch.watcher));
     Ok(Figures {
         over_watcher_p50: over.percentile(50),
         over_watcher_p99: over.percentile(99),
-        healthy_p99: spread(|patch| patch.controller).percentile(99),
-        watcher_p99: spread(|patch| patch.watcher).percentile(99),
+        healthy_p50: healthy.percentile(50),
+        healthy_p99: healthy.percentile(99),
+        watcher_p50: watcher.percentile(50),
+        watcher_p99: watcher.percentile(99),
         failing_runs: f64::from(u32::try_from(failing_runs)?),
         late_max: ledger.latest().as_secs_f64() * 1000.0,
     })
@@ -178,7 +193,9 @@ impl Plan {
             patches_per_second: 100,
             window: Duration::from_secs(20),
             workers: 4,
-            retry_share: 50,
+            retry_share: DEFAULT_RETRY_SHARE,
+            max_wait: DEFAULT_MAX_WAIT,
+            healthy_run: Duration::ZERO,
         }
     }
 
@@ -211,6 +228,9 @@ impl Reconciler for Stormed {
                 None => self.ledger.greet(),
             }
         }
+        if !self.healthy_run.is_zero() {
+            sleep(self.healthy_run).await;
+        }
         Ok(Action::Done)
     }
 }
@@ -219,11 +239,13 @@ impl Reconciler for Stormed {
 
 impl Figures {
     /// Returns each figure with its name and unit.
-    pub(crate) fn all(&self) -> [(&'static str, f64, &'static str); 6] {
+    pub(crate) fn all(&self) -> [(&'static str, f64, &'static str); 8] {
         [
             ("over_watcher_ms_p50", self.over_watcher_p50, "ms"),
             ("over_watcher_ms_p99", self.over_watcher_p99, "ms"),
+            ("healthy_ms_p50", self.healthy_p50, "ms"),
             ("healthy_ms_p99", self.healthy_p99, "ms"),
+            ("watcher_ms_p50", self.watcher_p50, "ms"),
             ("watcher_ms_p99", self.watcher_p99, "ms"),
             ("failing_runs", self.failing_runs, "runs"),
             ("late_ms_max", self.late_max, "ms"),
@@ -236,7 +258,9 @@ impl Figures {
         Self {
             over_watcher_p50: median(|figures| figures.over_watcher_p50),
             over_watcher_p99: median(|figures| figures.over_watcher_p99),
+            healthy_p50: median(|figures| figures.healthy_p50),
             healthy_p99: median(|figures| figures.healthy_p99),
+            watcher_p50: median(|figures| figures.watcher_p50),
             watcher_p99: median(|figures| figures.watcher_p99),
             failing_runs: median(|figures| figures.failing_runs),
             late_max: median(|figures| figures.late_max),
@@ -248,11 +272,13 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p99), the watcher {:.1} ms; \
-             {} failing runs, at most {:.0} ms late",
+            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p50), {:.1} ms (p99), the \
+             watcher {:.1} ms (p50), {:.1} ms (p99); {} failing runs, at most {:.0} ms late",
             self.over_watcher_p50,
             self.over_watcher_p99,
+            self.healthy_p50,
             self.healthy_p99,
+            self.watcher_p50,
             self.watcher_p99,
             self.failing_runs,
             self.late_max
