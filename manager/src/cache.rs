@@ -4,7 +4,7 @@
 //! `deliver` tells handlers, in order; [`Store`] decodes for those who read. What this process writes enters the
 //! same table at once, so its reads are never older than its writes.
 //!
-//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A kind that is not served or not
+//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A store ends with its last user. A kind that is not served or not
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
 mod body;
@@ -15,6 +15,8 @@ mod frame;
 mod function;
 mod handle;
 mod index;
+mod kind;
+mod lens;
 mod meta;
 mod reflector;
 mod select;
@@ -31,8 +33,8 @@ mod writes;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -44,8 +46,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use self::deliver::Deliverer;
+use self::lens::Lens;
 use self::reflector::Reflector;
 use self::status::Families;
+use self::store::Core;
 use crate::key::{KindId, KindScope};
 use crate::metrics::Registry;
 
@@ -53,10 +57,10 @@ pub use body::Damage;
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
 pub use function::{IndexError, IndexFailure};
 pub use handle::{Entry, Store};
+pub use kind::KindStore;
 pub use meta::{Labels, Meta, Owner, ResourceVersion};
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use status::{HandlerTrouble, KindStatus};
-pub use store::KindStore;
 pub use view::{ReadError, View};
 
 /// On an object whose value is `true`: its controller leaves it alone until the annotation goes. Its deletion is still
@@ -94,7 +98,8 @@ struct Inner {
     client: kube::Client,
     /// Seeds each reflector's jitter.
     random: Mutex<fastrand::Rng>,
-    stores: RwLock<Vec<Arc<KindStore>>>,
+    /// In the order of declaration. Users hold them; the cache does not.
+    stores: RwLock<Vec<Weak<KindStore>>>,
     /// Tells `run` of a new store.
     declared: Notify,
     /// Own writes that no read shows before their event.
@@ -136,29 +141,39 @@ impl Cache {
         Self(inner)
     }
 
-    /// Declares a store, before or after the start; the same declaration gives the same store.
+    /// Declares a store, before or after the start; the same declaration gives the same store. It is listed and
+    /// watched until the last holder drops it.
     ///
     /// Whoever needs metadata only is served by a store of whole objects if there is one, and until its reflector
-    /// starts a metadata-only store becomes one when whole objects are asked for.
+    /// starts a metadata-only store becomes one when whole objects are asked for. A narrower namespace or label
+    /// selector is served as a part of a wider store that was declared before the start, or that runs already.
     pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<KindStore> {
         let mut stores = self.0.stores.write();
         let scope = if kind.is_namespaced() { scope } else { Scope { namespace: None, ..scope } };
+        let known: Vec<Arc<KindStore>> = stores.iter().filter_map(Weak::upgrade).collect();
         let fits = |store: &&Arc<KindStore>| {
-            *store.kind() == kind
-                && *store.scope() == scope
-                && (store.projection() == projection || projection == Projection::Metadata || store.widen())
+            let core = store.core();
+            *core.kind() == kind
+                && *core.scope() == scope
+                && (core.projection() == projection || projection == Projection::Metadata || core.widen())
         };
         // Whole objects first: a metadata-only store beside one is for those who came before it.
-        let full = stores.iter().filter(|store| store.projection() == Projection::Full).find(fits);
-        if let Some(store) = full.or_else(|| stores.iter().find(fits)) {
-            return store.clone();
-        }
-        let parts = self.0.settings.parts(&kind, &scope);
-        let limit = self.0.settings.max_object_bytes;
-        let store = Arc::new(KindStore::new(kind, scope, projection, parts, limit));
-        stores.push(store.clone());
+        let full = known.iter().filter(|store| store.core().projection() == Projection::Full).find(fits);
+        let found = full.or_else(|| known.iter().find(fits)).cloned();
+        let store = found.clone().unwrap_or_else(|| {
+            let parts = self.0.settings.parts(&kind, &scope);
+            let limit = self.0.settings.max_object_bytes;
+            let store = Arc::new(KindStore::new(Core::new(kind, scope, projection, parts, limit)));
+            stores.retain(|store| store.strong_count() > 0);
+            stores.push(Arc::downgrade(&store));
+            store
+        });
         drop(stores);
-        self.0.declared.notify_one();
+        // After the lock: what users gave to a store they have dropped meanwhile goes with it.
+        drop(known);
+        if found.is_none() {
+            self.0.declared.notify_one();
+        }
         store
     }
 
@@ -191,8 +206,8 @@ impl Cache {
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
     pub async fn settled(&self) {
-        for store in self.0.stores() {
-            store.settled().await;
+        for core in self.0.cores() {
+            core.settled().await;
         }
     }
 
@@ -205,32 +220,39 @@ impl Cache {
         let mut tasks = JoinSet::new();
         let mut names = HashMap::new();
         loop {
-            for store in self.0.stores().into_iter().filter(|store| store.start()) {
-                let span = tracing::info_span!("cache", kind = %store.kind());
-                let task = self.0.clone().run_store(store.clone(), stop.clone());
-                names.insert(tasks.spawn(task.instrument(span)).id(), store);
+            for core in self.0.begin() {
+                let span = tracing::info_span!("cache", kind = %core.kind());
+                let task = self.0.clone().run_store(core.clone(), stop.clone());
+                names.insert(tasks.spawn(task.instrument(span)).id(), core);
             }
             // The stop first: a declaration or an end can wait for ever then.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.0.declared.notified() => {}
-                Some(ended) = tasks.join_next_with_id() => note_end(&names, ended),
+                Some(ended) = tasks.join_next_with_id() => note_end(&mut names, ended),
             }
         }
         while let Some(ended) = tasks.join_next_with_id().await {
-            note_end(&names, ended);
+            note_end(&mut names, ended);
         }
     }
 }
 
-/// Says which store's task was lost to a panic. Handlers cannot cause one; the store says so and stays down.
-fn note_end(names: &HashMap<Id, Arc<KindStore>>, ended: Result<(Id, ()), JoinError>) {
-    let Err(error) = ended else { return };
-    let Some(store) = names.get(&error.id()) else { return };
-    tracing::error!(kind = %store.kind(), %error, "cache task ended; its store is no longer kept true");
-    for part in 0..store.parts().len() {
-        store.counts.down(part, format!("its task ended: {error}; restart the process"), false);
+/// Lets go of a store whose task has ended, and says so if it was lost to a panic. Handlers cannot cause one; the store
+/// says so and stays down.
+fn note_end(names: &mut HashMap<Id, Arc<Core>>, ended: Result<(Id, ()), JoinError>) {
+    let error = match ended {
+        Ok((id, ())) => {
+            names.remove(&id);
+            return;
+        }
+        Err(error) => error,
+    };
+    let Some(core) = names.remove(&error.id()) else { return };
+    tracing::error!(kind = %core.kind(), %error, "cache task ended; its store is no longer kept true");
+    for part in 0..core.parts().len() {
+        core.counts.down(part, format!("its task ended: {error}; restart the process"), false);
     }
 }
 
@@ -238,11 +260,29 @@ fn note_end(names: &HashMap<Id, Arc<KindStore>>, ended: Result<(Id, ()), JoinErr
 
 impl Inner {
     fn stores(&self) -> Vec<Arc<KindStore>> {
-        self.stores.read().clone()
+        self.stores.read().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns what is listed and watched, or will be.
+    fn cores(&self) -> Vec<Arc<Core>> {
+        let stores = self.stores();
+        stores.iter().filter(|store| !store.reads_through()).map(|store| store.core().clone()).collect()
     }
 
     fn statuses(&self) -> Vec<KindStatus> {
-        self.stores().iter().map(|store| store.status()).collect()
+        self.cores().iter().map(|core| core.status()).collect()
+    }
+
+    /// Settles for what was declared since the last time where it reads, and returns what is to be started for it.
+    fn begin(&self) -> Vec<Arc<Core>> {
+        let stores = self.stores();
+        for store in stores.iter().filter(|store| !store.reads_through() && !store.core().is_started()) {
+            if let Some((wide, lens)) = widest(&stores, store) {
+                store.read_through(wide, lens);
+            }
+        }
+        let own = stores.iter().filter(|store| !store.reads_through());
+        own.map(|store| store.core()).filter(|core| core.start()).cloned().collect()
     }
 
     fn uncovered(&self) -> u64 {
@@ -250,7 +290,7 @@ impl Inner {
     }
 
     /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
-    async fn run_store(self: Arc<Self>, store: Arc<KindStore>, stop: CancellationToken) {
+    async fn run_store(self: Arc<Self>, store: Arc<Core>, stop: CancellationToken) {
         let reflectors = (0..store.parts().len()).map(|part| {
             let random = self.random.lock().fork();
             Reflector::new(self.client.clone(), store.clone(), part, random).run()
@@ -258,19 +298,29 @@ impl Inner {
         let reflectors = join_all(reflectors.collect::<Vec<_>>());
         let deliverer = Deliverer::new(store.clone()).run();
         let random = self.random.lock().fork();
-        let resync = resync(store, self.settings.resync, random);
+        let resync = resync(store.clone(), self.settings.resync, random);
         let work = async { tokio::join!(reflectors, deliverer, resync) };
         // The stop first: nothing that comes later is delivered.
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
+            () = store.retired() => store.clear(),
             _ = work => {}
         }
     }
 }
 
+/// Finds the store of which another is a part and that is itself part of none, or runs already.
+fn widest<'s>(stores: &'s [Arc<KindStore>], narrow: &KindStore) -> Option<(&'s Arc<KindStore>, Lens)> {
+    let part_of_another = |store: &KindStore| stores.iter().any(|wide| store.lens_on(wide).is_some());
+    stores.iter().find_map(|wide| {
+        let lens = narrow.lens_on(wide).filter(|_| !wide.reads_through())?;
+        (wide.core().is_started() || !part_of_another(wide)).then_some((wide, lens))
+    })
+}
+
 /// Queues a look at everything once per period.
-async fn resync(store: Arc<KindStore>, period: Duration, mut random: fastrand::Rng) {
+async fn resync(store: Arc<Core>, period: Duration, mut random: fastrand::Rng) {
     if period.is_zero() {
         return;
     }

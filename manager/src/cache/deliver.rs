@@ -13,7 +13,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::store::KindStore;
+use super::kind::KindStore;
+use super::lens::Lens;
+use super::store::Core;
 use super::table::{Change, Origin};
 use super::view::View;
 use crate::client::Writer;
@@ -89,12 +91,14 @@ pub(super) struct Member {
     /// Set by [`Left`] alone.
     gone: Arc<AtomicBool>,
     synced: watch::Sender<bool>,
+    /// The part of the store it is told of; `None` is all of it.
+    lens: Option<Arc<Lens>>,
 }
 
 /// Owns the handlers of one store and the only reading end of its lane.
 #[derive(Debug)]
 pub(super) struct Deliverer {
-    store: Arc<KindStore>,
+    store: Arc<Core>,
     members: Vec<Member>,
     /// Calls since the last turn given away.
     calls: usize,
@@ -125,7 +129,7 @@ impl Subscription {
     pub(super) fn new(store: Arc<KindStore>, handler: Box<dyn DeltaHandler>) -> (Self, Member) {
         let gone = Arc::new(AtomicBool::new(false));
         let (sender, synced) = watch::channel(false);
-        let member = Member { handler, gone: gone.clone(), synced: sender };
+        let member = Member { handler, gone: gone.clone(), synced: sender, lens: None };
         (Self { left: Left { gone, store }, synced }, member)
     }
 
@@ -155,14 +159,14 @@ impl Drop for Left {
     fn drop(&mut self) {
         // Pairs with the load in `Member::present`; the lane is woken so that the handler is dropped soon.
         self.gone.store(true, Ordering::Release);
-        self.store.wake();
+        self.store.source().wake();
     }
 }
 
 // === impl Deliverer ===
 
 impl Deliverer {
-    pub(super) fn new(store: Arc<KindStore>) -> Self {
+    pub(super) fn new(store: Arc<Core>) -> Self {
         Self { store, members: Vec::new(), calls: 0 }
     }
 
@@ -258,6 +262,16 @@ impl Deliverer {
 // === impl Member ===
 
 impl Member {
+    /// Is told of a part only.
+    pub(super) fn through(self, lens: Arc<Lens>) -> Self {
+        Self { lens: Some(lens), ..self }
+    }
+
+    /// Returns a delta as this handler sees it.
+    pub(super) fn sees<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+        self.lens.as_ref().map_or(Some(*delta), |lens| lens.sees(delta))
+    }
+
     /// Returns the handler; `None` if it has left.
     pub(super) fn present(&self) -> Option<&dyn DeltaHandler> {
         (!self.gone.load(Ordering::Acquire)).then_some(&*self.handler)

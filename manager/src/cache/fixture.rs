@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::kind::KindStore;
 use super::meta::{ResourceVersion, Scan};
-use super::store::KindStore;
+use super::store::Core;
 use super::{Projection, Scope, writes};
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, Request};
@@ -20,7 +21,7 @@ impl KindStore {
     /// # Errors
     /// Fails with what is wrong with the first object that no server would give.
     pub(crate) fn filled(kind: &KindId, objects: &[Value], version: u64) -> Result<Arc<Self>, String> {
-        let store = Self::new(kind.clone(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Core::new(kind.clone(), Scope::all(), Projection::Full, vec![None], 0);
         // Own writes enter only a store that has been started.
         store.start();
         let epoch = store.begin_list();
@@ -31,17 +32,17 @@ impl KindStore {
             store.listed(0, epoch, raw.as_bytes());
         }
         store.end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
-        Ok(Arc::new(store))
+        Ok(Arc::new(Self::new(store)))
     }
 
     /// Takes the answer to a write, as the cache of a manager does.
     pub(crate) fn answered(&self, path: &ResourcePath, body: &Bytes) {
-        writes::answer(self, path, body, Writer::default());
+        writes::answer(self.core(), path, body, Writer::default());
     }
 
     /// Takes the answer to a DELETE of one object, as the cache of a manager does.
     pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request = Request::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
-        writes::answer_to_delete(self, path, &request, body, Writer::default());
+        writes::answer_to_delete(self.core(), path, &request, body, Writer::default());
     }
 }

@@ -44,6 +44,11 @@ impl Function {
         &self.name
     }
 
+    /// Returns what the function answers; a panic is the caller's.
+    pub(super) fn call(&self, view: &View) -> Result<Vec<String>, IndexFailure> {
+        (self.ask)(view)
+    }
+
     /// Returns the values, each once, or what went wrong as a phrase.
     pub(super) fn ask(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
         // The function sees the effects of its panic on its own state alone; nothing of the store is reachable from it.

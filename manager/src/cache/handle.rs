@@ -10,14 +10,16 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
 use super::function::IndexError;
+use super::kind::KindStore;
 use super::meta::Meta;
 use super::select::Select;
-use super::store::KindStore;
+use super::store::Core;
 use super::view::{ReadError, View};
 use crate::client::Current;
 use crate::key::Request;
 
-/// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same.
+/// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same, and is
+/// kept true until the last of them has dropped it.
 ///
 /// Reads are synchronous, include this process's own writes, and never open a watch.
 pub struct Store<K = DynamicObject> {
@@ -28,7 +30,9 @@ pub struct Store<K = DynamicObject> {
 /// One object of a list: its metadata at hand, its body decoded when asked for.
 pub struct Entry<K = DynamicObject> {
     view: View,
-    store: Store<K>,
+    /// Where a failure to decode is counted. Not a user: entries may be kept.
+    core: Arc<Core>,
+    decode: PhantomData<fn() -> K>,
 }
 
 // === impl Store ===
@@ -55,7 +59,7 @@ impl<K> Store<K> {
     /// Fails before the first sync, and for a namespace the store does not hold.
     pub fn entry(&self, request: &Request) -> Result<Option<Entry<K>>, ReadError> {
         let view = self.kind.get(request)?;
-        Ok(view.map(|view| Entry { view, store: self.clone() }))
+        Ok(view.map(|view| self.entry_of(view)))
     }
 
     /// Returns the objects a selection picks, undecoded and in no particular order.
@@ -64,7 +68,11 @@ impl<K> Store<K> {
     /// Fails before the first sync, and for a namespace the store does not hold.
     pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
         let views = self.kind.list(select)?;
-        Ok(views.into_iter().map(|view| Entry { view, store: self.clone() }).collect())
+        Ok(views.into_iter().map(|view| self.entry_of(view)).collect())
+    }
+
+    fn entry_of(&self, view: View) -> Entry<K> {
+        Entry { view, core: self.kind.source().clone(), decode: PhantomData }
     }
 }
 
@@ -150,7 +158,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// # Errors
     /// Fails when the object is not a `K`; it stays so until the object changes.
     pub fn decode(&self) -> Result<Arc<K>, ReadError> {
-        self.view.decode().inspect_err(|_| self.store.kind.counts.undecodable())
+        self.view.decode().inspect_err(|_| self.core.counts.undecodable())
     }
 }
 

@@ -162,6 +162,10 @@ impl Indexes {
         fresh
     }
 
+    pub(super) fn label_keys(&self) -> impl Iterator<Item = &str> {
+        self.labels.iter().map(|index| &*index.key)
+    }
+
     pub(super) fn fill_label(&mut self, key: &str, number: Number, meta: &Meta) {
         if let Some(index) = self.labels.iter_mut().find(|index| *index.key == *key) {
             index.insert(number, meta);
@@ -233,7 +237,7 @@ impl LabelIndex {
             let buckets = values.iter().filter_map(|value| self.values.get(value.as_str()));
             return Some(Plan::several(buckets.collect()));
         }
-        selector.needs(&self.key).then_some(Plan::Bearers(&self.bearers))
+        selector.needed().any(|key| *key == *self.key).then_some(Plan::Bearers(&self.bearers))
     }
 
     fn insert(&mut self, number: Number, meta: &Meta) {

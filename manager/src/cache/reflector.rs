@@ -27,7 +27,7 @@ use self::backoff::Backoff;
 use self::request::{Endpoint, Failure};
 use super::frame::{Bookmark, Event, Line, Lines, Page, Status};
 use super::meta::{ResourceVersion, ScanError};
-use super::store::{EventKind, KindStore};
+use super::store::{Core, EventKind};
 
 /// Items asked for per page: client-go's and kube's number.
 const PAGE: u32 = 500;
@@ -50,7 +50,7 @@ const PATIENCE: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Reflector {
     endpoint: Endpoint,
-    store: Arc<KindStore>,
+    store: Arc<Core>,
     part: usize,
     /// Draws jitter only.
     random: fastrand::Rng,
@@ -101,12 +101,7 @@ struct Stream {
 // === impl Reflector ===
 
 impl Reflector {
-    pub(super) fn new(
-        client: kube::Client,
-        store: Arc<KindStore>,
-        part: usize,
-        random: fastrand::Rng,
-    ) -> Self {
+    pub(super) fn new(client: kube::Client, store: Arc<Core>, part: usize, random: fastrand::Rng) -> Self {
         let namespace = store.parts().get(part).and_then(|part| part.as_deref());
         let path = store.kind().collection_path(namespace);
         let endpoint = Endpoint::new(client, &path, store.scope(), store.projection());
@@ -400,7 +395,7 @@ fn in_stream(raw: &[u8]) -> Failure {
 // === impl Stream ===
 
 impl Stream {
-    fn new(body: Body, store: &KindStore, phase: Phase, began: Instant, seconds: u64) -> Self {
+    fn new(body: Body, store: &Core, phase: Phase, began: Instant, seconds: u64) -> Self {
         let deadline = began + Duration::from_secs(seconds) + OVERTIME;
         Self { body, lines: Lines::new(store.line_limit()), phase, began, deadline, settled: false }
     }

@@ -193,10 +193,16 @@ impl LabelSelector {
         })
     }
 
-    /// Returns whether only objects that have the label are picked.
-    pub(super) fn needs(&self, key: &str) -> bool {
+    /// Returns the labels that all picked objects have.
+    pub(super) fn needed(&self) -> impl Iterator<Item = &str> {
         let needs = |test: &Test| matches!(test, Test::Exists | Test::In(_));
-        self.0.iter().any(|requirement| requirement.key == key && needs(&requirement.test))
+        self.0.iter().filter(move |requirement| needs(&requirement.test)).map(|requirement| &*requirement.key)
+    }
+
+    /// Returns the selector that picks what both do.
+    pub(super) fn and(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.iter().cloned());
+        self
     }
 
     /// Returns whether the labels satisfy every requirement.

@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::store::KindStore;
+use super::store::Core;
 use super::{Inner, Projection};
 use crate::key::KindId;
 
@@ -194,7 +194,7 @@ impl Counts {
         drop(self.settled.subscribe().wait_for(|settled| *settled).await);
     }
 
-    pub(super) fn status(&self, store: &KindStore, synced: bool, objects: usize, bytes: usize) -> KindStatus {
+    pub(super) fn status(&self, store: &Core, synced: bool, objects: usize, bytes: usize) -> KindStatus {
         let health = self.health.lock();
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let parts = health.down.len() as u64;

@@ -1,4 +1,4 @@
-//! The objects of one kind and scope: read by anybody, fed by reflectors and own writes.
+//! The objects of one kind and scope: fed by reflectors and own writes, read through [`super::KindStore`].
 //!
 //! Not generic: it holds bytes and slim metadata; [`super::Store`] puts a type on top. One lock guards the
 //! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned, and index functions asked,
@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::Projection;
-use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER, Subscription};
-use super::function::{Function, IndexError, IndexFailure};
+use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
+use super::function::{Function, IndexError};
 use super::index::Values;
+use super::kind::members;
 use super::meta::{self, ResourceVersion, Scan, ScanError};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
@@ -29,9 +31,9 @@ use crate::key::{KindId, Request};
 /// Changes not yet delivered at which the reflector stops reading from its connection.
 const BACKLOG: usize = 1024;
 
-/// All cached objects of one kind and scope, undecoded.
+/// All cached objects of one kind and scope, undecoded: what one list and watch keeps true.
 #[derive(Debug)]
-pub struct KindStore {
+pub(super) struct Core {
     kind: KindId,
     scope: Scope,
     /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
@@ -52,6 +54,8 @@ pub struct KindStore {
     freed: Notify,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
+    /// Nobody uses it any more.
+    retired: CancellationToken,
     pub(super) counts: Counts,
 }
 
@@ -70,9 +74,9 @@ pub(super) enum EventKind {
     Deleted,
 }
 
-// === impl KindStore ===
+// === impl Core ===
 
-impl KindStore {
+impl Core {
     pub(super) fn new(
         kind: KindId,
         scope: Scope,
@@ -99,49 +103,43 @@ impl KindStore {
             queued: Notify::new(),
             freed: Notify::new(),
             started: AtomicBool::new(false),
+            retired: CancellationToken::new(),
         }
     }
 
-    /// Returns the kind.
-    pub fn kind(&self) -> &KindId {
+    pub(super) fn kind(&self) -> &KindId {
         &self.kind
     }
 
-    /// Returns what it holds of the kind.
-    pub fn scope(&self) -> &Scope {
+    pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Returns whether it holds whole objects or metadata only.
-    pub fn projection(&self) -> Projection {
+    pub(super) fn projection(&self) -> Projection {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
 
-    /// Returns one object. Own writes are included; nothing is waited for.
-    ///
-    /// # Errors
-    /// Fails before the first sync, and for a namespace the store does not hold.
-    pub fn get(&self, request: &Request) -> Result<Option<View>, ReadError> {
+    pub(super) fn describe_scope(&self) -> String {
+        match self.parts.iter().flatten().map(AsRef::as_ref).collect::<Vec<&str>>() {
+            names if names.is_empty() || self.scope.namespace.is_some() => self.scope.to_string(),
+            names => format!("{}, namespaces {}", self.scope, names.join(" ")),
+        }
+    }
+}
+
+/// Reading. `declared` is what the reader asked for, and what errors name.
+impl Core {
+    pub(super) fn get(&self, request: &Request, declared: &Self) -> Result<Option<View>, ReadError> {
         let table = self.table.read();
-        self.readable(&table, crate::key::Key::namespace(request))?;
+        declared.synced(&table)?;
         Ok(table.get(request).cloned())
     }
 
-    /// Returns the objects a selection picks, in no particular order. Nothing is decoded.
-    ///
-    /// Writers come in between: each object is as it was at some time during the call, and none is missing that was
-    /// there all the while. Everything written before the call is in it.
-    ///
-    /// # Errors
-    /// Fails before the first sync, for a namespace the store does not hold, and for an index it does not have.
-    pub fn list(&self, select: &Select) -> Result<Vec<View>, ReadError> {
+    pub(super) fn list(&self, select: &Select, declared: &Self) -> Result<Vec<View>, ReadError> {
         let (mut walk, estimate) = {
             let table = self.table.read();
-            if let Some(namespace) = &select.namespace {
-                self.readable(&table, Some(namespace))?;
-            }
-            self.synced(&table)?;
-            self.indexed(&table, select)?;
+            declared.synced(&table)?;
+            declared.indexed(&table, select)?;
             (table.walk(), table.estimate(select))
         };
         let mut views = Vec::with_capacity(estimate);
@@ -150,10 +148,59 @@ impl KindStore {
         Ok(views)
     }
 
-    /// Indexes a label, so that selections that name it cost their result. A second call changes nothing.
-    ///
-    /// May be called at any time; what is there already is indexed before it returns.
-    pub fn index_label(&self, key: &str) {
+    pub(super) fn is_synced(&self) -> bool {
+        self.table.read().is_synced()
+    }
+
+    /// As [`super::KindStore::settled`]; ends also if nobody uses it any more.
+    pub(super) async fn settled(&self) {
+        // Whoever is polled first: both say that there is nothing to wait for.
+        tokio::select! {
+            () = self.counts.settled() => {}
+            () = self.retired.cancelled() => {}
+        }
+    }
+
+    pub(super) fn status(&self) -> KindStatus {
+        let table = self.table.read();
+        let (synced, objects, bytes) = (table.is_synced(), table.count(), table.bytes());
+        drop(table);
+        self.counts.status(self, synced, objects, bytes)
+    }
+
+    /// Fails for a namespace that is outside; of a namespaced kind `None` is outside too.
+    pub(super) fn in_scope(&self, namespace: Option<&str>) -> Result<(), ReadError> {
+        let inside = |part: &Option<Arc<str>>| match part {
+            None => true,
+            Some(part) => namespace == Some(part.as_ref()),
+        };
+        if !self.kind.is_namespaced() || self.parts.iter().any(inside) {
+            return Ok(());
+        }
+        let asked = namespace.map_or_else(|| "no namespace".to_owned(), |name| format!("namespace {name}"));
+        Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope: self.describe_scope() })
+    }
+
+    fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
+        match select.functions.iter().find(|(name, _)| !table.indexes().answers(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: name.to_string() })
+            }
+        }
+    }
+
+    fn synced(&self, table: &Table) -> Result<(), ReadError> {
+        if table.is_synced() {
+            return Ok(());
+        }
+        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_scope() })
+    }
+}
+
+/// Indexes that come when objects may be there already.
+impl Core {
+    pub(super) fn index_label(&self, key: &str) {
         let mut walk = {
             let mut table = self.table.write();
             if !table.indexes_mut().add_label(key) {
@@ -165,35 +212,8 @@ impl KindStore {
         self.table.write().indexes_mut().complete_label(key);
     }
 
-    /// Declares an index by a function, which answers under which values an object is to be found:
-    /// [`Select::index`] then picks the objects of one value.
-    ///
-    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
-    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
-    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
-    ///
-    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
-    ///
-    /// # Errors
-    /// Fails if the name is taken.
-    ///
-    /// # Examples
-    /// ```
-    /// # use mainstay::cache::{KindStore, Select};
-    /// # fn wire(secrets: &KindStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// secrets.index("by-first-letter", |secret| {
-    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
-    /// })?;
-    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn index(
-        &self,
-        name: &str,
-        function: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
-    ) -> Result<(), IndexError> {
-        let function = Arc::new(Function::new(name, function));
+    pub(super) fn index(&self, function: Arc<Function>) -> Result<(), IndexError> {
+        let name = function.name();
         let mut walk = {
             let mut table = self.table.write();
             if !table.indexes_mut().add_function(name) {
@@ -217,74 +237,70 @@ impl KindStore {
         Ok(())
     }
 
-    /// Returns whether the first list of every part is complete.
-    pub fn is_synced(&self) -> bool {
-        self.table.read().is_synced()
+    pub(super) fn functions(&self) -> Vec<Arc<Function>> {
+        self.functions.read().clone()
     }
 
-    /// Tells a handler everything present, as initial deltas, and then every change, in order.
-    pub fn subscribe(self: &Arc<Self>, handler: Box<dyn DeltaHandler>) -> Subscription {
-        let (subscription, member) = Subscription::new(self.clone(), handler);
-        let mut table = self.table.write();
+    pub(super) fn label_indexes(&self) -> Vec<String> {
+        self.table.read().indexes().label_keys().map(ToOwned::to_owned).collect()
+    }
+}
+
+/// Start, widening and end, driven by the cache.
+impl Core {
+    /// Has a handler told everything present, and then every change.
+    pub(super) fn join(&self, member: Member) {
+        self.join_in(self.table.write(), member);
+    }
+
+    /// As [`Self::join`], unless the handlers have been given up; then the handler is given back.
+    pub(super) fn join_unless(&self, member: Member, given_up: impl FnOnce() -> bool) -> Result<(), Member> {
+        let table = self.table.write();
+        if given_up() {
+            return Err(member);
+        }
+        self.join_in(table, member);
+        Ok(())
+    }
+
+    fn join_in(&self, mut table: RwLockWriteGuard<'_, Table>, member: Member) {
         let (present, synced) = (table.all(), table.is_synced());
         table.jobs.push_back(Job::Join { member, present, synced });
         drop(table);
         self.wake();
-        subscription
     }
 
-    /// Waits until the first list is complete, or the server has said that the kind is not there or not readable.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost; call it again.
-    pub async fn settled(&self) {
-        self.counts.settled().await;
-    }
-
-    /// Returns how it is doing.
-    pub fn status(&self) -> KindStatus {
-        let table = self.table.read();
-        let (synced, objects, bytes) = (table.is_synced(), table.count(), table.bytes());
+    /// Gives up its handlers for another store to tell, if it has not been started and `commit` agrees.
+    pub(super) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Member>> {
+        let mut table = self.table.write();
+        if self.started.load(Ordering::Acquire) || !commit() {
+            return None;
+        }
+        let jobs = std::mem::take(&mut table.jobs);
         drop(table);
-        self.counts.status(self, synced, objects, bytes)
+        Some(members(jobs))
     }
 
-    fn readable(&self, table: &Table, namespace: Option<&str>) -> Result<(), ReadError> {
-        if self.kind.is_namespaced() && !table.covers(namespace) {
-            let asked =
-                namespace.map_or_else(|| "no namespace".to_owned(), |name| format!("namespace {name}"));
-            let scope = self.describe_scope();
-            return Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope });
-        }
-        self.synced(table)
+    /// Notes that nobody uses it any more.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
     }
 
-    fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
-        match select.functions.iter().find(|(name, _)| !table.indexes().answers(name)) {
-            None => Ok(()),
-            Some((name, _)) => {
-                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: name.to_string() })
-            }
-        }
+    pub(super) async fn retired(&self) {
+        self.retired.cancelled().await;
     }
 
-    fn synced(&self, table: &Table) -> Result<(), ReadError> {
-        if table.is_synced() {
-            return Ok(());
-        }
-        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_scope() })
+    /// Frees what it holds, once nobody uses it and nothing feeds it.
+    pub(super) fn clear(&self) {
+        let freed = std::mem::take(&mut *self.table.write());
+        // Objects may be many and handlers are of users: neither is dropped under the lock.
+        drop((freed, std::mem::take(&mut *self.functions.write())));
     }
 
-    pub(super) fn describe_scope(&self) -> String {
-        match self.parts.iter().flatten().map(AsRef::as_ref).collect::<Vec<&str>>() {
-            names if names.is_empty() || self.scope.namespace.is_some() => self.scope.to_string(),
-            names => format!("{}, namespaces {}", self.scope, names.join(" ")),
-        }
+    pub(super) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
     }
-}
 
-/// Start and widening, driven by the cache.
-impl KindStore {
     pub(super) fn parts(&self) -> &[Option<Arc<str>>] {
         &self.parts
     }
@@ -317,7 +333,7 @@ impl KindStore {
 }
 
 /// What reflectors bring.
-impl KindStore {
+impl Core {
     pub(super) fn begin_list(&self) -> u64 {
         self.table.write().begin_list()
     }
@@ -458,7 +474,7 @@ impl KindStore {
 }
 
 /// What own writes bring. Each returns whether the store can vouch for what it now shows.
-impl KindStore {
+impl Core {
     /// Takes the object that a write was answered with.
     pub(super) fn written(&self, raw: &[u8], writer: Writer) -> bool {
         let (true, Coverage::All | Coverage::Labels(_)) =
@@ -483,7 +499,7 @@ impl KindStore {
 }
 
 /// What the deliverer needs.
-impl KindStore {
+impl Core {
     pub(super) fn wake(&self) {
         self.queued.notify_one();
     }
@@ -509,14 +525,16 @@ impl KindStore {
     }
 
     pub(super) fn tell(&self, member: &Member, delta: &Delta<'_>) {
-        if let Some(handler) = member.present() {
-            self.call(handler, delta);
+        if let Some(handler) = member.present()
+            && let Some(delta) = member.sees(delta)
+        {
+            self.call(handler, &delta);
         }
     }
 
     /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
     /// that takes too long.
-    pub(crate) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+    pub(super) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let Call { took, panic } = Call::of(handler, delta);
         if let Some(panic) = panic {
             self.counts.panicked(handler.name());

@@ -1,6 +1,6 @@
 //! The rules by which lists, watch events and own writes become one state and one row of changes.
 //!
-//! Plain data under the lock of its [`super::KindStore`]: nothing here waits, decodes, logs or calls user code. Each
+//! Plain data under the lock of its [`super::store::Core`]: nothing here waits, decodes, logs or calls user code. Each
 //! change is queued in the same step that makes it, so the order of changes is the order of states.
 //!
 //! # Invariants
@@ -454,15 +454,6 @@ impl Table {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Whether a namespace belongs to what the store holds; `None` asks for all of them.
-    pub(super) fn covers(&self, namespace: Option<&str>) -> bool {
-        self.parts.iter().any(|part| match (&part.namespace, namespace) {
-            (None, _) => true,
-            (Some(ours), Some(asked)) => ours.as_ref() == asked,
-            (Some(_), None) => false,
-        })
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deliver::Deliverer;
 use super::meta::{Labels, ResourceVersion, Scan};
-use super::store::EventKind;
+use super::store::{Core, EventKind};
 use super::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::client::Writer;
 use crate::key::{KindId, Request};
@@ -132,38 +132,38 @@ impl ByHand {
 
     /// Has not synced yet.
     pub(crate) fn unlisted() -> Self {
-        let store = KindStore::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
-        let store = Arc::new(store);
-        store.start();
+        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Arc::new(KindStore::new(core));
+        store.core().start();
         let mut deliverer = JoinSet::new();
-        deliverer.spawn(Deliverer::new(Arc::clone(&store)).run());
+        deliverer.spawn(Deliverer::new(Arc::clone(store.core())).run());
         Self { store, _deliverer: deliverer }
     }
 
     /// As if the server had listed these objects and no others.
     pub(crate) fn relisted(&self, objects: &[Value], version: u64) {
-        let epoch = self.store.begin_list();
+        let epoch = self.store.core().begin_list();
         for object in objects {
-            self.store.listed(0, epoch, object.to_string().as_bytes());
+            self.store.core().listed(0, epoch, object.to_string().as_bytes());
         }
-        self.store.end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
+        self.store.core().end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
     }
 
     pub(crate) fn changed(&self, object: &Value) {
-        self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
+        self.store.core().event(0, EventKind::Changed, object.to_string().as_bytes());
     }
 
     pub(crate) fn deleted(&self, object: &Value) {
-        self.store.event(0, EventKind::Deleted, object.to_string().as_bytes());
+        self.store.core().event(0, EventKind::Deleted, object.to_string().as_bytes());
     }
 
     pub(crate) fn resynced(&self) {
-        self.store.queue_resync();
+        self.store.core().queue_resync();
     }
 
     /// As if this process had written it.
     pub(crate) fn written(&self, object: &Value, writer: Writer) {
-        assert!(self.store.written(object.to_string().as_bytes(), writer), "the store takes it");
+        assert!(self.store.core().written(object.to_string().as_bytes(), writer), "the store takes it");
     }
 }
 

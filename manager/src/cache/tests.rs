@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Rig, config_map, object, request, teller};
 use super::*;
-use crate::client::{ResourcePath, WriteObserver, Writer};
+use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -92,16 +92,34 @@ async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_o
 #[tokio::test(start_paused = true)]
 async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let labelled = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
-    rig.server.next().await.stream().end_of_initial_events(10);
-    labelled.settled().await;
+    let selected = rig.cache.kind(config_map(), Scope::all().fields("metadata.name=a"), Projection::Full);
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &object("a", "u1", 5));
+    stream.end_of_initial_events(10);
+    selected.settled().await;
     rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
-    assert!(labelled.get(&request("a")).unwrap().is_none(), "its labels are not selected");
+    let behind = selected.get(&request("a")).unwrap().unwrap();
+    assert_eq!(behind.meta().resource_version.to_string(), "5", "a field cannot be judged here");
     let other_version = ResourcePath { version: "v2".into(), ..path(Some("a")) };
     rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     assert_eq!(rig.cache.0.uncovered(), 2);
+    rig.cache.uncovered(&path(None), Uncovered::Collection);
+    assert_eq!(rig.cache.0.uncovered(), 3, "deletecollection is answered without its objects");
+    rig.cache.uncovered(&ResourcePath { plural: "pods".into(), ..path(None) }, Uncovered::Collection);
+    assert_eq!(rig.cache.0.uncovered(), 3, "nobody reads Pods here");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_that_leaves_a_label_selection_is_left_to_the_watch() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let selected = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
+    rig.server.next().await.stream().end_of_initial_events(10);
+    selected.settled().await;
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
+    assert!(selected.get(&request("a")).unwrap().is_none(), "its labels are not selected");
+    assert_eq!(rig.cache.0.uncovered(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::Cache;
 use super::frame::Status;
 use super::meta::Scan;
-use super::store::KindStore;
+use super::store::Core;
 use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 
@@ -50,13 +50,12 @@ impl Cache {
     }
 
     /// The stores a write may concern. None: nobody reads the kind, so nothing can be stale.
-    fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<KindStore>> {
-        let stores = self.0.stores.read();
-        let same = stores.iter().filter(|store| {
+    fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<Core>> {
+        let same = |store: &Arc<Core>| {
             let kind = store.kind();
             kind.plural() == path.plural && kind.group() == path.group
-        });
-        same.cloned().collect()
+        };
+        self.0.cores().into_iter().filter(same).collect()
     }
 }
 
@@ -65,7 +64,7 @@ impl Cache {
 ///
 /// The write that takes the last finalizer off an object being deleted removes it, and is answered with the object at
 /// the version before.
-pub(super) fn answer(store: &KindStore, path: &ResourcePath, body: &[u8], writer: Writer) -> bool {
+pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Writer) -> bool {
     if let Ok(scan) = Scan::open(body)
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
@@ -77,7 +76,7 @@ pub(super) fn answer(store: &KindStore, path: &ResourcePath, body: &[u8], writer
 
 /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
 pub(super) fn answer_to_delete(
-    store: &KindStore,
+    store: &Core,
     path: &ResourcePath,
     request: &Request,
     body: &[u8],

@@ -215,8 +215,8 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
 async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let cache = cache(CacheSettings { namespaces: vec!["shop".to_owned()], ..CacheSettings::default() });
     let deployment = || KindId::new("apps", "v1", "Deployment", "deployments", true);
-    cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
-    cache.kind(KindId::new("", "v1", "Node", "nodes", false), Scope::all(), Projection::Full);
+    let _site = cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
+    let _nodes = cache.kind(KindId::new("", "v1", "Node", "nodes", false), Scope::all(), Projection::Full);
     advance(Duration::from_millis(2_500)).await;
     let inspect = Inspect::new(Directory::default(), cache, unelected());
     let expected = concat!(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cache::testing::{ByHand, object, object_in};
-use crate::cache::{LabelSelector, Store};
+use crate::cache::{IndexFailure, KindStore, LabelSelector, Store};
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {
     let mut object = object(name, name, version);
@@ -38,8 +38,8 @@ async fn an_index_by_function_follows_every_change_whenever_it_was_declared() {
     assert_eq!(picked(store, &Select::index("length", "2")), ["cc"]);
     assert_eq!(picked(store, &Select::index("length", "1")), ["a", "d"]);
     assert_eq!(picked(store, &Select::index("length", "1").within("bank")), [""; 0]);
-    assert_eq!(store.table.read().estimate(&Select::index("length", "2")), 1, "costs the result");
-    assert_eq!(store.table.read().estimate(&Select::index("length", "7")), 0, "no empty buckets");
+    assert_eq!(store.core().table.read().estimate(&Select::index("length", "2")), 1, "costs the result");
+    assert_eq!(store.core().table.read().estimate(&Select::index("length", "7")), 0, "no empty buckets");
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn an_indexed_label_costs_the_result_by_value_values_or_key() {
     let select = |selector: &str| Select::all().labels(LabelSelector::parse(selector).unwrap());
     let check = |selector: &str, names: &[&str], looked: usize| {
         assert_eq!(picked(store, &select(selector)), names, "{selector}");
-        assert_eq!(store.table.read().estimate(&select(selector)), looked, "{selector}");
+        assert_eq!(store.core().table.read().estimate(&select(selector)), looked, "{selector}");
     };
     check("app=web", &["a"], 3);
     store.index_label("app");
@@ -141,7 +141,7 @@ async fn a_selection_of_several_things_goes_by_the_narrowest() {
         labelled("c", 7, "api"),
         elsewhere,
     ]);
-    let table = || by_hand.store.table.read();
+    let table = || by_hand.store.core().table.read();
     by_hand.store.index_label("app");
     assert_eq!(table().estimate(&Select::namespace("shop").label("app", "web")), 2, "by label");
     assert_eq!(table().estimate(&Select::namespace("bank").label("app", "web")), 1, "by namespace");

@@ -51,6 +51,11 @@ impl Server {
     pub(in crate::cache) async fn next(&mut self) -> Call {
         self.0.recv().await.unwrap()
     }
+
+    /// Returns how many requests the test has not taken.
+    pub(in crate::cache) fn waiting(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Call {
@@ -122,6 +127,11 @@ impl Stream {
         let annotations = json!({"k8s.io/initial-events-end": "true"});
         let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
         self.event("BOOKMARK", &json!({"metadata": metadata}));
+    }
+
+    /// Whether the client has gone.
+    pub(in crate::cache) fn is_closed(&self) -> bool {
+        self.0.is_closed()
     }
 
     pub(in crate::cache) fn reset(self) {

@@ -1,0 +1,258 @@
+//! What one declaration reads: a list and watch of its own, or a part of a wider one.
+//!
+//! A [`KindStore`] is held by its users and by nobody else: reads, sources and subscriptions each keep one. With the
+//! last of them its list and watch end and its memory is freed; whoever declares the same later begins anew.
+//!
+//! # Invariants
+//! 1. The cache and its tasks hold a [`Core`], never a [`KindStore`]: what is watched is what somebody uses.
+//! 2. A store reads through a wider one from its start to its end, or never.
+
+use std::sync::{Arc, OnceLock};
+
+use super::Projection;
+use super::deliver::{Delta, DeltaHandler, Job, Member, Subscription};
+use super::function::{Function, IndexError, IndexFailure};
+use super::lens::Lens;
+use super::select::{Scope, Select};
+use super::status::KindStatus;
+use super::store::Core;
+use super::view::{ReadError, View};
+use crate::key::{Key as _, KindId, Request};
+
+/// The cached objects of one kind and scope, undecoded. Kept true for as long as anybody holds it.
+#[derive(Debug)]
+pub struct KindStore {
+    /// What was declared. It lists and watches itself unless there is a wider one to read through.
+    core: Arc<Core>,
+    /// Written at most once, under the lock of `core`'s table and before `core` could start.
+    through: OnceLock<(Arc<KindStore>, Arc<Lens>)>,
+}
+
+// === impl KindStore ===
+
+impl KindStore {
+    pub(super) fn new(core: Core) -> Self {
+        Self { core: Arc::new(core), through: OnceLock::new() }
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> &KindId {
+        self.core.kind()
+    }
+
+    /// Returns what it holds of the kind.
+    pub fn scope(&self) -> &Scope {
+        self.core.scope()
+    }
+
+    /// Returns whether it holds whole objects or metadata only.
+    pub fn projection(&self) -> Projection {
+        self.source().projection()
+    }
+
+    /// Returns one object. Own writes are included; nothing is waited for.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn get(&self, request: &Request) -> Result<Option<View>, ReadError> {
+        self.core.in_scope(request.namespace())?;
+        let found = self.source().get(request, &self.core)?;
+        Ok(found.filter(|view| self.lens().is_none_or(|lens| lens.admits(view.meta()))))
+    }
+
+    /// Returns the objects a selection picks, in no particular order. Nothing is decoded.
+    ///
+    /// Writers come in between: each object is as it was at some time during the call, and none is missing that was
+    /// there all the while. Everything written before the call is in it.
+    ///
+    /// # Errors
+    /// Fails before the first sync, for a namespace the store does not hold, and for an index it does not have.
+    pub fn list(&self, select: &Select) -> Result<Vec<View>, ReadError> {
+        if let Some(namespace) = &select.namespace {
+            self.core.in_scope(Some(namespace))?;
+        }
+        let Some(lens) = self.lens() else { return self.core.list(select, &self.core) };
+        let mut select = lens.narrow(select.clone());
+        for (name, _) in &mut select.functions {
+            *name = self.inner_name(name).into();
+        }
+        self.source().list(&select, &self.core)
+    }
+
+    /// Indexes a label, so that selections that name it cost their result. A second call changes nothing.
+    ///
+    /// May be called at any time; what is there already is indexed before it returns.
+    pub fn index_label(&self, key: &str) {
+        // Kept there too, for the case that a wider store is found at the start.
+        self.core.index_label(key);
+        if let Some((wide, _)) = self.through.get() {
+            wide.index_label(key);
+        }
+    }
+
+    /// Declares an index by a function, which answers under which values an object is to be found:
+    /// [`Select::index`] then picks the objects of one value.
+    ///
+    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
+    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
+    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
+    ///
+    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
+    ///
+    /// # Errors
+    /// Fails if the name is taken.
+    ///
+    /// # Examples
+    /// ```
+    /// # use mainstay::cache::{KindStore, Select};
+    /// # fn wire(secrets: &KindStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// secrets.index("by-first-letter", |secret| {
+    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
+    /// })?;
+    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(
+        &self,
+        name: &str,
+        function: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        let function = Arc::new(Function::new(name, function));
+        self.core.index(function.clone())?;
+        self.through.get().map_or(Ok(()), |(wide, lens)| self.index_through(wide, lens, &function))
+    }
+
+    /// Returns whether the first list of every part is complete.
+    pub fn is_synced(&self) -> bool {
+        self.source().is_synced()
+    }
+
+    /// Tells a handler everything present, as initial deltas, and then every change, in order.
+    pub fn subscribe(self: &Arc<Self>, handler: Box<dyn DeltaHandler>) -> Subscription {
+        let (subscription, member) = Subscription::new(self.clone(), handler);
+        // A store that is about to read through another one gives its members to that.
+        if let Err(member) = self.core.join_unless(member, || self.through.get().is_some()) {
+            self.join_through(member);
+        }
+        subscription
+    }
+
+    /// Waits until the first list is complete, or the server has said that the kind is not there or not readable.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn settled(&self) {
+        // Its own wait ends when a wider store is found to read through.
+        self.core.settled().await;
+        self.source().settled().await;
+    }
+
+    /// Returns how it is doing; for a part of a wider store, how that is doing.
+    pub fn status(&self) -> KindStatus {
+        self.source().status()
+    }
+
+    /// Calls a handler with a delta of this store, as [`KindStore::subscribe`] does.
+    pub(crate) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+        self.source().call(handler, delta);
+    }
+}
+
+/// Where it reads, driven by the cache.
+impl KindStore {
+    /// Returns what was declared.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Returns what is read.
+    pub(super) fn source(&self) -> &Arc<Core> {
+        self.through.get().map_or(&self.core, |(wide, _)| wide.core())
+    }
+
+    pub(super) fn reads_through(&self) -> bool {
+        self.through.get().is_some()
+    }
+
+    fn lens(&self) -> Option<&Lens> {
+        self.through.get().map(|(_, lens)| lens.as_ref())
+    }
+
+    /// Returns how all of this store is seen in `wide`; `None` if it is no part of it.
+    pub(super) fn lens_on(&self, wide: &Self) -> Option<Lens> {
+        let (ours, theirs) = (&self.core, &wide.core);
+        let fits = ours.kind() == theirs.kind()
+            && ours.scope() != theirs.scope()
+            && (ours.projection() == Projection::Metadata || theirs.projection() == Projection::Full)
+            // The configuration allows nothing of it: its own status says so.
+            && !ours.parts().is_empty();
+        fits.then(|| Lens::on(theirs.scope(), ours.scope())).flatten()
+    }
+
+    /// Reads through a wider store from now on, unless it has been started. What was asked of it before moves over.
+    pub(super) fn read_through(&self, wide: &Arc<Self>, lens: Lens) {
+        let lens = Arc::new(lens);
+        let Some(members) = self.core.give_up(|| self.through.set((wide.clone(), lens.clone())).is_ok())
+        else {
+            return;
+        };
+        for key in lens.label_keys().chain(self.core.label_indexes().iter().map(String::as_str)) {
+            wide.index_label(key);
+        }
+        for function in self.core.functions() {
+            if let Err(error) = self.index_through(wide, &lens, &function) {
+                tracing::error!(kind = %self.kind(), %error, "index lost");
+            }
+        }
+        for member in members {
+            self.join_through(member);
+        }
+        // Nothing will ever feed it.
+        self.core.retire();
+    }
+
+    fn join_through(&self, member: Member) {
+        let Some((wide, lens)) = self.through.get() else { return };
+        wide.core.join(member.through(lens.clone()));
+    }
+
+    fn index_through(
+        &self,
+        wide: &Self,
+        lens: &Arc<Lens>,
+        function: &Arc<Function>,
+    ) -> Result<(), IndexError> {
+        let (lens, asked) = (lens.clone(), function.clone());
+        let name = self.inner_name(function.name());
+        let inside =
+            Function::new(
+                &name,
+                move |view| {
+                    if lens.admits(view.meta()) { asked.call(view) } else { Ok(Vec::new()) }
+                },
+            );
+        wide.core.index(Arc::new(inside))
+    }
+
+    /// Names an index of this part among those of the whole, where others may use the same name.
+    fn inner_name(&self, name: &str) -> String {
+        format!("{name} ({})", self.scope())
+    }
+}
+
+impl Drop for KindStore {
+    fn drop(&mut self) {
+        // The last user has gone. The task of the core ends at its next await and frees what it holds.
+        self.core.retire();
+    }
+}
+
+/// Takes the handlers out of a queue that nobody has read yet.
+pub(super) fn members(jobs: impl IntoIterator<Item = Job>) -> Vec<Member> {
+    let member = |job| if let Job::Join { member, .. } = job { Some(member) } else { None };
+    jobs.into_iter().filter_map(member).collect()
+}
+
+#[cfg(test)]
+mod tests;

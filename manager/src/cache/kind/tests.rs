@@ -1,0 +1,196 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cache::CacheSettings;
+use crate::cache::testing::server::Stream;
+use crate::cache::testing::{Rig, config_map, object, object_in, request, teller};
+
+fn labelled(name: &str, version: u64, label: &str) -> Value {
+    let mut object = object(name, "u1", version);
+    object["metadata"]["labels"] = json!({"app": label});
+    object
+}
+
+/// The names and versions a store has, sorted.
+fn held(store: &KindStore) -> Vec<String> {
+    let views = store.list(&Select::all()).unwrap();
+    let line = |view: &View| format!("{}@{}", view.meta().name(), view.meta().resource_version);
+    let mut lines: Vec<String> = views.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+fn requests(rig: &Rig) -> usize {
+    rig.server.waiting()
+}
+
+/// Lets every task come to rest; under a paused clock no time passes.
+async fn rest() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_ends_with_its_last_user_and_begins_anew_when_asked_for_again() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, _told) = teller();
+    let subscription = store.subscribe(handler);
+    let core = Arc::downgrade(store.core());
+    drop(store);
+    rest().await;
+    assert!(!stream.is_closed(), "the subscription uses it");
+    drop(subscription);
+    rest().await;
+    assert!(stream.is_closed(), "its watch ends");
+    assert!(core.upgrade().is_none(), "its memory is freed");
+    assert_eq!(rig.cache.kinds().len(), 0, "no check and no metric is left of it");
+    let again = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &object("b", "u2", 12));
+    stream.end_of_initial_events(20);
+    again.settled().await;
+    assert_eq!(held(&again), ["b@12"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_is_kept_keeps_no_watch() {
+    let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let typed: crate::cache::Store = crate::cache::Store::new(store);
+    let entry = typed.entry(&request("a")).unwrap().unwrap();
+    drop(typed);
+    rest().await;
+    assert!(stream.is_closed());
+    assert_eq!(entry.decode().unwrap().metadata.name.as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_all_stores_does_not_wait_for_one_that_nobody_uses() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let store = rig.config_maps();
+    let call = rig.server.next().await;
+    let settled = rig.cache.settled();
+    tokio::pin!(settled);
+    assert!(futures_util::poll!(settled.as_mut()).is_pending());
+    drop(store);
+    settled.await;
+    drop(call);
+}
+
+/// A wide store with `objects` and, declared before it and as a part of it, a narrower one.
+async fn wide_and_narrow(scope: Scope, objects: &[Value]) -> (Rig, Arc<KindStore>, Arc<KindStore>, Stream) {
+    let mut rig = Rig::start(CacheSettings::default());
+    let narrow = rig.cache.kind(config_map(), scope, Projection::Full);
+    let wide = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    for object in objects {
+        stream.event("ADDED", object);
+    }
+    stream.end_of_initial_events(10);
+    wide.settled().await;
+    narrow.settled().await;
+    rest().await;
+    assert_eq!(requests(&rig), 0, "one list and watch for both");
+    (rig, narrow, wide, stream)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_narrower_scope_declared_before_the_start_reads_through_the_wider_one() {
+    let objects = [object("a", "u1", 5), object_in("bank", "b", "u2", 6)];
+    let (rig, narrow, wide, _stream) = wide_and_narrow(Scope::namespace("shop"), &objects).await;
+    assert_eq!((held(&narrow), held(&wide)), (vec!["a@5".into()], vec!["a@5".into(), "b@6".into()]));
+    assert_eq!(rig.cache.kinds().len(), 1);
+    assert!(narrow.get(&request("a")).unwrap().is_some());
+    let error = narrow.get(&Request::namespaced("bank", "b")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "namespace bank of ConfigMap is outside the cache's scope (namespace shop); declare the store with a wider \
+         scope"
+    );
+    assert!(matches!(narrow.list(&Select::namespace("bank")), Err(ReadError::OutOfScope { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_enters_a_part_is_told_as_created_and_what_leaves_it_as_deleted() {
+    let objects = [labelled("a", 5, "web"), labelled("b", 6, "api")];
+    let (_rig, narrow, _wide, stream) = wide_and_narrow(Scope::all().labels("app=web"), &objects).await;
+    let (handler, mut told) = teller();
+    let mut subscription = narrow.subscribe(handler);
+    subscription.synced().await;
+    stream.event("MODIFIED", &labelled("b", 11, "api"));
+    stream.event("MODIFIED", &labelled("b", 12, "web"));
+    stream.event("MODIFIED", &labelled("b", 13, "web"));
+    stream.event("MODIFIED", &labelled("a", 14, "api"));
+    stream.event("DELETED", &labelled("a", 15, "api"));
+    stream.event("DELETED", &labelled("b", 16, "web"));
+    assert_eq!(told.take(5).await, ["+ a@5 initial", "+ b@12", "b@12 -> b@13", "- a@5", "- b@13"]);
+    assert!(told.is_empty());
+    assert_eq!(held(&narrow), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
+    let (handler, mut told) = teller();
+    let mut subscription = narrow.subscribe(handler);
+    narrow.index("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    let wide = rig.config_maps();
+    wide.index("name", |_| Ok(vec!["same".to_owned()])).unwrap();
+    drop(wide);
+    // The wide one has gone before the start: nothing is read through it.
+    let stream = rig.server.next().await;
+    assert!(stream.has("/namespaces/shop/"));
+    drop(stream);
+    drop((narrow, subscription));
+    rest().await;
+
+    let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
+    let (handler, mut told_again) = teller();
+    subscription = narrow.subscribe(handler);
+    narrow.index("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    let wide = rig.config_maps();
+    wide.index("name", |_| Ok(vec!["same".to_owned()])).unwrap();
+    let call = loop {
+        let call = rig.server.next().await;
+        if !call.has("/namespaces/shop/") {
+            break call;
+        }
+    };
+    drop(wide);
+    let stream = call.stream();
+    stream.event("ADDED", &object("a", "u1", 5));
+    stream.event("ADDED", &object_in("bank", "b", "u2", 6));
+    stream.end_of_initial_events(10);
+    subscription.synced().await;
+    assert_eq!(told_again.take(1).await, ["+ a@5 initial"]);
+    assert!(told.is_empty() && told_again.is_empty());
+    assert_eq!(narrow.list(&Select::index("name", "a")).unwrap().len(), 1);
+    assert_eq!(narrow.list(&Select::index("name", "b")).unwrap().len(), 0, "outside");
+    assert!(matches!(narrow.list(&Select::index("other", "b")), Err(ReadError::UnknownIndex { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_narrower_scope_declared_later_reads_through_what_runs_already() {
+    let (rig, wide, stream) = Rig::synced(&[object("a", "u1", 5), object_in("bank", "b", "u2", 6)]).await;
+    let narrow = rig.cache.kind(config_map(), Scope::namespace("bank"), Projection::Full);
+    narrow.settled().await;
+    assert_eq!(held(&narrow), ["b@6"]);
+    drop(wide);
+    stream.event("MODIFIED", &object_in("bank", "b", "u2", 11));
+    let (handler, mut told) = teller();
+    let _subscription = narrow.subscribe(handler);
+    assert_eq!(told.next().await, "+ b@6 initial");
+    assert_eq!(told.next().await, "b@6 -> b@11");
+    assert_eq!(requests(&rig), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_objects_of_a_part_do_not_widen_a_store_of_metadata() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let _metadata = rig.cache.kind(config_map(), Scope::all(), Projection::Metadata);
+    let _shop = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
+    let (one, two) = (rig.server.next().await, rig.server.next().await);
+    assert_eq!((one.has("/namespaces/shop/"), two.has("/namespaces/shop/")), (false, true));
+    assert_eq!((one.accept.contains("PartialObjectMetadata"), &*two.accept), (true, "application/json"));
+}

@@ -1,0 +1,88 @@
+//! A part of a store, as those see it who asked for no more.
+//!
+//! What crosses the edge of the part is told as what it looks like from inside: entering is a creation, leaving a
+//! deletion, and what happens outside is not told. client-go's `FilteringResourceEventHandler` does the same.
+
+use std::sync::Arc;
+
+use super::deliver::Delta;
+use super::meta::Meta;
+use super::select::{LabelSelector, Scope, Select};
+use super::view::View;
+
+/// What of a wider scope belongs to a narrower one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lens {
+    namespace: Option<Arc<str>>,
+    labels: LabelSelector,
+}
+
+// === impl Lens ===
+
+impl Lens {
+    /// Returns how `narrow` is seen in `wide`; `None` if it is not a part of it, or cannot be judged here.
+    pub(super) fn on(wide: &Scope, narrow: &Scope) -> Option<Self> {
+        let inside = |wide: &Option<Arc<str>>, narrow: &Option<Arc<str>>| wide.is_none() || wide == narrow;
+        // A field cannot be read from metadata: only the very same selection is a part.
+        if wide.fields != narrow.fields
+            || !inside(&wide.namespace, &narrow.namespace)
+            || !inside(&wide.labels, &narrow.labels)
+        {
+            return None;
+        }
+        let labels = match &narrow.labels {
+            Some(labels) if wide.labels.is_none() => LabelSelector::parse(labels).ok()?,
+            _ => LabelSelector::default(),
+        };
+        Some(Self { namespace: narrow.namespace.clone(), labels })
+    }
+
+    pub(super) fn admits(&self, meta: &Meta) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| meta.namespace() == Some(namespace))
+            && self.labels.matches(&meta.labels)
+    }
+
+    /// Returns the labels by which the part is found.
+    pub(super) fn label_keys(&self) -> impl Iterator<Item = &str> {
+        self.labels.needed()
+    }
+
+    /// Returns what a selection in the part picks in the whole.
+    pub(super) fn narrow(&self, mut select: Select) -> Select {
+        select.namespace = select.namespace.or_else(|| self.namespace.clone());
+        select.labels = select.labels.and(&self.labels);
+        select
+    }
+
+    /// Returns a delta as it is seen in the part; `None` if it is not.
+    pub(super) fn sees<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+        let inside = |side: Option<&'a View>| side.filter(|view| self.admits(view.meta()));
+        let (old, new) = (inside(delta.old), inside(delta.new));
+        (old.is_some() || new.is_some()).then_some(Delta { old, new, ..*delta })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_a_part_of_a_wider_one_where_metadata_can_tell() {
+        let shop = Scope::namespace("shop");
+        let web = Scope::all().labels("app=web");
+        for (wide, narrow, part) in [
+            (Scope::all(), shop.clone(), true),
+            (Scope::all(), web.clone(), true),
+            (web.clone(), shop.clone().labels("app=web"), true),
+            (shop.clone(), Scope::all(), false),
+            (shop.clone(), Scope::namespace("bank"), false),
+            (web.clone(), Scope::all(), false),
+            (web.clone(), shop.clone(), false),
+            (Scope::all(), Scope::all().labels("app in x"), false),
+            (Scope::all(), Scope::all().fields("metadata.name=a"), false),
+            (Scope::all().fields("metadata.name=a"), shop.clone().fields("metadata.name=a"), true),
+        ] {
+            assert_eq!(Lens::on(&wide, &narrow).is_some(), part, "{narrow} in {wide}");
+        }
+    }
+}
