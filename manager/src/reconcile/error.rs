@@ -152,6 +152,13 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_has_and_the_type_cannot_read_is_tried_again() {
+        let source = serde_json::from_str::<u8>("{}").unwrap_err();
+        let unreadable = WriteError::Unreadable { what: "patch".to_owned(), source };
+        assert_eq!(ReconcileError::from(unreadable).retry(), Retry::Backoff, "nothing tells of its change");
+    }
+
+    #[test]
     fn what_an_error_stands_on_says_when_to_try_again() {
         let refused = |code: u16, retry_after: Option<u64>| {
             let status = kube::core::Status::failure("no", "Some").with_code(code).boxed();
