@@ -8,6 +8,7 @@
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
 mod body;
+mod changes;
 mod deliver;
 #[cfg(feature = "testing")]
 mod fixture;
@@ -28,6 +29,7 @@ mod table;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod transform;
 mod view;
 mod writes;
 
@@ -50,17 +52,20 @@ use self::lens::Lens;
 use self::reflector::Reflector;
 use self::status::Families;
 use self::store::Core;
+use self::transform::Transform;
 use crate::key::{KindId, KindScope};
 use crate::metrics::Registry;
 
 pub use body::Damage;
+pub use changes::{Aspect, Changes};
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
-pub use function::{IndexError, IndexFailure};
+pub use function::{HookFailure, IndexError};
 pub use handle::{Entry, Store};
 pub use kind::KindStore;
 pub use meta::{Labels, Meta, Owner, ResourceVersion};
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use status::{HandlerTrouble, KindStatus};
+pub use transform::TransformError;
 pub use view::{ReadError, View};
 
 /// On an object whose value is `true`: its controller leaves it alone until the annotation goes. Its deletion is still
@@ -100,6 +105,8 @@ struct Inner {
     random: Mutex<fastrand::Rng>,
     /// In the order of declaration. Users hold them; the cache does not.
     stores: RwLock<Vec<Weak<KindStore>>>,
+    /// By kind. Locked before `stores`.
+    transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
     /// Tells `run` of a new store.
     declared: Notify,
     /// Own writes that no read shows before their event.
@@ -134,6 +141,7 @@ impl Cache {
             client,
             random: Mutex::new(random),
             stores: RwLock::default(),
+            transforms: RwLock::default(),
             declared: Notify::new(),
             uncovered: AtomicU64::new(0),
         });
@@ -193,6 +201,47 @@ impl Cache {
         K::Scope: KindScope,
     {
         Store::new(self.kind(KindId::of::<K>(), scope, Projection::Metadata))
+    }
+
+    /// Changes every object of a kind on its way into the cache, in stores of every scope: what the function leaves out
+    /// is kept nowhere.
+    ///
+    /// It sees the object as the cache keeps it, without managedFields (of a metadata-only store, `metadata`), once per
+    /// version, before index functions, handlers and readers. That costs a decoding and a writing of the whole object, so
+    /// it pays for what is big and not needed. Own writes pass it too. If it fails, or panics, or changes who the
+    /// object is, that version is left out, counted in `mainstay_cache_decode_errors_total` and logged by name.
+    ///
+    /// # Errors
+    /// Fails if the kind has a transform, or is being watched already.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use mainstay::cache::{Cache, TransformError};
+    /// # use mainstay::key::KindId;
+    /// # fn wire(cache: &Cache) -> Result<(), TransformError> {
+    /// cache.transform(KindId::of::<ConfigMap>(), |object| {
+    ///     if let Some(map) = object.as_object_mut() {
+    ///         map.remove("binaryData");
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn transform(
+        &self,
+        kind: KindId,
+        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), TransformError> {
+        let mut transforms = self.0.transforms.write();
+        if transforms.contains_key(&kind) {
+            return Err(TransformError::Taken { kind });
+        }
+        if self.0.cores().iter().any(|core| *core.kind() == kind && core.is_started()) {
+            return Err(TransformError::TooLate { kind });
+        }
+        transforms.insert(kind, Arc::new(Transform::new(change)));
+        Ok(())
     }
 
     /// Returns how every store is doing, in the order of declaration.
@@ -275,6 +324,7 @@ impl Inner {
 
     /// Settles for what was declared since the last time where it reads, and returns what is to be started for it.
     fn begin(&self) -> Vec<Arc<Core>> {
+        let transforms = self.transforms.read();
         let stores = self.stores();
         for store in stores.iter().filter(|store| !store.reads_through() && !store.core().is_started()) {
             if let Some((wide, lens)) = widest(&stores, store) {
@@ -282,7 +332,13 @@ impl Inner {
             }
         }
         let own = stores.iter().filter(|store| !store.reads_through());
-        own.map(|store| store.core()).filter(|core| core.start()).cloned().collect()
+        let started = own.map(|store| store.core()).filter(|core| {
+            if let Some(transform) = transforms.get(core.kind()) {
+                core.set_transform(transform.clone());
+            }
+            core.start()
+        });
+        started.cloned().collect()
     }
 
     fn uncovered(&self) -> u64 {

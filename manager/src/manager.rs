@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, Meta, Scope, Store};
+use crate::cache::{Cache, HookFailure, Meta, Scope, Store, TransformError};
 use crate::client::connect::{Connections, Role};
 use crate::client::{Applier, EventWriter, Patcher, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
@@ -192,6 +192,21 @@ impl Manager {
         K::Scope: KindScope,
     {
         self.shared.cache.metadata::<K>(scope)
+    }
+
+    /// Changes every object of a kind on its way into the cache; see [`Cache::transform`](crate::cache::Cache::transform).
+    ///
+    /// # Errors
+    /// Fails if the kind has a transform, or is being watched already.
+    pub fn transform<K>(
+        &self,
+        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), TransformError>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.shared.cache.transform(KindId::of::<K>(), change)
     }
 
     /// Declares the right to write a kind under a field manager's name.

@@ -11,8 +11,8 @@ use super::store::Chain;
 use super::view::View;
 use crate::key::{KindId, panic_text};
 
-/// Why an index function has no answer.
-pub type IndexFailure = Box<dyn std::error::Error + Send + Sync>;
+/// Why an index function has no answer, or a transform no object.
+pub type HookFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// There is an index of this name. A retry does not help; choose another, or share the one that is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub struct IndexError {
     pub(super) name: String,
 }
 
-type Ask = dyn Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync;
+type Ask = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 
 /// One named function.
 pub(super) struct Function {
@@ -35,7 +35,7 @@ pub(super) struct Function {
 impl Function {
     pub(super) fn new(
         name: &str,
-        ask: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
+        ask: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), ask: Box::new(ask) }
     }
@@ -45,7 +45,7 @@ impl Function {
     }
 
     /// Returns what the function answers; a panic is the caller's.
-    pub(super) fn call(&self, view: &View) -> Result<Vec<String>, IndexFailure> {
+    pub(super) fn call(&self, view: &View) -> Result<Vec<String>, HookFailure> {
         (self.ask)(view)
     }
 

@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube::Resource;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
 use super::function::IndexError;
 use super::kind::KindStore;
-use super::meta::Meta;
+use super::meta::{Meta, ResourceVersion};
 use super::select::Select;
 use super::store::Core;
 use super::view::{ReadError, View};
@@ -73,6 +74,23 @@ impl<K> Store<K> {
 
     fn entry_of(&self, view: View) -> Entry<K> {
         Entry { view, core: self.kind.source().clone(), decode: PhantomData }
+    }
+}
+
+impl<K> Store<K> {
+    /// Waits until reads are no older than what a write has returned. See [`KindStore::caught_up`] for when that is
+    /// needed and how long it takes. An object without a resourceVersion was never written: nothing is waited for.
+    ///
+    /// # Errors
+    /// Fails for a namespace the store does not hold.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn caught_up(&self, written: &impl Resource) -> Result<(), ReadError> {
+        let meta = written.meta();
+        let (Some(name), Some(version)) = (&meta.name, &meta.resource_version) else { return Ok(()) };
+        let request = Request::new(meta.namespace.as_deref(), name);
+        self.kind.caught_up(&request, &ResourceVersion::new(version)).await
     }
 }
 

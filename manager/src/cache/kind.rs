@@ -11,8 +11,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::Projection;
 use super::deliver::{Delta, DeltaHandler, Job, Member, Subscription};
-use super::function::{Function, IndexError, IndexFailure};
+use super::function::{Function, HookFailure, IndexError};
 use super::lens::Lens;
+use super::meta::ResourceVersion;
 use super::select::{Scope, Select};
 use super::status::KindStatus;
 use super::store::Core;
@@ -116,7 +117,7 @@ impl KindStore {
     pub fn index(
         &self,
         name: &str,
-        function: impl Fn(&View) -> Result<Vec<String>, IndexFailure> + Send + Sync + 'static,
+        function: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
         let function = Arc::new(Function::new(name, function));
         self.core.index(function.clone())?;
@@ -146,6 +147,24 @@ impl KindStore {
         // Its own wait ends when a wider store is found to read through.
         self.core.settled().await;
         self.source().settled().await;
+    }
+
+    /// Waits until reads of an object are no older than a version of it, as a write has returned it.
+    ///
+    /// Most own writes need no waiting: reads show them at once. What they do not cover is counted in
+    /// `mainstay_cache_uncovered_writes_total`, and can be waited for here. It ends with the object's own event, or with
+    /// any later event or bookmark, which a quiet server sends about once a minute. Never ends if the cache stops
+    /// before: race it with the stop.
+    ///
+    /// # Errors
+    /// Fails for a namespace the store does not hold.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn caught_up(&self, request: &Request, version: &ResourceVersion) -> Result<(), ReadError> {
+        self.core.in_scope(request.namespace())?;
+        self.source().caught_up(request, version).await;
+        Ok(())
     }
 
     /// Returns how it is doing; for a part of a wider store, how that is doing.

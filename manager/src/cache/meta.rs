@@ -89,6 +89,9 @@ pub(super) enum ScanError {
     /// The body says it is something else.
     #[error("it says it is a {found}, not a {expected}")]
     Kind { found: String, expected: String },
+    /// The transform of its kind failed.
+    #[error("the transform of its kind has not taken it: {0}")]
+    Transform(String),
     /// Longer than `cache.maxObjectBytes`.
     #[error(
         "it has {size} bytes, more than cache.maxObjectBytes {limit}; raise the limit or shrink the object"

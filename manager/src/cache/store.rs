@@ -8,8 +8,8 @@
 //! Lock order: the table, then the functions.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
@@ -24,6 +24,7 @@ use super::meta::{self, ResourceVersion, Scan, ScanError};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
 use super::table::{Arrival, Table};
+use super::transform::Transform;
 use super::view::{ReadError, View};
 use crate::client::Writer;
 use crate::key::{KindId, Request};
@@ -52,6 +53,10 @@ pub(super) struct Core {
     queued: Notify,
     /// Wakes reflectors that wait for room.
     freed: Notify,
+    /// Wakes who waits for a version.
+    moved: Notify,
+    /// Written at most once, before the start.
+    transform: OnceLock<Arc<Transform>>,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
     /// Nobody uses it any more.
@@ -102,6 +107,8 @@ impl Core {
             in_delivery: AtomicUsize::new(0),
             queued: Notify::new(),
             freed: Notify::new(),
+            moved: Notify::new(),
+            transform: OnceLock::new(),
             started: AtomicBool::new(false),
             retired: CancellationToken::new(),
         }
@@ -158,6 +165,18 @@ impl Core {
         tokio::select! {
             () = self.counts.settled() => {}
             () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Waits until reads of an object are no older than a version of it.
+    pub(super) async fn caught_up(&self, request: &Request, version: &ResourceVersion) {
+        loop {
+            // Made before the look: a step in between is not missed.
+            let moved = self.moved.notified();
+            if self.table.read().has_come_to(request, version) {
+                return;
+            }
+            moved.await;
         }
     }
 
@@ -281,6 +300,11 @@ impl Core {
         Some(members(jobs))
     }
 
+    /// Has every object changed on its way in. Without effect once there is a transform.
+    pub(super) fn set_transform(&self, transform: Arc<Transform>) {
+        self.transform.get_or_init(|| transform);
+    }
+
     /// Notes that nobody uses it any more.
     pub(super) fn retire(&self) {
         self.retired.cancel();
@@ -368,6 +392,7 @@ impl Core {
                 EventKind::Deleted => {
                     self.step(|table| table.deleted(part, &scan.request, scan.uid, &version));
                 }
+                EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
                     let view = self.close(scan)?;
                     self.arrive(view, |table, arrival| table.changed(part, arrival));
@@ -380,7 +405,7 @@ impl Core {
 
     pub(super) fn bookmark(&self, part: usize, version: &ResourceVersion) {
         self.counts.event();
-        self.table.write().advance(part, version);
+        self.step(|table| table.advance(part, version));
     }
 
     /// Counts and names an object that cannot be taken.
@@ -419,8 +444,17 @@ impl Core {
     }
 
     fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
-        let (meta, body) = scan.finish(&self.kind, self.projection())?;
+        let (mut meta, mut body) = scan.finish(&self.kind, self.projection())?;
+        if let Some(transform) = self.transform.get() {
+            let changed = transform.apply(&body)?;
+            (meta, body) = Scan::open(&changed)?.finish(&self.kind, self.projection())?;
+        }
         Ok(View::new(self.kind.clone(), meta, body))
+    }
+
+    /// Returns whether an event's very version is stored: it costs nothing then, and its hooks have seen it.
+    fn knows(&self, part: usize, scan: &Scan<'_>) -> bool {
+        self.step(|table| table.known(part, &scan.request, scan.uid, &scan.resource_version))
     }
 
     fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
@@ -469,6 +503,7 @@ impl Core {
         if queued {
             self.wake();
         }
+        self.moved.notify_waiters();
         outcome
     }
 }

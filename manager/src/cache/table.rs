@@ -198,6 +198,24 @@ impl Table {
         }
     }
 
+    /// Takes an event whose very version is stored, as an own write's is; returns false where it must be scanned.
+    pub(super) fn known(
+        &mut self,
+        part: usize,
+        request: &Request,
+        uid: &str,
+        version: &ResourceVersion,
+    ) -> bool {
+        let known = self.get(request).is_some_and(|view| {
+            let meta = view.meta();
+            meta.uid.as_ref() == uid && meta.resource_version == *version
+        });
+        if known {
+            self.advance(part, version);
+        }
+        known
+    }
+
     /// Takes an ADDED or MODIFIED event.
     pub(super) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
@@ -385,6 +403,15 @@ impl Table {
 impl Table {
     pub(super) fn get(&self, request: &Request) -> Option<&View> {
         Some(&self.objects.get(self.objects.find(request)?)?.view)
+    }
+
+    /// Returns whether reads of an object are no older than a version of it: it is stored at least so new, or the
+    /// watch has passed there.
+    pub(super) fn has_come_to(&self, request: &Request, version: &ResourceVersion) -> bool {
+        let stored =
+            self.get(request).is_some_and(|view| !version.is_newer_than(&view.meta().resource_version));
+        let part = self.part_of(request);
+        stored || part.and_then(|part| part.progress.as_ref()).is_some_and(|at| !version.is_newer_than(at))
     }
 
     /// Begins a list of what is there from now on.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Rig, config_map, object, request, teller};
 use super::*;
-use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{Current as _, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -200,6 +200,65 @@ async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_s
     );
     let text = registry.encode(Format::OpenMetrics).unwrap();
     assert!(text.contains("mainstay_cache_unsynced{kind=\"ConfigMap\",group=\"\"} 2"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_write_is_answered_when_reads_show_it() {
+    let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let typed = crate::cache::Store::<ConfigMap>::new(store.clone());
+    let written: ConfigMap = serde_json::from_value(object("a", "u1", 12)).unwrap();
+    let unseen: ConfigMap = serde_json::from_value(object("b", "u2", 13)).unwrap();
+    let (first, second) = (typed.caught_up(&written), typed.caught_up(&unseen));
+    tokio::pin!(first, second);
+    assert!(futures_util::poll!(first.as_mut()).is_pending());
+    assert!(futures_util::poll!(second.as_mut()).is_pending());
+    stream.event("MODIFIED", &object("a", "u1", 12));
+    first.await.unwrap();
+    assert_eq!(typed.get(&request("a")).unwrap().unwrap().data.as_ref().unwrap()["at"], "12");
+    assert!(futures_util::poll!(second.as_mut()).is_pending(), "the watch has not come so far");
+    stream.bookmark(20);
+    second.await.unwrap();
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 30)), Writer::default());
+    let own: ConfigMap = serde_json::from_value(object("a", "u1", 30)).unwrap();
+    typed.caught_up(&own).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transform_sees_each_version_once_and_before_everybody_else() {
+    let mut rig = Rig::start(CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() });
+    let seen = Arc::new(AtomicU64::new(0));
+    let counting = seen.clone();
+    let transform = move |object: &mut Value| {
+        counting.fetch_add(1, Ordering::Relaxed);
+        match object["metadata"]["name"].as_str() {
+            Some("fails") => return Err("on purpose".into()),
+            Some("panics") => panic!("on purpose"),
+            Some("renamed") => object["metadata"]["name"] = json!("other"),
+            _ => {}
+        }
+        object["metadata"]["labels"] = json!({"seen": "yes"});
+        object["data"] = json!({});
+        Ok(())
+    };
+    rig.cache.transform(config_map(), transform.clone()).unwrap();
+    let taken = rig.cache.transform(config_map(), transform.clone()).unwrap_err();
+    assert_eq!(taken.to_string(), "ConfigMap has a transform already; let one function do the work of both");
+    let store = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    for (name, uid) in [("a", "u1"), ("fails", "u2"), ("panics", "u3"), ("renamed", "u4")] {
+        stream.event("ADDED", &object(name, uid, 5));
+    }
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    let view = store.get(&request("a")).unwrap().unwrap();
+    assert_eq!(view.meta().labels.get("seen"), Some("yes"));
+    assert_eq!(serde_json::from_slice::<Value>(&view.json()).unwrap()["data"], json!({}));
+    assert_eq!((store.status().objects, store.status().decode_errors), (1, 3));
+    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
+    stream.event("MODIFIED", &object("a", "u1", 12));
+    stream.bookmark(20);
+    store.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 5, "an own write's event is not a new version");
 }
 
 #[tokio::test(start_paused = true)]

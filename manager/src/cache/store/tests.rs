@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cache::testing::{ByHand, object, object_in};
-use crate::cache::{IndexFailure, KindStore, LabelSelector, Store};
+use crate::cache::{HookFailure, KindStore, LabelSelector, Store};
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {
     let mut object = object(name, name, version);
@@ -22,7 +22,7 @@ fn picked(store: &KindStore, select: &Select) -> Vec<String> {
 }
 
 /// The length of a name, which no label tells.
-fn length(view: &View) -> Result<Vec<String>, IndexFailure> {
+fn length(view: &View) -> Result<Vec<String>, HookFailure> {
     Ok(vec![view.meta().name().len().to_string()])
 }
 
