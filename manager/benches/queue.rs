@@ -120,7 +120,7 @@ fn report(form: Form) {
             let key = turn.next().unwrap_or(&keys[0]);
             let _: Added = queue.add(key.clone(), Add::strong(cause.clone()));
             if let Some(running) = queue.try_get() {
-                black_box(running.retry("no"));
+                let _retried = black_box(running.retry("no"));
             }
             one_cycle(&queue, key, &cause);
         });
@@ -349,7 +349,7 @@ fn reconfigured(form: Form) -> [f64; 4] {
         let add = Add::strong(cause.clone());
         longest[0] = longest[0].max(micros(|| _ = queue.add(key, add)));
         if let Some(running) = queue.try_get() {
-            black_box(running.retry("no"));
+            let _retried = black_box(running.retry("no"));
         }
     }
     longest[1] = micros(|| queue.reconfigure(hour(1), 1));

@@ -97,26 +97,25 @@ impl<Q: Key> Running<Q> {
 
     #[inline]
     fn end(mut self, outcome: Outcome<'_>) {
-        let _: Retried = self.tell(outcome);
+        self.tell(outcome);
     }
 
     fn fail(mut self, error: &str, next: Next) -> Retried {
-        self.tell(Outcome::Failed(error, next))
+        // Consumed, so nothing has been told before.
+        self.tell(Outcome::Failed(error, next)).unwrap_or(Retried::Parked)
     }
 
-    /// Tells the queue what has come of the run, once: later outcomes change nothing.
+    /// Tells the queue what has come of the run, once: later outcomes change nothing and get no answer.
     #[inline]
-    fn tell(&mut self, outcome: Outcome<'_>) -> Retried {
-        let Some(queue) = self.queue.take() else { return Retried::Parked };
-        queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome))
+    fn tell(&mut self, outcome: Outcome<'_>) -> Option<Retried> {
+        let queue = self.queue.take()?;
+        Some(queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome)))
     }
 }
 
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
-        if self.queue.is_some() {
-            let _: Retried = self.tell(Outcome::Dropped);
-        }
+        self.tell(Outcome::Dropped);
     }
 }
 

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::let_underscore_must_use,
+    reason = "what becomes of a failed key, most tests here ask the queue"
+)]
+
 mod behaviours;
 mod holds;
 mod lanes;

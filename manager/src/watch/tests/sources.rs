@@ -130,7 +130,7 @@ async fn an_interval_ends_a_backoff_unless_it_is_weak() {
         let source = interval("ids", PERIOD, ids);
         let bench = Bench::start(0, if weak { source.weak() } else { source });
         let running = timeout(LONG, bench.queue.get()).await.expect("a key").expect("open");
-        let _: Retried = running.retry_after("no luck", LONG);
+        let _retried: Retried = running.retry_after("no luck", LONG);
         sleep(PERIOD).await;
         let state = bench.queue.find(&Id(1)).map(|key| key.state);
         assert_eq!(state, Some(after), "weak: {weak}");

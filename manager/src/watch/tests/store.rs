@@ -278,7 +278,7 @@ async fn a_sweep_leaves_a_key_in_its_backoff_and_makes_an_absent_one_ready() {
     let bench = Bench::start(&objects(3), 1, source).await;
     let failing = bench.get().await;
     let name = failing.key().name().to_owned();
-    let _: Retried = failing.retry("no luck");
+    let _retried: Retried = failing.retry("no luck");
     let mut others = names(3);
     others.retain(|other| *other != name);
     assert_eq!(bench.run(2).await, others, "swept in");
@@ -299,7 +299,7 @@ async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<S
     meanwhile();
     // Time for the delivery.
     sleep(Duration::from_millis(1)).await;
-    let _: Retried = running.retry("no luck");
+    let _retried: Retried = running.retry("no luck");
     bench.state("a")
 }
 
