@@ -230,8 +230,8 @@ async fn a_write_that_changes_nothing_is_answered_with_the_version_that_is_there
     (bare.metadata.uid, bare.metadata.resource_version) = (None, None);
     assert_eq!(maps.replace("web", &PostParams::default(), &bare).await.unwrap(), before);
     let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
-    let applied = applier.apply(&*cx, &map("web")).await.unwrap();
-    assert_eq!(applied.metadata.resource_version, before.metadata.resource_version);
+    let answer = applier.apply(&*cx, &map("web")).await.unwrap();
+    assert_eq!(answer.metadata.resource_version, before.metadata.resource_version);
     assert_eq!(version(), before.metadata.resource_version);
 
     let other = Patch::Merge(json!({"data": {"a": "2"}}));
