@@ -120,7 +120,7 @@ impl KindStore {
         function: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
         let function = Arc::new(Function::new(name, function));
-        self.core.index(function.clone())?;
+        self.core.index(&function)?;
         self.through.get().map_or(Ok(()), |(wide, lens)| self.index_through(wide, lens, &function))
     }
 
@@ -251,7 +251,7 @@ impl KindStore {
                     if lens.admits(view.meta()) { asked.call(view) } else { Ok(Vec::new()) }
                 },
             );
-        wide.core.index(Arc::new(inside))
+        wide.core.index(&Arc::new(inside))
     }
 
     /// Names an index of this part among those of the whole, where others may use the same name.

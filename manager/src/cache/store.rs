@@ -231,7 +231,7 @@ impl Core {
         self.table.write().indexes_mut().complete_label(key);
     }
 
-    pub(super) fn index(&self, function: Arc<Function>) -> Result<(), IndexError> {
+    pub(super) fn index(&self, function: &Arc<Function>) -> Result<(), IndexError> {
         let name = function.name();
         let mut walk = {
             let mut table = self.table.write();
@@ -239,7 +239,7 @@ impl Core {
                 return Err(IndexError { kind: self.kind.clone(), name: name.to_owned() });
             }
             // Every version that comes from now on is asked about on its way in.
-            self.functions.write().push(function.clone());
+            self.functions.write().push(Arc::clone(function));
             table.walk()
         };
         loop {
@@ -248,7 +248,7 @@ impl Core {
                 break;
             }
             for (number, view) in next {
-                let values = self.ask(&function, &view);
+                let values = self.ask(function, &view);
                 self.table.write().fill_function(name, number, &view, values);
             }
         }
