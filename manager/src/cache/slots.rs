@@ -183,10 +183,11 @@ mod tests {
             let number = slots.find(&request(&format!("o{at}"))).unwrap();
             slots.remove(number).unwrap();
         }
-        assert_eq!((slots.len(), names(&slots, PAGE as u32 - 1)), (PAGE, vec!["o255"]));
+        let page = u32::try_from(PAGE).unwrap();
+        assert_eq!((slots.len(), names(&slots, page - 1)), (PAGE, vec!["o255"]));
         assert!(slots.pages[1..].iter().all(|page| page.slots.capacity() == 0));
-        assert_eq!(slots.insert(view("late", "u", 5)), PAGE as u32);
-        assert_eq!(names(&slots, PAGE as u32), ["late"]);
+        assert_eq!(slots.insert(view("late", "u", 5)), page);
+        assert_eq!(names(&slots, page), ["late"]);
         assert_eq!(slots.find(&request("o300")), None);
     }
 }

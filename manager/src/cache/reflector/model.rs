@@ -182,13 +182,12 @@ impl World {
             }
             return Ok(opened);
         }
-        let (list, from) = match query.get("continue") {
-            Some(token) => token.split_once('-').map(|(list, from)| (list.parse().unwrap(), from)).unwrap(),
-            None => {
-                let (items, version) = (self.items(), self.version);
-                self.lists.push((version, items));
-                (self.lists.len() - 1, "0")
-            }
+        let (list, from) = if let Some(token) = query.get("continue") {
+            token.split_once('-').map(|(list, from)| (list.parse().unwrap(), from)).unwrap()
+        } else {
+            let (items, version) = (self.items(), self.version);
+            self.lists.push((version, items));
+            (self.lists.len() - 1, "0")
         };
         let from: usize = from.parse().unwrap();
         let (version, items) = &self.lists[list];
