@@ -19,6 +19,7 @@ mod index;
 mod kind;
 mod lens;
 mod meta;
+mod pack;
 mod reflector;
 mod select;
 mod slots;
@@ -33,7 +34,7 @@ mod transform;
 mod view;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,6 +50,7 @@ use tracing::Instrument;
 
 use self::deliver::Deliverer;
 use self::lens::Lens;
+use self::pack::{Packer, Rules, Workshop};
 use self::reflector::Reflector;
 use self::status::Families;
 use self::store::Core;
@@ -56,13 +58,13 @@ use self::transform::Transform;
 use crate::key::{KindId, KindScope};
 use crate::metrics::Registry;
 
-pub use body::Damage;
 pub use changes::{Aspect, Changes};
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
 pub use function::{HookFailure, IndexError};
 pub use handle::{Entry, Store};
 pub use kind::KindStore;
 pub use meta::{Labels, Meta, Owner, ResourceVersion};
+pub use pack::{Damage, Pack, Packing};
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use status::{HandlerTrouble, KindStatus};
 pub use transform::TransformError;
@@ -83,6 +85,10 @@ pub struct CacheSettings {
     pub resync: Duration,
     /// Longest object taken, as the server sends it; 0 means no limit.
     pub max_object_bytes: usize,
+    /// Whether bodies are kept packed.
+    pub pack: Pack,
+    /// The same for single kinds, by `Kind` or `Kind.group`.
+    pub pack_kinds: BTreeMap<String, Pack>,
 }
 
 /// How much of each object a store holds.
@@ -111,13 +117,21 @@ struct Inner {
     declared: Notify,
     /// Own writes that no read shows before their event.
     uncovered: AtomicU64,
+    /// Where the bodies of all stores are packed.
+    workshop: Workshop,
 }
 
 // === impl CacheSettings ===
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        Self { namespaces: Vec::new(), resync: Duration::from_hours(10), max_object_bytes: 8 * 1024 * 1024 }
+        Self {
+            namespaces: Vec::new(),
+            resync: Duration::from_hours(10),
+            max_object_bytes: 8 * 1024 * 1024,
+            pack: Pack::default(),
+            pack_kinds: BTreeMap::new(),
+        }
     }
 }
 
@@ -144,6 +158,7 @@ impl Cache {
             transforms: RwLock::default(),
             declared: Notify::new(),
             uncovered: AtomicU64::new(0),
+            workshop: Workshop::default(),
         });
         registry.register_collector(Box::new(Families { cache: Arc::downgrade(&inner) }));
         Self(inner)
@@ -355,7 +370,9 @@ impl Inner {
         let deliverer = Deliverer::new(store.clone()).run();
         let random = self.random.lock().fork();
         let resync = resync(store.clone(), self.settings.resync, random);
-        let work = async { tokio::join!(reflectors, deliverer, resync) };
+        let pack = self.settings.pack_of(store.kind());
+        let packer = Packer::new(store.clone(), pack, Rules::default(), self.workshop.clone()).run();
+        let work = async { tokio::join!(reflectors, deliverer, resync, packer) };
         // The stop first: nothing that comes later is delivered.
         tokio::select! {
             biased;
@@ -387,6 +404,11 @@ async fn resync(store: Arc<Core>, period: Duration, mut random: fastrand::Rng) {
 }
 
 impl CacheSettings {
+    /// Whether the bodies of a kind are kept packed.
+    fn pack_of(&self, kind: &KindId) -> Pack {
+        self.pack_kinds.get(&kind.to_string()).copied().unwrap_or(self.pack)
+    }
+
     /// The namespaces to list and watch, one reflector each; a single `None` is all, none at all is a scope that
     /// the configuration does not allow.
     fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {

@@ -1,10 +1,12 @@
-//! How the JSON of one version is kept.
+//! How the JSON of one version is kept: as it came, or packed.
 //!
-//! A version keeps its body for life; how the body is kept may change under its readers, who see the same bytes
+//! A version keeps its body for life; how the body is kept changes under its readers, who see the same bytes
 //! either way.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+
+use super::pack::{Damage, Packed};
 
 /// The JSON of one version, without managedFields.
 #[derive(Debug)]
@@ -12,15 +14,22 @@ pub(super) struct Body(Mutex<Form>);
 
 /// Cheap to clone, so that the lock is held for the clone alone.
 #[derive(Clone, Debug)]
-enum Form {
+pub(super) enum Form {
     /// As it is read.
     Plain(Bytes),
+    Packed(Packed),
 }
 
-/// The kept form cannot be turned into JSON again: memory was overwritten, or there is a defect here.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the packed form is damaged: {0}")]
-pub struct Damage(String);
+/// What the packed bodies of a store come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Packed bodies.
+    pub(super) objects: usize,
+    /// Their bytes as they are kept.
+    pub(super) kept: usize,
+    /// Their bytes as they are read.
+    pub(super) plain: usize,
+}
 
 // === impl Body ===
 
@@ -29,19 +38,19 @@ impl Body {
         Self(Mutex::new(Form::Plain(bytes)))
     }
 
-    /// Returns the JSON, for keeping.
-    #[expect(clippy::unnecessary_wraps, reason = "only a packed form can be damaged")]
+    /// Returns the JSON, for keeping. Costs a copy where it is packed.
     pub(super) fn bytes(&self) -> Result<Bytes, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(bytes),
+            Form::Packed(packed) => packed.read(Bytes::copy_from_slice),
         }
     }
 
     /// Looks at the JSON, for the call only.
-    #[expect(clippy::unnecessary_wraps, reason = "only a packed form can be damaged")]
     pub(super) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(look(&bytes)),
+            Form::Packed(packed) => packed.read(look),
         }
     }
 
@@ -49,10 +58,47 @@ impl Body {
     pub(super) fn len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
+            Form::Packed(packed) => packed.len(),
         }
     }
 
-    fn form(&self) -> Form {
+    /// Returns how many bytes the JSON has.
+    pub(super) fn plain_len(&self) -> usize {
+        match &*self.0.lock() {
+            Form::Plain(bytes) => bytes.len(),
+            Form::Packed(packed) => packed.plain_len(),
+        }
+    }
+
+    /// Returns the kept form.
+    pub(super) fn form(&self) -> Form {
         self.0.lock().clone()
+    }
+
+    /// Keeps the same JSON in another form; returns the one it had.
+    pub(super) fn replace(&self, form: Form) -> Form {
+        std::mem::replace(&mut self.0.lock(), form)
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Counts a body that is stored, if it is packed.
+    pub(super) fn add(&mut self, body: &Body) {
+        if let Form::Packed(packed) = &*body.0.lock() {
+            self.objects += 1;
+            self.kept += packed.len();
+            self.plain += packed.plain_len();
+        }
+    }
+
+    /// Takes out a body that is kept as it was when it was added.
+    pub(super) fn take(&mut self, body: &Body) {
+        if let Form::Packed(packed) = &*body.0.lock() {
+            self.objects -= 1;
+            self.kept -= packed.len();
+            self.plain -= packed.plain_len();
+        }
     }
 }

@@ -18,7 +18,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::pack::Packing;
 use super::store::Core;
+use super::table::Table;
 use super::{Inner, Projection};
 use crate::key::KindId;
 
@@ -49,6 +51,8 @@ pub struct KindStatus {
     pub objects: usize,
     /// Bytes of bodies and of the fixed part of their metadata.
     pub bytes: usize,
+    /// What packing makes of the bodies.
+    pub packing: Packing,
     /// Watches opened after the first.
     pub restarts: u64,
     /// Lists completed after the first of each part.
@@ -194,7 +198,7 @@ impl Counts {
         drop(self.settled.subscribe().wait_for(|settled| *settled).await);
     }
 
-    pub(super) fn status(&self, store: &Core, synced: bool, objects: usize, bytes: usize) -> KindStatus {
+    pub(super) fn status(&self, store: &Core, table: &Table) -> KindStatus {
         let health = self.health.lock();
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let parts = health.down.len() as u64;
@@ -202,13 +206,14 @@ impl Counts {
             kind: store.kind().clone(),
             scope: store.describe_scope(),
             projection: store.projection(),
-            synced,
+            synced: table.is_synced(),
             settled: *self.settled.borrow(),
             down_since: health.down.iter().flatten().map(|down| down.since).min(),
             last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
             absent: health.down.iter().flatten().any(|down| down.absent),
-            objects,
-            bytes,
+            objects: table.count(),
+            bytes: table.bytes(),
+            packing: store.shelf.packing(table.tally()),
             restarts: load(&self.watches).saturating_sub(parts),
             relists: load(&self.lists).saturating_sub(parts),
             events: load(&self.events),
@@ -228,11 +233,25 @@ type PartLabels = [(&'static str, String); 3];
 /// What one number per store is called, said and read as.
 type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
 
-const GAUGES: [Row; 4] = [
+const GAUGES: [Row; 8] = [
     ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
     ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
         status.bytes as u64
     }),
+    ("mainstay_cache_packed_objects", "Objects whose bodies are packed, by kind", |status| {
+        status.packing.objects as u64
+    }),
+    ("mainstay_cache_packed_bytes", "Bytes of packed bodies as they are kept, by kind", |status| {
+        status.packing.bytes as u64
+    }),
+    ("mainstay_cache_unpacked_bytes", "Bytes of packed bodies as they are read, by kind", |status| {
+        status.packing.plain_bytes as u64
+    }),
+    (
+        "mainstay_cache_dictionary_bytes",
+        "Bytes of the dictionaries bodies are packed with, by kind",
+        |status| status.packing.dictionary_bytes as u64,
+    ),
     ("mainstay_cache_unsynced", "Stores whose first list is not complete, by kind", |status| {
         u64::from(!status.synced)
     }),

@@ -21,6 +21,7 @@ use super::function::{Function, IndexError};
 use super::index::Values;
 use super::kind::members;
 use super::meta::{self, ResourceVersion, Scan, ScanError};
+use super::pack::{Intake, Packed, Shelf};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
 use super::table::{Arrival, Table};
@@ -57,6 +58,9 @@ pub(super) struct Core {
     moved: Notify,
     /// Written at most once, before the start.
     transform: OnceLock<Arc<Transform>>,
+    /// Wakes the packer.
+    unpacked: Notify,
+    pub(super) shelf: Shelf,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
     /// Nobody uses it any more.
@@ -109,6 +113,8 @@ impl Core {
             freed: Notify::new(),
             moved: Notify::new(),
             transform: OnceLock::new(),
+            unpacked: Notify::new(),
+            shelf: Shelf::default(),
             started: AtomicBool::new(false),
             retired: CancellationToken::new(),
         }
@@ -181,10 +187,7 @@ impl Core {
     }
 
     pub(super) fn status(&self) -> KindStatus {
-        let table = self.table.read();
-        let (synced, objects, bytes) = (table.is_synced(), table.count(), table.bytes());
-        drop(table);
-        self.counts.status(self, synced, objects, bytes)
+        self.counts.status(self, &self.table.read())
     }
 
     /// Fails for a namespace that is outside; of a namespaced kind `None` is outside too.
@@ -415,8 +418,8 @@ impl Core {
         tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
     }
 
-    /// Waits until few enough changes are undelivered. The reflector reads on only then, so a slow handler costs
-    /// the server a full socket and not this process its memory.
+    /// Waits until few enough changes are undelivered, and few enough bodies unpacked. The reflector reads on only
+    /// then, so a slow handler costs the server a full socket and not this process its memory.
     ///
     /// # Cancel safety
     /// Changes nothing.
@@ -424,15 +427,17 @@ impl Core {
         loop {
             // Made before the look: a wake-up in between is not missed.
             let freed = self.freed.notified();
-            if self.backlog() < BACKLOG {
+            if self.has_room() {
                 return;
             }
             freed.await;
         }
     }
 
-    fn backlog(&self) -> usize {
-        self.table.read().jobs.len() + self.in_delivery.load(Ordering::Relaxed)
+    pub(super) fn has_room(&self) -> bool {
+        let table = self.table.read();
+        let backlog = table.jobs.len() + self.in_delivery.load(Ordering::Relaxed);
+        backlog < BACKLOG && !table.intake.is_full()
     }
 
     fn open<'a>(&self, raw: &'a [u8]) -> Result<Scan<'a>, ScanError> {
@@ -491,19 +496,22 @@ impl Core {
         })
     }
 
-    /// Makes one step under the lock and wakes the lane if it queued something.
+    /// Makes one step under the lock and wakes the lane, or the packer, if it has something for them.
     fn step<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         self.step_in(self.table.write(), change)
     }
 
     fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
         let outcome = change(&mut table);
-        let queued = !table.jobs.is_empty();
+        let (queued, called) = (!table.jobs.is_empty(), table.intake.calls());
         drop(table);
         if queued {
             self.wake();
         }
         self.moved.notify_waiters();
+        if called {
+            self.unpacked.notify_one();
+        }
         outcome
     }
 }
@@ -593,6 +601,47 @@ impl Core {
                 table.resync();
             }
         });
+    }
+}
+
+/// What the packer needs.
+impl Core {
+    /// Waits for the intake's next call; one that came before is not missed.
+    pub(super) async fn called(&self) {
+        self.unpacked.notified().await;
+    }
+
+    /// Does something with the intake; told the bytes of everything stored, as they are kept.
+    pub(super) fn intake<T>(&self, act: impl FnOnce(&mut Intake, usize) -> T) -> T {
+        let mut table = self.table.write();
+        let bytes = table.bytes();
+        let outcome = act(&mut table.intake, bytes);
+        drop(table);
+        self.freed.notify_waiters();
+        outcome
+    }
+
+    /// Gives versions that are still stored their packed form, and `taken` bytes back to the intake.
+    pub(super) fn packed(&self, turn: Vec<(View, Packed)>, taken: usize) {
+        let mut table = self.table.write();
+        let replaced = table.pack(turn);
+        table.intake.done(taken);
+        drop(table);
+        self.freed.notify_waiters();
+        // Bodies are given back to the allocator without the lock.
+        drop(replaced);
+    }
+
+    /// Returns what is stored, whether it has synced or not.
+    pub(super) fn everything(&self) -> Vec<View> {
+        let (mut walk, everything) = (self.table.read().walk(), Select::all());
+        let mut views = Vec::new();
+        while self.table.read().stride(&mut walk, &everything, &mut views) {}
+        views
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.table.read().count()
     }
 }
 

@@ -20,9 +20,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use self::gone::Gone;
+use super::body::{Form, Tally};
 use super::deliver::Job;
 use super::index::{Indexes, Plan, Values, merged};
 use super::meta::{Meta, ResourceVersion};
+use super::pack::{Intake, Packed};
 use super::select::Select;
 use super::slots::{Number, Slot, Slots};
 use super::view::View;
@@ -66,9 +68,13 @@ pub(super) struct Table {
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     bytes: usize,
+    /// Those of the objects that are packed.
+    tally: Tally,
     synced: bool,
     /// What the handlers have to be told, in order.
     pub(super) jobs: VecDeque<Job>,
+    /// What is to be packed.
+    pub(super) intake: Intake,
 }
 
 /// A version on its way in, with what the index functions answered for it.
@@ -298,6 +304,7 @@ impl Table {
             let number = self.objects.insert(view.clone());
             self.indexes.insert(number, view.meta(), values);
             self.bytes += view.cost();
+            self.intake.offer(&view, self.bytes);
             self.queue(None, Some(view), origin);
             return;
         };
@@ -311,6 +318,8 @@ impl Table {
         self.indexes.replace(number, old.meta(), view.meta(), values);
         self.bytes += view.cost();
         self.bytes -= old.cost();
+        self.tally.take(old.body());
+        self.intake.offer(&view, self.bytes);
         if old.meta().uid == view.meta().uid {
             self.queue(Some(old), Some(view), origin);
         } else {
@@ -331,8 +340,24 @@ impl Table {
         let slot = self.objects.remove(number)?;
         self.indexes.remove(number, slot.view.meta());
         self.bytes -= slot.view.cost();
+        self.tally.take(slot.view.body());
         self.queue(Some(slot.view.clone()), None, origin);
         Some(slot.view)
+    }
+
+    /// Gives versions their packed form where they are still stored; returns the forms they had.
+    pub(super) fn pack(&mut self, turn: Vec<(View, Packed)>) -> Vec<Form> {
+        let mut replaced = Vec::with_capacity(turn.len());
+        for (view, packed) in turn {
+            if self.get(view.request()).is_some_and(|stored| stored.is(&view)) {
+                self.bytes -= view.cost();
+                self.tally.take(view.body());
+                replaced.push(view.body().replace(Form::Packed(packed)));
+                self.bytes += view.cost();
+                self.tally.add(view.body());
+            }
+        }
+        replaced
     }
 
     /// Returns what a list of a part did not have, and could have had.
@@ -481,6 +506,10 @@ impl Table {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
     }
 }
 

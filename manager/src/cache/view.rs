@@ -9,8 +9,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use super::body::{Body, Damage};
+use super::body::Body;
 use super::meta::{self, Meta};
+use super::pack::Damage;
 use crate::client::Current;
 use crate::key::{KindId, ObjectKey, Request};
 
@@ -148,6 +149,15 @@ impl View {
 
     fn damaged(&self, source: Damage) -> ReadError {
         ReadError::Damaged { object: self.object_key(), source }
+    }
+
+    pub(super) fn body(&self) -> &Body {
+        &self.0.body
+    }
+
+    /// Returns whether anybody but the caller has a handle.
+    pub(super) fn is_held_elsewhere(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 
     /// Bytes this version keeps alive: the body and the fixed parts of the metadata.

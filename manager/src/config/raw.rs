@@ -11,6 +11,7 @@ use super::cursor::{Cursor, closest, one_of};
 use super::{
     API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode, reserved,
 };
+use crate::cache::Pack;
 use crate::controller::MAX_WORKERS;
 use crate::election::OnLost;
 use crate::key::is_dns_label;
@@ -65,6 +66,8 @@ pub(super) struct RawCache {
     pub(super) namespaces: Option<Vec<String>>,
     pub(super) resync: Option<Duration>,
     pub(super) max_object_bytes: Option<u64>,
+    pub(super) pack: Option<Pack>,
+    pub(super) pack_kinds: BTreeMap<String, Pack>,
 }
 
 #[derive(Debug, Default)]
@@ -220,16 +223,21 @@ impl RawCache {
             }),
             resync: fields.take("resync", |cursor| cursor.duration(Duration::ZERO..=YEAR)),
             max_object_bytes: fields.take("maxObjectBytes", |cursor| cursor.size(OBJECT_BYTES)),
+            pack: fields.take("pack", read_pack),
+            pack_kinds: fields.section("kinds", read_kinds),
         };
-        fields.check("pack", |cursor| reserved::CACHE_PACK.check(cursor));
-        fields.check("kinds", check_kinds);
         fields.close();
         raw
     }
 }
 
-/// Checks settings of single kinds, such as `{Pod: {pack: Auto}}`; none of them has anything to keep yet.
-fn check_kinds(cursor: &Cursor<'_>) {
+fn read_pack(cursor: &Cursor<'_>) -> Option<Pack> {
+    cursor.choice(&[("Auto", Pack::Auto), ("Never", Pack::Never), ("Always", Pack::Always)])
+}
+
+/// Reads settings of single kinds, such as `{Pod: {pack: Auto}}`.
+fn read_kinds(cursor: &Cursor<'_>) -> BTreeMap<String, Pack> {
+    let mut kinds = BTreeMap::new();
     for (kind, cursor) in cursor.entries("a mapping from kinds to their settings").unwrap_or_default() {
         let named = kind.starts_with(|c: char| c.is_ascii_uppercase())
             && kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
@@ -237,9 +245,10 @@ fn check_kinds(cursor: &Cursor<'_>) {
             cursor.report("unknown kind; expected a kind such as Pod or Deployment.apps".to_owned());
         }
         let mut fields = cursor.fields();
-        fields.check("pack", |cursor| reserved::CACHE_PACK.check(cursor));
+        kinds.extend(fields.take("pack", read_pack).map(|pack| (kind, pack)));
         fields.close();
     }
+    kinds
 }
 
 impl RawShutdown {

@@ -12,9 +12,6 @@ pub(super) const METRICS_AUTH: Reserved = Reserved(&[("false", Scalar::False)]);
 pub(super) const METRICS_TLS_DIR: Reserved = Reserved(&[("\"\"", Scalar::Text(""))]);
 /// Debug pages are served to loopback only, and to whoever is there.
 pub(super) const INSPECT_TOKEN_FILE: Reserved = Reserved(&[("\"\"", Scalar::Text(""))]);
-/// Objects are kept as they came: so far `Auto` never finds packing worth it.
-pub(super) const CACHE_PACK: Reserved =
-    Reserved(&[("Auto", Scalar::Text("Auto")), ("Never", Scalar::Text("Never"))]);
 
 /// What a key without a feature still accepts, each value with how it is written.
 #[derive(Debug)]

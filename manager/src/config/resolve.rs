@@ -69,6 +69,8 @@ fn cache(raw: &RawCache) -> CacheSettings {
         namespaces: raw.namespaces.clone().unwrap_or(default.namespaces),
         resync: raw.resync.unwrap_or(default.resync),
         max_object_bytes: raw.max_object_bytes.map_or(default.max_object_bytes, size),
+        pack: raw.pack.unwrap_or(default.pack),
+        pack_kinds: raw.pack_kinds.clone(),
     }
 }
 

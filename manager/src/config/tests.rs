@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::Pack;
 use crate::queue::{Delay, Rate};
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
@@ -216,20 +217,29 @@ fn features_that_do_not_exist_yet_cannot_be_switched_on() {
     refused(
         r"metrics: {auth: true, tlsDir: /tls}
 inspect: {tokenFile: /token}
-cache: {pack: Always, kinds: {Pod: {pack: Always}, pods: {pack: Auto}}}
 ",
         &[
             "m.yaml:3:17: metrics.auth: true; expected false, the only choice in this release",
             r#"m.yaml:3:31: metrics.tlsDir: "/tls"; expected "", the only choice in this release"#,
             r#"m.yaml:4:22: inspect.tokenFile: "/token"; expected "", the only choice in this release"#,
-            r#"m.yaml:5:15: cache.pack: "Always"; expected Auto or Never, the only choice in this release"#,
-            r#"m.yaml:5:43: cache.kinds.Pod.pack: "Always"; expected Auto or Never, the only choice in this release"#,
-            "m.yaml:5:58: cache.kinds.pods: unknown kind; expected a kind such as Pod or Deployment.apps",
         ],
     );
-    assert!(
-        parse("metrics: {auth: false, tlsDir: ''}\ncache: {pack: Never, kinds: {Pod: {pack: Auto}}}\n")
-            .is_ok()
+    assert!(parse("metrics: {auth: false, tlsDir: ''}\n").is_ok());
+}
+
+#[test]
+fn packing_is_chosen_for_all_kinds_and_for_single_ones() {
+    let settings =
+        parse("cache: {pack: Never, kinds: {Pod: {pack: Always}, Deployment.apps: {}}}\n").unwrap();
+    assert_eq!(settings.cache.pack, Pack::Never);
+    assert_eq!(settings.cache.pack_kinds, [("Pod".to_owned(), Pack::Always)].into());
+    refused(
+        "cache: {pack: always, kinds: {Pod: {packs: Auto}, pods: {pack: Auto}}}\n",
+        &[
+            r#"m.yaml:3:15: cache.pack: "always"; expected Auto, Never or Always; did you mean Always?"#,
+            r#"m.yaml:3:44: cache.kinds.Pod.packs: unknown key, set to "Auto"; did you mean pack?"#,
+            "m.yaml:3:57: cache.kinds.pods: unknown kind; expected a kind such as Pod or Deployment.apps",
+        ],
     );
 }
 

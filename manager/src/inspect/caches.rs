@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::seconds;
-use crate::cache::{KindStatus, Projection};
+use crate::cache::{KindStatus, Packing, Projection};
 
 #[derive(Serialize)]
 pub(super) struct Caches {
@@ -29,6 +29,8 @@ struct Store {
     absent: bool,
     objects: usize,
     bytes: usize,
+    /// `null` where nothing is packed.
+    packed: Option<Packed>,
     restarts: u64,
     relists: u64,
     events: u64,
@@ -38,6 +40,19 @@ struct Store {
     handlers: BTreeMap<String, Trouble>,
     /// Versions left out of an index whose function failed, by index.
     unindexed: BTreeMap<String, u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Packed {
+    objects: usize,
+    /// Of their bodies as they are kept, and as they are read.
+    bytes: usize,
+    plain_bytes: usize,
+    /// How many bytes one stands for.
+    ratio: f64,
+    dictionaries: usize,
+    dictionary_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -69,6 +84,7 @@ impl From<KindStatus> for Store {
             absent: status.absent,
             objects: status.objects,
             bytes: status.bytes,
+            packed: Packed::of(status.packing),
             restarts: status.restarts,
             relists: status.relists,
             events: status.events,
@@ -79,5 +95,18 @@ impl From<KindStatus> for Store {
                 .collect(),
             unindexed: status.unindexed,
         }
+    }
+}
+
+impl Packed {
+    fn of(packing: Packing) -> Option<Self> {
+        Some(Self {
+            objects: packing.objects,
+            bytes: packing.bytes,
+            plain_bytes: packing.plain_bytes,
+            ratio: (packing.ratio()? * 10.0).round() / 10.0,
+            dictionaries: packing.dictionaries,
+            dictionary_bytes: packing.dictionary_bytes,
+        })
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{CacheSettings, KindStatus, Projection, Scope};
+use crate::cache::{CacheSettings, KindStatus, Packing, Projection, Scope};
 use crate::client::Recorder;
 use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Departure, Environment, Term};
 use crate::election::{Ending, Leadership};
@@ -221,12 +221,12 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let inspect = Inspect::new(Directory::default(), cache, unelected());
     let expected = concat!(
         r#"{"caches":[{"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
-        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
-        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}},"#,
+        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
+        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}},"#,
         r#"{"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
         r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
-        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"restarts":0,"relists":0,"#,
-        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}}]}"#,
+        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
+        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}}]}"#,
         "\n",
     );
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
@@ -235,6 +235,8 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
 #[test]
 fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };
+    let packing =
+        Packing { objects: 2, bytes: 300, plain_bytes: 3_100, dictionaries: 1, dictionary_bytes: 9_000 };
     let status = KindStatus {
         kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
         scope: "all".to_owned(),
@@ -246,6 +248,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         absent: false,
         objects: 3,
         bytes: 4096,
+        packing,
         restarts: 5,
         relists: 6,
         events: 7,
@@ -256,7 +259,9 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     };
     let expected = concat!(
         r#"{"caches":[{"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
-        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"restarts":5,"#,
+        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"#,
+        r#""packed":{"objects":2,"bytes":300,"plainBytes":3100,"ratio":10.3,"dictionaries":1,"#,
+        r#""dictionaryBytes":9000},"restarts":5,"#,
         r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"#,
         r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
     );

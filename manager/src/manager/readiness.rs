@@ -113,6 +113,7 @@ mod tests {
             absent: false,
             objects: 0,
             bytes: 0,
+            packing: crate::cache::Packing::default(),
             restarts: 0,
             relists: 0,
             events: 0,
