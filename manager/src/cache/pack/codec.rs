@@ -380,8 +380,8 @@ mod tests {
 
     #[test]
     fn samples_are_bounded_however_large_and_many_the_objects_are() {
-        let mut samples = Samples::default();
-        (0..1000).for_each(|_| samples.add(&[b'x'; 1_000_000]));
+        let (large, mut samples) = (vec![b'x'; 1_000_000], Samples::default());
+        (0..1000).for_each(|_| samples.add(&large));
         assert_eq!((samples.count(), samples.are_enough()), (64, true));
         let mut samples = Samples::default();
         (0..1000).for_each(|_| samples.add(b"small"));
