@@ -12,6 +12,8 @@
 
 #[path = "cache/api.rs"]
 mod api;
+#[path = "cache/crowd.rs"]
+mod crowd;
 #[path = "cache/peer.rs"]
 mod peer;
 #[path = "cache/pods.rs"]
@@ -102,9 +104,14 @@ impl Form {
 
 impl Filled {
     fn new(which: Which, pods: u32) -> Self {
+        Self::of(which, pods, |number, version| Pod::new(number).json(version))
+    }
+
+    /// Fills it with objects that a function writes, by number and version.
+    fn of(which: Which, pods: u32, write: fn(u32, u64) -> String) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the runtime starts");
         let entered = runtime.enter();
-        let api = Api::serve(pods);
+        let api = Api::serve(pods, write);
         let local = LocalSet::new();
         let (taken, reader, task) = reader(which, &api);
         local.spawn_local(task);
@@ -169,6 +176,7 @@ fn main() {
             reads(&filled, form);
         }
     }
+    crowd::measure(form);
     // From here on every allocation is counted, which is slow.
     let _profiler = dhat::Profiler::builder().testing().build();
     COUNTED.store(true, Ordering::Relaxed);

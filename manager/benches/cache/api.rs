@@ -17,8 +17,6 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::pods::Pod;
-
 type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 /// A server with a number of Pods, and the sending end of its watch.
@@ -53,15 +51,15 @@ const LOOK: u32 = 16;
 // === impl Api ===
 
 impl Api {
-    /// Serves Pods `0..pods` at version [`LISTED`], written while they are read.
-    pub(crate) fn serve(pods: u32) -> Self {
+    /// Serves Pods `0..pods` at version [`LISTED`], written by number and version while they are read.
+    pub(crate) fn serve(pods: u32, write: fn(u32, u64) -> String) -> Self {
         let watch = Watch::default();
         let sending = watch.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (sender, events) = unbounded_channel();
             *sending.0.events.lock() = Some(sender);
             let initial = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents=true"));
-            let listed = initial.then(|| sending.list(pods));
+            let listed = initial.then(|| sending.list(pods, write));
             let live =
                 stream::unfold(events, |mut events| async move { Some((events.recv().await?, events)) });
             let chunks = stream::iter(listed.into_iter().flatten()).chain(live);
@@ -106,14 +104,14 @@ impl Watch {
     }
 
     /// Returns one whole list as a stream of events, each written when it is asked for.
-    fn list(&self, pods: u32) -> impl Iterator<Item = Bytes> + use<> {
+    fn list(&self, pods: u32, write: fn(u32, u64) -> String) -> impl Iterator<Item = Bytes> + use<> {
         let version = LISTED + APART * self.0.lists.fetch_add(1, Ordering::Relaxed);
         let shared = self.clone();
         let objects = (0..pods).map(move |number| {
             if number % LOOK == 0 && COUNTED.load(Ordering::Relaxed) {
                 shared.0.peak.fetch_max(dhat::HeapStats::get().curr_bytes, Ordering::Relaxed);
             }
-            event("ADDED", &Pod::new(number).json(version - u64::from(pods - number)))
+            event("ADDED", &write(number, version - u64::from(pods - number)))
         });
         let annotations = r#"{"k8s.io/initial-events-end":"true"}"#;
         let metadata = format!(r#"{{"resourceVersion":"{version}","annotations":{annotations}}}"#);

@@ -457,9 +457,14 @@ impl Core {
         Ok(View::new(self.kind.clone(), meta, body))
     }
 
-    /// Returns whether an event's very version is stored: it costs nothing then, and its hooks have seen it.
+    /// Takes an event whose very version is stored: it costs nothing more, and its hooks have seen it.
     fn knows(&self, part: usize, scan: &Scan<'_>) -> bool {
-        self.step(|table| table.known(part, &scan.request, scan.uid, &scan.resource_version))
+        let Scan { request, uid, resource_version, .. } = scan;
+        let known = self.table.read().has(request, uid, resource_version);
+        if known {
+            self.step(|table| table.advance(part, resource_version));
+        }
+        known
     }
 
     fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {

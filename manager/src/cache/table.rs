@@ -204,24 +204,6 @@ impl Table {
         }
     }
 
-    /// Takes an event whose very version is stored, as an own write's is; returns false where it must be scanned.
-    pub(super) fn known(
-        &mut self,
-        part: usize,
-        request: &Request,
-        uid: &str,
-        version: &ResourceVersion,
-    ) -> bool {
-        let known = self.get(request).is_some_and(|view| {
-            let meta = view.meta();
-            meta.uid.as_ref() == uid && meta.resource_version == *version
-        });
-        if known {
-            self.advance(part, version);
-        }
-        known
-    }
-
     /// Takes an ADDED or MODIFIED event.
     pub(super) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
@@ -437,6 +419,14 @@ impl Table {
             self.get(request).is_some_and(|view| !version.is_newer_than(&view.meta().resource_version));
         let part = self.part_of(request);
         stored || part.and_then(|part| part.progress.as_ref()).is_some_and(|at| !version.is_newer_than(at))
+    }
+
+    /// Returns whether this very version is stored, as an own write's is before its event.
+    pub(super) fn has(&self, request: &Request, uid: &str, version: &ResourceVersion) -> bool {
+        self.get(request).is_some_and(|view| {
+            let meta = view.meta();
+            meta.uid.as_ref() == uid && meta.resource_version == *version
+        })
     }
 
     /// Begins a list of what is there from now on.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::*;
 use crate::cache::testing::{ByHand, object};
-use crate::cache::{Delta, Store};
+use crate::cache::{Delta, Scope, Store};
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::{Controller, Registration};
 use crate::key::{Cause, Trigger};
@@ -121,6 +122,31 @@ async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
     assert_eq!(tasks(), before, "tasks");
     assert!(cache.store.status().handlers.is_empty(), "what its handlers did");
     assert_eq!(Arc::strong_count(&held), 1, "sources");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_watched_until_its_last_controller_is_removed() {
+    let manager = manager();
+    let _running = run(&manager);
+    let store = manager.store::<ConfigMap>(Scope::all());
+    let register = |name| {
+        let (runs, _) = mpsc::unbounded_channel();
+        let controller = Controller::new(name).runs_without_lease().reconciles(&store);
+        manager.register(controller.reconciler(Tells { runs, takes: Duration::ZERO })).unwrap()
+    };
+    let (first, second) = (register("first"), register("second"));
+    drop(store);
+    let kinds = || manager.shared.cache.kinds().len();
+    let series = || {
+        let text = manager.registry().encode(Format::Text).unwrap();
+        text.lines().filter(|line| line.contains(r#"kind="ConfigMap""#)).count()
+    };
+    settle().await;
+    first.remove().await.unwrap();
+    assert!(kinds() == 1 && series() > 0, "the second needs it");
+    second.remove().await.unwrap();
+    settle().await;
+    assert_eq!((kinds(), series()), (0, 0), "no list, no watch, no check and no metric is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,103 @@
+//! Very many small objects: what readers of long lists and the writer beside them cost each other.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use k8s_openapi::api::core::v1;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+use mainstay::cache::{Select, Store};
+
+use crate::api::{LISTED, event};
+use crate::{CHUNK, Filled, Form, Which, cpu_time, median, since};
+
+/// Objects of one namespace.
+const PER_NAMESPACE: u32 = 10_000;
+/// Tasks of one thread that list everything, one after the other.
+const READERS: usize = 10;
+
+/// Prints the figures of long lists.
+pub(crate) fn measure(form: Form) {
+    let count = if form.quick { PER_NAMESPACE } else { 8 * PER_NAMESPACE };
+    let filled = Filled::of(Which::Plain, count, object);
+    let store = filled.ours();
+    let select = Select::namespace("crowd-0");
+    let list = median(|_| {
+        let start = cpu_time();
+        (0..10).for_each(|_| drop(black_box(store.list(&select))));
+        since(start) / 10.0
+    });
+    form.print("cache.list_10k_us", list * 1e6, "us", Some(1000.0));
+    let alone = median(|round| write(&filled, form, count, round));
+    let readers = Readers::start(store);
+    let beside = median(|round| write(&filled, form, count, round + 3));
+    readers.stop();
+    form.print("cache.writer_slowdown_10_readers", beside / alone, "ratio", Some(2.0));
+}
+
+/// The smallest Pod that a server would give.
+fn object(number: u32, version: u64) -> String {
+    let namespace = number / PER_NAMESPACE;
+    format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"one-of-very-many-{number}","namespace":"crowd-{namespace}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}"}},"spec":{{"containers":[]}}}}"#
+    )
+}
+
+/// Returns seconds on the clock per event taken.
+fn write(filled: &Filled, form: Form, count: u32, round: u32) -> f64 {
+    let first = LISTED + u64::from(round + 1) * u64::from(form.events);
+    let numbers: Vec<u32> = (0..form.events).collect();
+    let line = |number: &u32| event("MODIFIED", &object(number * 7 % count, first + u64::from(*number)));
+    let chunks: Vec<Bytes> = numbers
+        .chunks(CHUNK as usize)
+        .map(|chunk| Bytes::from(chunk.iter().map(line).collect::<String>()))
+        .collect();
+    let start = wall();
+    filled.ingest(&chunks, form.events);
+    (wall() - start) / f64::from(form.events)
+}
+
+fn wall() -> f64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// A thread of tasks that list everything until they are told to stop.
+struct Readers {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+// === impl Readers ===
+
+impl Readers {
+    fn start(store: &Store<v1::Pod>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, store) = (stop.clone(), store.clone());
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().build().expect("the runtime starts");
+            let local = LocalSet::new();
+            for _ in 0..READERS {
+                let (stopped, store) = (stopped.clone(), store.clone());
+                local.spawn_local(async move {
+                    while !stopped.load(Ordering::Relaxed) {
+                        drop(black_box(store.list(&Select::all())));
+                        tokio::task::yield_now().await;
+                    }
+                });
+            }
+            runtime.block_on(local);
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the readers end");
+    }
+}
