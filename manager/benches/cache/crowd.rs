@@ -58,7 +58,7 @@ fn write(filled: &Filled, form: Form, count: u32, round: u32) -> f64 {
         .map(|chunk| Bytes::from(chunk.iter().map(line).collect::<String>()))
         .collect();
     let start = wall();
-    filled.ingest(&chunks, form.events);
+    filled.ingest(Which::Plain, form, &chunks);
     (wall() - start) / f64::from(form.events)
 }
 
