@@ -126,6 +126,11 @@ impl Request {
         namespace.map_or_else(|| Self::cluster(name), |namespace| Self::namespaced(namespace, name))
     }
 
+    /// Puts another copy of the namespace in place of its own, so that many keys can share one.
+    pub(crate) fn map_namespace(self, copy: impl FnOnce(&str) -> Arc<str>) -> Self {
+        Self { namespace: self.namespace.as_deref().map(copy), name: self.name }
+    }
+
     /// Names the given object.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::home::Home;
 use super::kind::KindStore;
 use super::meta::{ResourceVersion, Scan};
 use super::store::Core;
@@ -24,10 +25,11 @@ impl KindStore {
         let store = Core::new(kind.clone(), Scope::all(), Projection::Full, vec![None], 0);
         // Own writes enter only a store that has been started.
         store.start();
+        let home = Home::new(kind.clone());
         let epoch = store.begin_list();
         for object in objects {
             let raw = object.to_string();
-            let scan = Scan::open(raw.as_bytes()).and_then(|scan| scan.finish(kind, Projection::Full));
+            let scan = Scan::open(raw.as_bytes()).and_then(|scan| scan.finish(&home, Projection::Full));
             scan.map_err(|error| format!("{error}: {object}"))?;
             store.listed(0, epoch, raw.as_bytes());
         }

@@ -9,13 +9,15 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::json::{Cursor, Malformed};
+
 /// Cuts a byte stream into lines.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// The beginning of a line whose end has not come, and what came after it.
-    buffer: BytesMut,
-    /// How much of `buffer` is known to hold no line end.
-    searched: usize,
+    /// The beginning of a line whose end has not come.
+    begun: BytesMut,
+    /// What came after it and has not been looked at. A line that came in one piece is given out of here, uncopied.
+    rest: Bytes,
     /// Longest line given out; 0 = no limit.
     limit: usize,
     /// Inside a line that is too long, up to its end.
@@ -31,12 +33,27 @@ pub(super) enum Line {
 }
 
 /// One watch event, its object unread.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Event<'a> {
-    #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
+    pub(super) object: Raw<'a>,
+}
+
+/// Bytes that begin with an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raw<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Whether the rest of the watch event follows that it came in, instead of nothing.
+    in_event: bool,
+}
+
+/// One watch event in any order of its members.
+#[derive(Deserialize)]
+struct AnyEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) object: &'a RawValue,
+    object: &'a RawValue,
 }
 
 /// What a bookmark carries.
@@ -99,30 +116,37 @@ pub(super) struct StatusDetails {
 
 impl Lines {
     pub(super) fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), searched: 0, limit, dropping: false }
+        Self { begun: BytesMut::new(), rest: Bytes::new(), limit, dropping: false }
     }
 
     /// Takes the next bytes of the stream.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        self.rest = if self.rest.is_empty() {
+            bytes
+        } else {
+            // Only if there was more to give out.
+            [&self.rest[..], &bytes[..]].concat().into()
+        };
     }
 
     /// Gives the next complete, non-empty line; `None` until more bytes come.
     pub(super) fn next(&mut self) -> Option<Line> {
         loop {
-            let end = self.buffer.get(self.searched..)?.iter().position(|byte| *byte == b'\n');
-            let Some(end) = end.map(|at| self.searched + at) else { return self.incomplete() };
-            let mut line = self.buffer.split_to(end + 1);
-            self.searched = 0;
+            let Some(end) = memchr::memchr(b'\n', &self.rest) else { return self.incomplete() };
+            let mut line = self.rest.split_to(end + 1);
             if std::mem::take(&mut self.dropping) {
                 continue;
             }
             line.truncate(end);
-            if self.exceeds(end) {
+            if !self.begun.is_empty() {
+                self.begun.extend_from_slice(&line);
+                line = std::mem::take(&mut self.begun).freeze();
+            }
+            if self.exceeds(line.len()) {
                 return Some(Line::TooLong);
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
-                return Some(Line::Whole(line.freeze()));
+                return Some(Line::Whole(line));
             }
         }
     }
@@ -132,17 +156,60 @@ impl Lines {
     }
 
     fn incomplete(&mut self) -> Option<Line> {
-        self.searched = self.buffer.len();
-        if self.dropping || self.exceeds(self.searched) {
-            self.buffer = BytesMut::new();
-            self.searched = 0;
+        let rest = std::mem::take(&mut self.rest);
+        if self.dropping || self.exceeds(self.begun.len() + rest.len()) {
+            self.begun = BytesMut::new();
             return (!std::mem::replace(&mut self.dropping, true)).then_some(Line::TooLong);
         }
+        self.begun.extend_from_slice(&rest);
         None
     }
 
     fn exceeds(&self, length: usize) -> bool {
         self.limit != 0 && length > self.limit
+    }
+}
+
+// === impl Event, Raw ===
+
+impl<'a> Event<'a> {
+    /// Reads a line. An object that came or went in the order every server writes is left unread, so that it is walked
+    /// once, by who opens it.
+    pub(super) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
+        if let Some((kind, bytes)) = cut(line) {
+            return Ok(Self { kind: Cow::Borrowed(kind), object: Raw { bytes, in_event: true } });
+        }
+        let AnyEvent { kind, object } = serde_json::from_slice(line)?;
+        Ok(Self { kind, object: object.get().as_bytes().into() })
+    }
+}
+
+/// Parts an ordinary event about an object from what stands before the object.
+fn cut(line: &[u8]) -> Option<(&'static str, &[u8])> {
+    let rest = line.strip_prefix(br#"{"type":""#)?;
+    ["ADDED", "MODIFIED", "DELETED"].into_iter().find_map(|kind| {
+        let object = rest.strip_prefix(kind.as_bytes())?.strip_prefix(br#"","object":"#)?;
+        Some((kind, object))
+    })
+}
+
+impl Raw<'_> {
+    /// Makes sure that only what may follow the object does.
+    pub(super) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
+        // An event has two members; a server that knows a third one may send it.
+        while self.in_event && !cursor.take(b'}') {
+            if !(cursor.take(b',') && cursor.value()?.text.starts_with('"') && cursor.take(b':')) {
+                return cursor.fail("a comma or the end of the event");
+            }
+            cursor.value()?;
+        }
+        cursor.end()
+    }
+}
+
+impl<'a> From<&'a [u8]> for Raw<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, in_event: false }
     }
 }
 
@@ -216,25 +283,40 @@ mod tests {
         for cut in 0..stream.len() {
             let mut lines = Lines::new(0);
             let (head, tail) = stream.split_at(cut);
-            lines.push(head);
+            lines.push(Bytes::from_static(head));
             let mut found = drain(&mut lines);
-            lines.push(tail);
+            lines.push(Bytes::from_static(tail));
             found.extend(drain(&mut lines));
             assert_eq!(found, [whole("one"), whole("two\r"), whole("three")], "cut at {cut}");
         }
     }
 
     #[test]
+    fn a_line_that_came_in_one_piece_is_not_copied() {
+        let stream = Bytes::from(b"one\ntwo\nthr".to_vec());
+        let mut lines = Lines::new(0);
+        lines.push(stream.clone());
+        let Some(Line::Whole(one)) = lines.next() else { panic!("a line is there") };
+        assert_eq!(one.as_ptr(), stream.as_ptr());
+        lines.push(Bytes::from_static(b"ee\n"));
+        assert_eq!(
+            drain(&mut lines),
+            [whole("two"), whole("three")],
+            "also when more comes before it is asked for"
+        );
+    }
+
+    #[test]
     fn a_line_over_the_limit_is_dropped_once_and_the_next_is_whole() {
         let mut lines = Lines::new(4);
-        lines.push(b"1234\n12345");
+        lines.push(Bytes::from_static(b"1234\n12345"));
         assert_eq!(drain(&mut lines), [whole("1234"), Line::TooLong]);
         for _ in 0..100 {
-            lines.push(&[b'x'; 1000]);
+            lines.push(vec![b'x'; 1000].into());
             assert_eq!(drain(&mut lines), []);
-            assert!(lines.buffer.capacity() < 4096, "nothing of it is kept");
+            assert!(lines.begun.capacity() < 4096, "nothing of it is kept");
         }
-        lines.push(b"x\nok\n");
+        lines.push(Bytes::from_static(b"x\nok\n"));
         assert_eq!(drain(&mut lines), [whole("ok")]);
     }
 
@@ -249,6 +331,32 @@ mod tests {
             Page::read(br#"{"metadata":{"resourceVersion":"7"},"items":null}"#).unwrap().items().count(),
             0
         );
+    }
+
+    #[test]
+    fn an_event_is_read_in_any_order_and_with_members_of_a_later_server() {
+        for line in [
+            r#"{"type":"ADDED","object":{"a":{}}}"#,
+            r#"{"type":"ADDED","object":{"a":{}} , "at":[{}] }"#,
+            r#"{"object":{"a":{}},"type":"ADDED"}"#,
+        ] {
+            let event = Event::read(line.as_bytes()).unwrap();
+            let mut cursor = Cursor::new(event.object.bytes).unwrap();
+            let object = cursor.value().unwrap();
+            assert_eq!((&*event.kind, object.text), ("ADDED", r#"{"a":{}}"#), "{line}");
+            event.object.end(&mut cursor).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_follows_an_object_is_the_end_of_its_event_and_nothing_else() {
+        for rest in ["", "}}", "}x", ",}", r#","a"}"#, r#","a":}"#, r#",1:2}"#] {
+            let line = format!(r#"{{"type":"MODIFIED","object":{{}}{rest}"#);
+            let event = Event::read(line.as_bytes()).unwrap();
+            let mut cursor = Cursor::new(event.object.bytes).unwrap();
+            cursor.value().unwrap();
+            assert!(event.object.end(&mut cursor).is_err(), "{line}");
+        }
     }
 
     #[test]

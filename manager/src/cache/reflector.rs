@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::backoff::Backoff;
 use self::request::{Endpoint, Failure};
-use super::frame::{Bookmark, Event, Line, Lines, Page, Status};
+use super::frame::{Bookmark, Event, Line, Lines, Page, Raw, Status};
 use super::meta::{ResourceVersion, ScanError};
 use super::store::{Core, EventKind};
 
@@ -279,7 +279,7 @@ impl Reflector {
                 None => return Err(Failure::Broken("the server ended the watch at once".to_owned())),
                 Some(Err(error)) => return Err(Failure::broken(&error)),
                 Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
+                    if let Ok(data) = frame.into_data() {
                         stream.lines.push(data);
                     }
                 }
@@ -307,29 +307,29 @@ impl Reflector {
             self.store.refuse(&[], &ScanError::TooLarge { size: limit.saturating_add(1), limit });
             return Ok(());
         };
-        let event: Event<'_> = match serde_json::from_slice(line) {
+        let event = match Event::read(line) {
             Ok(event) => event,
             Err(error) => {
                 self.store.refuse(line, &ScanError::Shape(error));
                 return Ok(());
             }
         };
-        let raw = event.object.get().as_bytes();
+        let raw = event.object;
         match (event.kind.as_ref(), stream.phase) {
             ("ADDED" | "MODIFIED", Phase::Initial(epoch)) => self.store.listed(self.part, epoch, raw),
             ("ADDED" | "MODIFIED", Phase::Live) => self.moved(EventKind::Changed, raw, stream),
             ("DELETED", _) => self.moved(EventKind::Deleted, raw, stream),
-            ("BOOKMARK", phase) => self.bookmark(raw, phase, stream),
-            ("ERROR", _) => return Err(in_stream(raw)),
+            ("BOOKMARK", phase) => self.bookmark(raw.bytes, phase, stream),
+            ("ERROR", _) => return Err(in_stream(raw.bytes)),
             (other, _) => {
                 let found = format!("{other} event");
-                self.store.refuse(raw, &ScanError::Kind { found, expected: "watch event".to_owned() });
+                self.store.refuse(raw.bytes, &ScanError::Kind { found, expected: "watch event".to_owned() });
             }
         }
         Ok(())
     }
 
-    fn moved(&mut self, kind: EventKind, raw: &[u8], stream: &mut Stream) {
+    fn moved(&mut self, kind: EventKind, raw: Raw<'_>, stream: &mut Stream) {
         let version = self.store.event(self.part, kind, raw);
         if let (Phase::Live, Some(version)) = (stream.phase, version) {
             self.advance(version, stream);

@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Projection;
 use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
+use super::frame::Raw;
 use super::function::{Function, IndexError};
+use super::home::Home;
 use super::index::Values;
 use super::kind::members;
 use super::meta::{self, ResourceVersion, Scan, ScanError};
@@ -40,6 +42,8 @@ pub(super) struct Core {
     scope: Scope,
     /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
     full: AtomicBool,
+    /// Shared with every version.
+    home: Arc<Home>,
     /// Namespaces it lists and watches, one reflector each; a single `None` is all of them.
     parts: Vec<Option<Arc<str>>>,
     own_writes: Coverage,
@@ -103,6 +107,7 @@ impl Core {
             table: RwLock::new(Table::new(parts.iter().cloned())),
             functions: RwLock::default(),
             full: AtomicBool::new(projection == Projection::Full),
+            home: Arc::new(Home::new(kind.clone())),
             kind,
             scope,
             parts,
@@ -366,10 +371,11 @@ impl Core {
     }
 
     /// Takes one object of a list or of a watch's initial events. One that cannot be read costs itself alone.
-    pub(super) fn listed(&self, part: usize, epoch: u64, raw: &[u8]) {
+    pub(super) fn listed<'a>(&self, part: usize, epoch: u64, raw: impl Into<Raw<'a>>) {
+        let raw = raw.into();
         let scan = match self.open(raw) {
             Ok(scan) => scan,
-            Err(error) => return self.refuse_listed(epoch, raw, &error),
+            Err(error) => return self.refuse_listed(epoch, raw.bytes, &error),
         };
         let Scan { request, uid, resource_version, .. } = &scan;
         if self.table.write().touch(epoch, request, uid, resource_version) {
@@ -377,23 +383,30 @@ impl Core {
         }
         match self.close(scan) {
             Ok(view) => self.arrive(view, |table, arrival| table.listed(part, epoch, arrival)),
-            Err(error) => self.refuse_listed(epoch, raw, &error),
+            Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
         }
     }
 
     pub(super) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
         self.counts.listed();
         self.step(|table| table.end_list(part, epoch, version));
+        self.home.pool.sweep();
     }
 
     /// Takes one watch event; answers how far the watch has come, `None` for an object without a readable version.
-    pub(super) fn event(&self, part: usize, kind: EventKind, raw: &[u8]) -> Option<ResourceVersion> {
+    pub(super) fn event<'a>(
+        &self,
+        part: usize,
+        kind: EventKind,
+        raw: impl Into<Raw<'a>>,
+    ) -> Option<ResourceVersion> {
+        let raw = raw.into();
         self.counts.event();
         let opened = self.open(raw).and_then(|scan| {
             let version = scan.resource_version.clone();
             match kind {
                 EventKind::Deleted => {
-                    self.step(|table| table.deleted(part, &scan.request, scan.uid, &version));
+                    self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
                 }
                 EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
@@ -403,7 +416,7 @@ impl Core {
             }
             Ok(version)
         });
-        opened.map_err(|error| self.refuse(raw, &error)).ok()
+        opened.map_err(|error| self.refuse(raw.bytes, &error)).ok()
     }
 
     pub(super) fn bookmark(&self, part: usize, version: &ResourceVersion) {
@@ -440,8 +453,8 @@ impl Core {
         backlog < BACKLOG && !table.intake.is_full()
     }
 
-    fn open<'a>(&self, raw: &'a [u8]) -> Result<Scan<'a>, ScanError> {
-        let (size, limit) = (raw.len(), self.max_object_bytes);
+    fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
+        let (size, limit) = (raw.bytes.len(), self.max_object_bytes);
         if limit != 0 && size > limit {
             return Err(ScanError::TooLarge { size, limit });
         }
@@ -449,12 +462,12 @@ impl Core {
     }
 
     fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
-        let (mut meta, mut body) = scan.finish(&self.kind, self.projection())?;
+        let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
         if let Some(transform) = self.transform.get() {
             let changed = transform.apply(&body)?;
-            (meta, body) = Scan::open(&changed)?.finish(&self.kind, self.projection())?;
+            (meta, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
         }
-        Ok(View::new(self.kind.clone(), meta, body))
+        Ok(View::new(self.home.clone(), meta, body))
     }
 
     /// Takes an event whose very version is stored: it costs nothing more, and its hooks have seen it.
@@ -530,7 +543,7 @@ impl Core {
         else {
             return false;
         };
-        let Ok(view) = self.open(raw).and_then(|scan| self.close(scan)) else { return false };
+        let Ok(view) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
         if let Coverage::Labels(selector) = &self.own_writes
             && !selector.matches(&view.meta().labels)
         {

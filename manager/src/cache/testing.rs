@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::deliver::Deliverer;
+use super::home::Home;
 use super::meta::{Labels, ResourceVersion, Scan};
 use super::store::{Core, EventKind};
 use super::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
@@ -50,8 +51,9 @@ pub(super) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) ->
 
 pub(crate) fn view_of(object: &Value) -> View {
     let raw = object.to_string();
-    let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&config_map(), Projection::Full).unwrap();
-    View::new(config_map(), meta, body)
+    let home = Arc::new(Home::new(config_map()));
+    let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&home, Projection::Full).unwrap();
+    View::new(home, meta, body)
 }
 
 pub(super) fn view(name: &str, uid: &str, version: u64) -> View {

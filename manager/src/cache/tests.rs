@@ -173,6 +173,9 @@ async fn readers_of_one_version_share_one_decoded_object() {
     assert!(Arc::ptr_eq(&one, &two));
     assert_eq!(one.data.as_ref().unwrap()["at"], "5");
     assert_eq!(one.metadata.managed_fields, None);
+    let left = Arc::downgrade(&one);
+    drop((one, two));
+    assert!(left.upgrade().is_some(), "held for the next reader");
     let dynamic = typed.view::<kube::core::DynamicObject>().get(&request("a")).unwrap().unwrap();
     assert_eq!(dynamic.types.as_ref().unwrap().kind, "ConfigMap");
     let error = typed.view::<Vec<u8>>().get(&request("a")).unwrap_err();

@@ -56,7 +56,7 @@ impl Transform {
             Err(payload) => return Err(ScanError::Transform(format!("panicked: {}", panic_text(&*payload)))),
         }
         let changed = serde_json::to_vec(&object)?;
-        let (was, is) = (Scan::open(body)?, Scan::open(&changed)?);
+        let (was, is) = (Scan::open(body)?, Scan::open(&changed[..])?);
         if (was.request, was.uid, was.resource_version) != (is.request, is.uid, is.resource_version) {
             return Err(ScanError::Transform("changed its name, uid or resourceVersion".to_owned()));
         }

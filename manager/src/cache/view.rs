@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::body::Body;
+use super::home::Home;
 use super::meta::{self, Meta};
 use super::pack::Damage;
 use crate::client::Current;
@@ -20,7 +21,7 @@ use crate::key::{KindId, ObjectKey, Request};
 pub struct View(Arc<Version>);
 
 struct Version {
-    kind: KindId,
+    home: Arc<Home>,
     meta: Meta,
     body: Body,
     /// The last decoded form that somebody still holds. Locked to look and to leave, never while decoding.
@@ -80,8 +81,8 @@ pub enum ReadError {
 // === impl View ===
 
 impl View {
-    pub(super) fn new(kind: KindId, meta: Meta, body: Bytes) -> Self {
-        Self(Arc::new(Version { kind, meta, body: Body::plain(body), decoded: Mutex::new(None) }))
+    pub(super) fn new(home: Arc<Home>, meta: Meta, body: Bytes) -> Self {
+        Self(Arc::new(Version { home, meta, body: Body::plain(body), decoded: Mutex::new(None) }))
     }
 
     /// Returns whether both are handles of one and the same version.
@@ -109,12 +110,12 @@ impl View {
 
     /// Returns the kind.
     pub fn kind(&self) -> &KindId {
-        &self.0.kind
+        &self.0.home.kind
     }
 
     /// Returns kind, namespace and name.
     pub fn object_key(&self) -> ObjectKey {
-        ObjectKey { kind: self.0.kind.clone(), request: self.0.meta.request.clone() }
+        ObjectKey { kind: self.0.home.kind.clone(), request: self.0.meta.request.clone() }
     }
 
     /// Reads one annotation from the body. Costs a walk over it: look at [`Meta::annotations_hash`] first.
@@ -125,7 +126,8 @@ impl View {
         self.0.body.read(|json| meta::annotation(json, name)).ok().flatten()
     }
 
-    /// Decodes the body. While anybody holds the result, the next call for the same type gives the same `Arc`.
+    /// Decodes the body. While anybody holds the result, the next call for the same type gives the same `Arc`. The
+    /// store itself holds the last few.
     ///
     /// # Errors
     /// Fails when the body is not a `T`, and when its kept form is damaged; it stays so until the object changes.
@@ -133,17 +135,20 @@ impl View {
         if let Some(known) = known(self.0.decoded.lock().as_ref()) {
             return Ok(known);
         }
-        let decoded = self.0.body.read(|json| serde_json::from_slice::<T>(json));
-        let decoded = decoded.map_err(|source| self.damaged(source))?;
+        let decoded = self.0.body.read(|json| (json.len(), serde_json::from_slice::<T>(json)));
+        let (bytes, decoded) = decoded.map_err(|source| self.damaged(source))?;
         let decoded = decoded.map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
         let decoded = Arc::new(decoded);
-        let mut slot = self.0.decoded.lock();
-        // Somebody may have been faster; all should hold the same.
-        if let Some(known) = known(slot.as_ref()) {
-            return Ok(known);
-        }
         let erased: Arc<dyn Any + Send + Sync> = decoded.clone();
-        *slot = Some(Arc::downgrade(&erased));
+        {
+            let mut slot = self.0.decoded.lock();
+            // Somebody may have been faster; all should hold the same.
+            if let Some(known) = known(slot.as_ref()) {
+                return Ok(known);
+            }
+            *slot = Some(Arc::downgrade(&erased));
+        }
+        self.0.home.recent.hold(erased, bytes);
         Ok(decoded)
     }
 
@@ -191,6 +196,6 @@ fn known<T: Send + Sync + 'static>(slot: Option<&Weak<dyn Any + Send + Sync>>) -
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}@{}", self.0.kind, self.0.meta.request, self.0.meta.resource_version)
+        write!(f, "{} {}@{}", self.0.home.kind, self.0.meta.request, self.0.meta.resource_version)
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Wri
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
     {
-        return store.removed(&scan.request, scan.uid, writer);
+        return store.removed(&scan.request, &scan.uid, writer);
     }
     store.kind().version() == path.version && store.written(body, writer)
 }
@@ -84,7 +84,7 @@ pub(super) fn answer_to_delete(
 ) -> bool {
     if let Ok(scan) = Scan::open(body) {
         return match scan.is_gone() {
-            Ok(true) => store.removed(request, scan.uid, writer),
+            Ok(true) => store.removed(request, &scan.uid, writer),
             Ok(false) => answer(store, path, body, writer),
             Err(_) => false,
         };

@@ -1,11 +1,15 @@
 use serde_json::{Value, json};
 
+use bytes::Bytes;
+
 use super::*;
+use crate::cache::Projection;
+use crate::cache::home::Home;
 use crate::cache::testing::{config_map, object, view_of};
 use crate::cache::view::View;
 
 fn scan(raw: &str, projection: Projection) -> Result<(Meta, Bytes), ScanError> {
-    Scan::open(raw.as_bytes())?.finish(&config_map(), projection)
+    Scan::open(raw.as_bytes())?.finish(&Home::new(config_map()), projection)
 }
 
 fn value(view: &View) -> Value {

@@ -1,0 +1,289 @@
+//! One copy of what many objects of a store say alike.
+//!
+//! Replicas have their labels and owners word for word in common, so a list of them is kept once for all versions that
+//! have it, and in different lists each string is kept once.
+//!
+//! # Invariants
+//! 1. What no version holds any more goes when the pool is swept: after each list, and before it holds twice as much
+//!    as was in use at the last sweep.
+//! 2. Only the pool hands out what it holds, under its lock: what it alone holds there, nobody else can take up.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::scan::hash_of;
+use super::{Label, Labels, Owner};
+
+/// Entries that are not worth a sweep.
+const FEW: usize = 64;
+
+/// A list that is kept once for all who have an equal one; empty without an allocation.
+pub struct Shared<T>(Option<Arc<[T]>>);
+
+/// What the versions of one store share.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Pool(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    texts: Entries<str>,
+    labels: Entries<[Label]>,
+    owners: Entries<[Owner]>,
+    finalizers: Entries<[Arc<str>]>,
+}
+
+#[derive(Debug)]
+struct Entries<T: ?Sized> {
+    /// With their hashes, which are costly to find again.
+    table: HashTable<(u64, Arc<T>)>,
+    /// In use at the last sweep.
+    used: usize,
+}
+
+/// An owner reference as it is written.
+#[derive(Deserialize, Hash)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OwnerText<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    controller: bool,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(super) fn text(&self, text: &str) -> Arc<str> {
+        self.0.lock().texts.text(text)
+    }
+
+    /// Takes labels that are sorted by key.
+    pub(super) fn labels(&self, labels: &[(Cow<'_, str>, Cow<'_, str>)]) -> Labels {
+        let Kept { texts, labels: kept, .. } = &mut *self.0.lock();
+        let same = |label: &Label, text: &(Cow<'_, str>, Cow<'_, str>)| {
+            label.0[..] == text.0 && label.1[..] == text.1
+        };
+        Labels(kept.list(labels, same, |(key, value)| (texts.text(key), texts.text(value))))
+    }
+
+    pub(super) fn owners(&self, owners: &[OwnerText<'_>]) -> Shared<Owner> {
+        let Kept { texts, owners: kept, .. } = &mut *self.0.lock();
+        kept.list(owners, |owner, text| text.is(owner), |text| text.owner(texts))
+    }
+
+    pub(super) fn finalizers(&self, finalizers: &[Cow<'_, str>]) -> Shared<Arc<str>> {
+        let Kept { texts, finalizers: kept, .. } = &mut *self.0.lock();
+        kept.list(finalizers, |one, text| one[..] == **text, |text| texts.text(text))
+    }
+
+    /// Drops what nobody uses.
+    pub(in crate::cache) fn sweep(&self) {
+        let Kept { texts, labels, owners, finalizers } = &mut *self.0.lock();
+        labels.sweep();
+        owners.sweep();
+        finalizers.sweep();
+        // Last, as the lists hold texts.
+        texts.sweep();
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 4] {
+        let kept = self.0.lock();
+        [
+            kept.texts.table.len(),
+            kept.labels.table.len(),
+            kept.owners.table.len(),
+            kept.finalizers.table.len(),
+        ]
+    }
+}
+
+// === impl Entries ===
+
+impl<T: ?Sized> Entries<T> {
+    fn get(&mut self, hash: u64, same: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        if let Some((_, known)) = self.table.find(hash, |(_, known)| same(known)) {
+            return known.clone();
+        }
+        if self.table.len() >= FEW.max(2 * self.used) {
+            self.sweep();
+        }
+        let made = make();
+        self.table.insert_unique(hash, (hash, made.clone()), |(hash, _)| *hash);
+        made
+    }
+
+    fn sweep(&mut self) {
+        self.table.retain(|(_, entry)| Arc::strong_count(entry) > 1);
+        self.used = self.table.len();
+        self.table.shrink_to(2 * self.used, |(hash, _)| *hash);
+    }
+}
+
+impl Entries<str> {
+    fn text(&mut self, text: &str) -> Arc<str> {
+        self.get(hash_of(text), |known| known == text, || text.into())
+    }
+}
+
+impl<T> Entries<[T]> {
+    fn list<R: Hash>(
+        &mut self,
+        items: &[R],
+        same: impl Fn(&T, &R) -> bool,
+        make: impl FnMut(&R) -> T,
+    ) -> Shared<T> {
+        if items.is_empty() {
+            return Shared::default();
+        }
+        let equal = |known: &[T]| {
+            known.len() == items.len() && known.iter().zip(items).all(|(known, item)| same(known, item))
+        };
+        Shared(Some(self.get(hash_of(items), equal, || items.iter().map(make).collect())))
+    }
+}
+
+impl<T: ?Sized> Default for Entries<T> {
+    fn default() -> Self {
+        Self { table: HashTable::new(), used: 0 }
+    }
+}
+
+// === impl OwnerText ===
+
+impl OwnerText<'_> {
+    fn is(&self, owner: &Owner) -> bool {
+        owner.uid[..] == self.uid
+            && owner.api_version[..] == self.api_version
+            && owner.kind[..] == self.kind
+            && owner.name[..] == self.name
+            && owner.controller == self.controller
+    }
+
+    fn owner(&self, texts: &mut Entries<str>) -> Owner {
+        Owner {
+            uid: texts.text(&self.uid),
+            api_version: texts.text(&self.api_version),
+            kind: texts.text(&self.kind),
+            name: texts.text(&self.name),
+            controller: self.controller,
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        // Within one store equal lists are one, but not across two.
+        match (&self.0, &other.0) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) || ours == theirs,
+            (ours, theirs) => ours.is_none() && theirs.is_none(),
+        }
+    }
+}
+
+impl<T: Eq> Eq for Shared<T> {}
+
+impl<'a, T> IntoIterator for &'a Shared<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pool: &Pool, labels: &[(&str, &str)]) -> Labels {
+        let labels: Vec<_> = labels.iter().map(|(key, value)| (Cow::from(*key), Cow::from(*value))).collect();
+        pool.labels(&labels)
+    }
+
+    #[test]
+    fn equal_lists_are_one_and_different_lists_share_their_strings() {
+        let pool = Pool::default();
+        let (one, again) = (labels(&pool, &[("app", "web")]), labels(&pool, &[("app", "web")]));
+        assert!(std::ptr::eq(&*one.0, &*again.0));
+        let other = labels(&pool, &[("app", "web"), ("tier", "web")]);
+        assert!(
+            one != other
+                && Arc::ptr_eq(&one.0[0].0, &other.0[0].0)
+                && Arc::ptr_eq(&one.0[0].1, &other.0[1].1)
+        );
+        assert_eq!(pool.sizes(), [3, 2, 0, 0]);
+    }
+
+    #[test]
+    fn what_nobody_holds_goes_with_a_sweep_and_the_rest_stays() {
+        let pool = Pool::default();
+        let (kept, gone) = (labels(&pool, &[("app", "web")]), labels(&pool, &[("app", "api")]));
+        drop(gone);
+        pool.sweep();
+        assert_eq!(pool.sizes(), [2, 1, 0, 0]);
+        assert!(std::ptr::eq(&*kept.0, &*labels(&pool, &[("app", "web")]).0), "still the same");
+        drop(kept);
+        pool.sweep();
+        assert_eq!(pool.sizes(), [0; 4]);
+    }
+
+    #[test]
+    fn strings_that_pass_by_do_not_pile_up() {
+        let pool = Pool::default();
+        let kept: Vec<_> = (0..500).map(|at| pool.text(&format!("kept {at}"))).collect();
+        for at in 0..100_000 {
+            pool.text(&format!("passing {at}"));
+        }
+        let [texts, ..] = pool.sizes();
+        assert!(texts <= 2 * kept.len() + 1, "{texts} are kept for {} in use", kept.len());
+    }
+
+    #[test]
+    fn an_empty_list_takes_nothing() {
+        let pool = Pool::default();
+        assert!(labels(&pool, &[]).is_empty() && pool.finalizers(&[]).is_empty());
+        assert_eq!(pool.sizes(), [0; 4]);
+    }
+}
