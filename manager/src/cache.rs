@@ -22,6 +22,7 @@ mod kind;
 mod lens;
 mod meta;
 mod pack;
+mod pages;
 mod recent;
 mod reflector;
 mod select;

@@ -1,4 +1,4 @@
-//! Where one object ends and the next begins, in a watch stream and in a page of a list.
+//! Where one event of a watch ends and the next begins, and what else a server says around objects.
 //!
 //! Objects are found and left as raw bytes. A line is kept only while it is being completed, and one longer than
 //! the limit is dropped as it arrives: memory is bounded by the limit, not by what is sent.
@@ -28,8 +28,8 @@ pub(super) struct Lines {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Whole(Bytes),
-    /// Longer than the limit and gone; told once, when the limit is passed.
-    TooLong,
+    /// Longer than the limit and gone; told once, when the limit is passed. This is its beginning.
+    TooLong(Bytes),
 }
 
 /// One watch event, its object unread.
@@ -69,24 +69,6 @@ pub(super) struct BookmarkMeta {
     pub(super) resource_version: String,
     #[serde(default)]
     annotations: Option<std::collections::BTreeMap<String, String>>,
-}
-
-/// One page of a list, its items unread.
-#[derive(Debug, Deserialize)]
-pub(super) struct Page<'a> {
-    pub(super) metadata: PageMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-/// Where a page stands in its list.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PageMeta {
-    pub(super) resource_version: String,
-    /// Asks for the next page; `None` or empty on the last.
-    #[serde(rename = "continue", default)]
-    next: Option<String>,
 }
 
 /// The server's own words about a failure.
@@ -143,7 +125,7 @@ impl Lines {
                 line = std::mem::take(&mut self.begun).freeze();
             }
             if self.exceeds(line.len()) {
-                return Some(Line::TooLong);
+                return Some(Line::TooLong(line));
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
                 return Some(Line::Whole(line));
@@ -151,17 +133,16 @@ impl Lines {
         }
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.limit
-    }
-
     fn incomplete(&mut self) -> Option<Line> {
         let rest = std::mem::take(&mut self.rest);
-        if self.dropping || self.exceeds(self.begun.len() + rest.len()) {
-            self.begun = BytesMut::new();
-            return (!std::mem::replace(&mut self.dropping, true)).then_some(Line::TooLong);
+        if self.dropping {
+            return None;
         }
         self.begun.extend_from_slice(&rest);
+        if self.exceeds(self.begun.len()) {
+            self.dropping = true;
+            return Some(Line::TooLong(std::mem::take(&mut self.begun).freeze()));
+        }
         None
     }
 
@@ -223,24 +204,6 @@ impl Bookmark {
     }
 }
 
-// === impl Page ===
-
-impl<'a> Page<'a> {
-    pub(super) fn read(body: &'a [u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(body)
-    }
-
-    pub(super) fn items(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.items.iter().flatten().map(|raw| raw.get().as_bytes())
-    }
-}
-
-impl PageMeta {
-    pub(super) fn next(&self) -> Option<&str> {
-        self.next.as_deref().filter(|token| !token.is_empty())
-    }
-}
-
 // === impl Status ===
 
 impl Status {
@@ -256,8 +219,12 @@ impl Status {
         status
     }
 
+    /// Whether the position asked for leads nowhere: it is forgotten, or the server, set back, has not come so far; or
+    /// the next event tells of an object that was deleted because it could not be read, and will be met again there.
     pub(super) fn is_expired(&self) -> bool {
-        self.code == 410 || self.reason == "Expired" || self.reason == "Gone"
+        let reason = self.reason.as_str();
+        let ahead = self.code == 504 && self.message.contains("Too large resource version");
+        self.code == 410 || matches!(reason, "Expired" | "Gone" | "StoreReadError") || ahead
     }
 
     pub(super) fn retry_after(&self) -> Option<std::time::Duration> {
@@ -310,7 +277,7 @@ mod tests {
     fn a_line_over_the_limit_is_dropped_once_and_the_next_is_whole() {
         let mut lines = Lines::new(4);
         lines.push(Bytes::from_static(b"1234\n12345"));
-        assert_eq!(drain(&mut lines), [whole("1234"), Line::TooLong]);
+        assert_eq!(drain(&mut lines), [whole("1234"), Line::TooLong(Bytes::from_static(b"12345"))]);
         for _ in 0..100 {
             lines.push(vec![b'x'; 1000].into());
             assert_eq!(drain(&mut lines), []);
@@ -318,19 +285,6 @@ mod tests {
         }
         lines.push(Bytes::from_static(b"x\nok\n"));
         assert_eq!(drain(&mut lines), [whole("ok")]);
-    }
-
-    #[test]
-    fn a_page_gives_its_items_as_they_were_written() {
-        let body =
-            br#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":""},"items":[ {"a":1}, 2 ]}"#;
-        let page = Page::read(body).unwrap();
-        assert_eq!(page.items().collect::<Vec<_>>(), [&br#"{"a":1}"#[..], b"2"]);
-        assert_eq!((page.metadata.resource_version.as_str(), page.metadata.next()), ("7", None));
-        assert_eq!(
-            Page::read(br#"{"metadata":{"resourceVersion":"7"},"items":null}"#).unwrap().items().count(),
-            0
-        );
     }
 
     #[test]

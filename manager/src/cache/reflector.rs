@@ -11,6 +11,8 @@
 
 mod backoff;
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod model;
 mod request;
 #[cfg(test)]
@@ -24,9 +26,10 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::backoff::Backoff;
-use self::request::{Endpoint, Failure};
-use super::frame::{Bookmark, Event, Line, Lines, Page, Raw, Status};
+use self::request::{Endpoint, Failure, next_bytes};
+use super::frame::{Bookmark, Event, Line, Lines, Raw, Status};
 use super::meta::{ResourceVersion, ScanError};
+use super::pages::{Item, PageMeta, PageReader};
 use super::store::{Core, EventKind};
 
 /// Items asked for per page: client-go's and kube's number.
@@ -202,15 +205,10 @@ impl Reflector {
                 }
                 page => page?,
             };
-            let page = Page::read(&body)
-                .map_err(|error| Failure::Refused(format!("the list cannot be read: {error}")))?;
-            for item in page.items() {
-                self.store.listed(self.part, epoch, item);
-            }
+            let page = self.page(epoch, body).await?;
             // All pages show the state of the first.
-            let version =
-                version.get_or_insert_with(|| ResourceVersion::new(&page.metadata.resource_version));
-            if let Some(token) = page.metadata.next() {
+            let version = version.get_or_insert_with(|| ResourceVersion::new(&page.resource_version));
+            if let Some(token) = page.next() {
                 next = Some(token.to_owned());
                 continue;
             }
@@ -222,6 +220,19 @@ impl Reflector {
             self.up();
             return Ok(());
         }
+    }
+
+    /// Takes the items of one page as they come.
+    async fn page(&self, epoch: u64, mut body: Body) -> Result<PageMeta, Failure> {
+        let limit = self.store.object_limit();
+        let mut page = PageReader::new(limit);
+        while let Some(bytes) = next_bytes(&mut body).await? {
+            page.push(&bytes, |item| match item {
+                Item::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
+                Item::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
+            });
+        }
+        page.end().map_err(|error| Failure::Refused(format!("the list cannot be read: {error}")))
     }
 
     async fn stream_list(&mut self) -> Result<(), Failure> {
@@ -265,6 +276,10 @@ impl Reflector {
                 self.take(&line, stream)?;
             }
             self.store.room().await;
+            // However much it sends: the end mark is due before the stream's own end.
+            if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.deadline {
+                return self.silence(stream);
+            }
             let until = stream.patience();
             let Ok(frame) = timeout_at(until, stream.body.frame()).await else {
                 self.silence(stream)?;
@@ -302,15 +317,20 @@ impl Reflector {
     }
 
     fn take(&mut self, line: &Line, stream: &mut Stream) -> Result<(), Failure> {
-        let Line::Whole(line) = line else {
-            let limit = stream.lines.limit();
-            self.store.refuse(&[], &ScanError::TooLarge { size: limit.saturating_add(1), limit });
-            return Ok(());
+        let (line, whole) = match line {
+            Line::Whole(line) => (line, true),
+            Line::TooLong(head) => (head, false),
         };
         let event = match Event::read(line) {
-            Ok(event) => event,
+            Ok(event) if whole => event,
+            Ok(event) => {
+                self.too_long(&event, stream);
+                return Ok(());
+            }
             Err(error) => {
-                self.store.refuse(line, &ScanError::Shape(error));
+                let error =
+                    if whole { ScanError::Shape(error) } else { too_large(self.store.object_limit()) };
+                self.store.refuse(line, &error);
                 return Ok(());
             }
         };
@@ -329,6 +349,16 @@ impl Reflector {
         Ok(())
     }
 
+    /// Takes what the beginning of an event tells whose object is longer than allowed.
+    fn too_long(&self, event: &Event<'_>, stream: &Stream) {
+        let (raw, error) = (event.object.bytes, too_large(self.store.object_limit()));
+        match (event.kind.as_ref(), stream.phase) {
+            ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
+            (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),
+            (_, Phase::Live) => self.store.refuse(raw, &error),
+        }
+    }
+
     fn moved(&mut self, kind: EventKind, raw: Raw<'_>, stream: &mut Stream) {
         let version = self.store.event(self.part, kind, raw);
         if let (Phase::Live, Some(version)) = (stream.phase, version) {
@@ -341,6 +371,9 @@ impl Reflector {
             Ok(bookmark) => bookmark,
             Err(error) => return self.store.refuse(raw, &ScanError::Shape(error)),
         };
+        if bookmark.metadata.resource_version.is_empty() {
+            return self.store.refuse(raw, &ScanError::Missing("resourceVersion"));
+        }
         let version = ResourceVersion::new(&bookmark.metadata.resource_version);
         match phase {
             Phase::Initial(epoch) if bookmark.ends_initial_events() => {
@@ -360,14 +393,16 @@ impl Reflector {
     }
 
     fn advance(&mut self, version: ResourceVersion, stream: &mut Stream) {
-        if !self.resume.as_ref().is_some_and(|resume| resume.is_newer_than(&version)) {
-            self.resume = Some(version);
-        }
         if !stream.settled {
             stream.settled = true;
             self.up();
         }
-        self.progressed();
+        // What was had before proves that the connection works and not that anything goes on.
+        let again = |resume: &ResourceVersion| *resume == version || resume.is_newer_than(&version);
+        if !self.resume.as_ref().is_some_and(again) {
+            self.resume = Some(version);
+            self.progressed();
+        }
     }
 
     fn progressed(&mut self) {
@@ -384,12 +419,19 @@ impl Reflector {
 }
 
 /// Reads an ERROR event. It may come again at every version it is resumed from, such as for an object that was
-/// deleted without being readable, so unlike a failing connection it counts as a refusal.
+/// deleted without being readable, so unlike a failing connection it counts as a refusal. A server that is busy has
+/// nothing against the version.
 fn in_stream(raw: &[u8]) -> Failure {
-    match Failure::from_status(&Status::read(0, raw), None) {
-        Failure::Broken(text) => Failure::Refused(text),
+    let status = Status::read(0, raw);
+    match Failure::from_status(&status, None) {
+        Failure::Broken(text) if status.code != 429 => Failure::Refused(text),
         failure => failure,
     }
+}
+
+/// The size of what was not read to its end is not known.
+fn too_large(limit: usize) -> ScanError {
+    ScanError::TooLarge { size: limit.saturating_add(1), limit }
 }
 
 // === impl Stream ===

@@ -3,8 +3,9 @@
 //! The numbers live in the stores and are read when asked for, so a status page and a scrape cannot disagree.
 //! Labels are kind and group, never names of objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -78,6 +79,9 @@ pub struct HandlerTrouble {
     pub slow: u64,
 }
 
+/// Refused objects that are named in the log; the others are only counted.
+const REFUSALS: usize = 1000;
+
 /// The moving numbers of one store.
 #[derive(Debug)]
 pub(super) struct Counts {
@@ -85,6 +89,8 @@ pub(super) struct Counts {
     lists: AtomicU64,
     events: AtomicU64,
     decode_errors: AtomicU64,
+    /// Hashes of what was said about objects left out; no more than [`REFUSALS`].
+    refusals: Mutex<HashSet<u64>>,
     health: Mutex<Health>,
     /// True once every part has been listed or found absent; never false again. Written under `health`.
     settled: watch::Sender<bool>,
@@ -126,6 +132,7 @@ impl Counts {
             lists: AtomicU64::new(0),
             events: AtomicU64::new(0),
             decode_errors: AtomicU64::new(0),
+            refusals: Mutex::default(),
             settled: watch::Sender::new(parts.is_empty()),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
@@ -148,6 +155,15 @@ impl Counts {
 
     pub(super) fn undecodable(&self) {
         self.decode_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether this has not been said of this object yet, or nothing more is to be said: an object that cannot
+    /// be read comes again with every list.
+    pub(super) fn is_first_refusal(&self, object: &str, reason: impl Hash) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (object, reason).hash(&mut hasher);
+        let mut refusals = self.refusals.lock();
+        refusals.len() < REFUSALS && refusals.insert(hasher.finish())
     }
 
     pub(super) fn panicked(&self, handler: &str) {

@@ -337,6 +337,11 @@ impl Core {
         &self.parts
     }
 
+    /// Returns the longest object taken; 0 = no limit.
+    pub(super) fn object_limit(&self) -> usize {
+        self.max_object_bytes
+    }
+
     /// Returns the longest watch line worth keeping; 0 = no limit.
     pub(super) fn line_limit(&self) -> usize {
         // The event around the object is a few dozen bytes.
@@ -406,6 +411,7 @@ impl Core {
             let version = scan.resource_version.clone();
             match kind {
                 EventKind::Deleted => {
+                    scan.check_kind(self.kind(), self.projection())?;
                     self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
                 }
                 EventKind::Changed if self.knows(part, &scan) => {}
@@ -416,7 +422,7 @@ impl Core {
             }
             Ok(version)
         });
-        opened.map_err(|error| self.refuse(raw.bytes, &error)).ok()
+        opened.map_err(|error| self.refuse_event(part, kind, raw.bytes, &error)).ok()
     }
 
     pub(super) fn bookmark(&self, part: usize, version: &ResourceVersion) {
@@ -424,11 +430,35 @@ impl Core {
         self.step(|table| table.advance(part, version));
     }
 
-    /// Counts and names an object that cannot be taken.
+    /// Counts an object that cannot be taken, and names it once.
     pub(super) fn refuse(&self, raw: &[u8], error: &ScanError) {
         self.counts.undecodable();
         let name = meta::name_of(raw).map_or_else(|| "unknown".to_owned(), |request| request.to_string());
-        tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
+        if self.counts.is_first_refusal(&name, std::mem::discriminant(error)) {
+            tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
+        }
+    }
+
+    /// The same for one that came with a watch event. That it is gone is believed all the same.
+    pub(super) fn refuse_event(&self, part: usize, kind: EventKind, raw: &[u8], error: &ScanError) {
+        let other = matches!(error, ScanError::Kind { .. });
+        if kind == EventKind::Deleted
+            && !other
+            && let Some((request, uid, version)) = meta::identity_of(raw)
+        {
+            self.step(|table| table.deleted(part, &request, &uid, &version));
+        }
+        self.refuse(raw, error);
+    }
+
+    /// The same for one that was listed. It is there, so what is stored of it stays.
+    pub(super) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
+        // What is of another kind says nothing about ours of that name.
+        let other = matches!(error, ScanError::Kind { .. });
+        if let Some(request) = meta::name_of(raw).filter(|_| !other) {
+            self.table.write().keep(epoch, &request);
+        }
+        self.refuse(raw, error);
     }
 
     /// Waits until few enough changes are undelivered, and few enough bodies unpacked. The reflector reads on only
@@ -478,15 +508,6 @@ impl Core {
             self.step(|table| table.advance(part, resource_version));
         }
         known
-    }
-
-    fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
-        // What is of another kind says nothing about ours of that name.
-        let other = matches!(error, ScanError::Kind { .. });
-        if let Some(request) = meta::name_of(raw).filter(|_| !other) {
-            self.table.write().keep(epoch, &request);
-        }
-        self.refuse(raw, error);
     }
 
     /// Asks the index functions about a version and makes the step that takes it.

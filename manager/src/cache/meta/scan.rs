@@ -139,7 +139,11 @@ impl<'a> Scan<'a> {
         Ok(finalizers.is_none_or(|list| list.is_empty()) && grace.unwrap_or(0) == 0)
     }
 
-    fn check_kind(&self, kind: &KindId, projection: Projection) -> Result<(), ScanError> {
+    pub(in crate::cache) fn check_kind(
+        &self,
+        kind: &KindId,
+        projection: Projection,
+    ) -> Result<(), ScanError> {
         let Some(member) = self.members.iter().find(|member| member.name == "kind") else { return Ok(()) };
         let Some(found) = member.value.string() else {
             // As absent, where it is null: nothing else is a kind.
@@ -227,12 +231,15 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
 
 /// Finds the name in an object that is otherwise unreadable, as far as it can be read.
 pub(in crate::cache) fn name_of(raw: &[u8]) -> Option<Request> {
-    let readable = raw.utf8_chunks().next()?.valid();
-    let mut metadata = Metadata::default();
-    // How the walk ends does not matter, only how far it came.
-    walk(&mut Cursor::over(readable), &mut metadata).ok();
-    let name = text("name", metadata.name).ok()??;
-    Some(Request::new(text("namespace", metadata.namespace).ok()?.as_deref(), &name))
+    Metadata::glimpse(raw).request()
+}
+
+/// The same, with its uid and the version it has: enough to believe that it is gone.
+pub(in crate::cache) fn identity_of(raw: &[u8]) -> Option<(Request, String, ResourceVersion)> {
+    let metadata = Metadata::glimpse(raw);
+    let uid = text("uid", metadata.uid).ok()??.into_owned();
+    let version = text("resourceVersion", metadata.resource_version).ok()??;
+    Some((metadata.request()?, uid, ResourceVersion::new(&version)))
 }
 
 /// Reads one annotation out of a stored body.
@@ -252,6 +259,21 @@ pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
 // === impl Metadata ===
 
 impl<'a> Metadata<'a> {
+    /// Reads as far as it goes.
+    fn glimpse(raw: &'a [u8]) -> Self {
+        let mut metadata = Self::default();
+        if let Some(readable) = raw.utf8_chunks().next() {
+            // How the walk ends does not matter, only how far it came.
+            walk(&mut Cursor::over(readable.valid()), &mut metadata).ok();
+        }
+        metadata
+    }
+
+    fn request(&self) -> Option<Request> {
+        let name = text("name", self.name).ok()??;
+        Some(Request::new(text("namespace", self.namespace).ok()?.as_deref(), &name))
+    }
+
     fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {
         let start = cursor.at();
         let mut members = cursor.open()?;

@@ -65,15 +65,14 @@ impl Endpoint {
         Self { client, base, projection }
     }
 
-    /// Reads one page to its end. `limit` 0 asks for all at once.
-    pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Bytes, Failure> {
+    /// Asks for one page. `limit` 0 asks for all at once.
+    pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Body, Failure> {
         let mut query = format!("limit={limit}");
         if let Some(token) = next {
             query.push_str("&continue=");
             escape(token, &mut query);
         }
-        let response = self.send(&query, "PartialObjectMetadataList").await?;
-        read_all(response.into_body(), usize::MAX).await
+        Ok(self.send(&query, "PartialObjectMetadataList").await?.into_body())
     }
 
     /// Opens a watch after a version.
@@ -128,15 +127,20 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+/// Reads what has come of a body that is to end by itself; `None` is its end.
+pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure> {
+    let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::silent(SILENCE))?;
+    let Some(frame) = frame else { return Ok(None) };
+    let frame = frame.map_err(|error| Failure::broken(&error))?;
+    Ok(Some(frame.into_data().unwrap_or_default()))
+}
+
 async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
-    while whole.len() < limit {
-        let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::silent(SILENCE))?;
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| Failure::broken(&error))?;
-        if let Some(data) = frame.data_ref() {
-            whole.extend_from_slice(data);
-        }
+    while whole.len() < limit
+        && let Some(bytes) = next_bytes(&mut body).await?
+    {
+        whole.extend_from_slice(&bytes);
     }
     Ok(whole.freeze())
 }
@@ -179,7 +183,9 @@ impl Failure {
         match (status.code, wait) {
             _ if status.is_expired() => Self::Expired,
             (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
-            (401 | 408 | 429 | 500..=599, None) => Self::Broken(text),
+            // An internal error may be about this very position; the others are about the server.
+            (500, None) => Self::Refused(text),
+            (401 | 408 | 429 | 501..=599, None) => Self::Broken(text),
             (404, _) => Self::Missing(text),
             (403, _) => Self::Forbidden(text),
             _ => Self::Refused(text),

@@ -273,11 +273,11 @@ async fn a_watch_that_outlives_its_own_end_in_silence_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn an_error_that_comes_back_at_the_same_version_ends_in_a_list() {
     let (mut rig, _store, stream) = Rig::synced(&[]).await;
-    stream.error(500, "StoreReadError");
+    stream.error(500, "InternalError");
     for _ in 0..2 {
         let call = rig.server.next().await;
         assert!(call.is_watch_at(10), "{}", call.uri);
-        call.stream().error(500, "StoreReadError");
+        call.stream().error(500, "InternalError");
     }
     assert!(rig.server.next().await.is_streamed_list());
 }
@@ -347,4 +347,139 @@ async fn selectors_and_projection_go_to_the_server() {
         call.uri
     );
     assert!(call.accept.starts_with("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_cannot_be_told_is_found_by_a_list_at_once() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    told.take(2).await;
+    stream.error(500, "StoreReadError");
+    let began = Instant::now();
+    let call = rig.server.next().await;
+    assert!(call.is_streamed_list() && began.elapsed().is_zero(), "{}", call.uri);
+    let stream = call.stream();
+    stream.event("ADDED", &object("b", "u2", 6));
+    stream.end_of_initial_events(12);
+    assert_eq!(told.next().await, "- a@5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_set_back_is_listed_again() {
+    let (mut rig, _store, stream) = Rig::synced(&[]).await;
+    let ahead = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Too large resource version: 10, current: 4"}"#;
+    stream.send(&format!("{{\"type\":\"ERROR\",\"object\":{ahead}}}\n"));
+    assert!(rig.server.next().await.is_streamed_list());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_for_the_watch_however_often_it_is_busy() {
+    let (mut rig, store, stream) = Rig::synced(&[]).await;
+    stream.error(429, "TooManyRequests");
+    for round in 0..6 {
+        let call = rig.server.next().await;
+        assert!(call.is_watch_at(10), "{}", call.uri);
+        match round % 3 {
+            0 => call.stream().error(429, "TooManyRequests"),
+            1 => call.refuse(429, "TooManyRequests"),
+            _ => call.refuse(503, "ServiceUnavailable"),
+        }
+    }
+    assert!(rig.server.next().await.is_watch_at(10));
+    assert_eq!(store.status().relists, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_an_internal_error_refuses_again_and_again_ends_in_a_list() {
+    let (mut rig, _store, stream) = Rig::synced(&[]).await;
+    stream.reset();
+    for _ in 0..3 {
+        let call = rig.server.next().await;
+        assert!(call.is_watch_at(10), "{}", call.uri);
+        call.refuse(500, "InternalError");
+    }
+    assert!(rig.server.next().await.is_streamed_list());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_only_repeats_itself_is_no_progress() {
+    let (mut rig, store, stream) = Rig::synced(&[]).await;
+    stream.event("ADDED", &object("a", "u1", 11));
+    tokio::task::yield_now().await;
+    stream.reset();
+    for (least, most) in [(0.8, 1.2), (1.6, 2.4), (3.2, 4.8)] {
+        let began = Instant::now();
+        let call = rig.server.next().await;
+        assert!(call.is_watch_at(11), "{}", call.uri);
+        between(least..most, began.elapsed());
+        let stream = call.stream();
+        stream.event("MODIFIED", &object("a", "u1", 11));
+        stream.bookmark(11);
+        tokio::task::yield_now().await;
+        stream.reset();
+    }
+    assert_eq!(store.status().relists, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_without_a_version_moves_nothing() {
+    let (mut rig, store, stream) = Rig::synced(&[]).await;
+    stream.event("BOOKMARK", &serde_json::json!({"metadata": {"resourceVersion": ""}}));
+    stream.event("BOOKMARK", &serde_json::json!({"metadata": {}}));
+    tokio::task::yield_now().await;
+    stream.reset();
+    assert!(rig.server.next().await.is_watch_at(10));
+    assert_eq!(store.status().decode_errors, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_goes_on_without_an_end_mark_is_paged_once_the_stream_is_overdue() {
+    let mut rig = Rig::start(never_resync());
+    let _store = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    let began = Instant::now();
+    let busy = async {
+        for version in 1.. {
+            stream.event("ADDED", &object("a", "u1", version));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    // The server never stops by itself.
+    let call = tokio::select! {
+        () = busy => unreachable!(),
+        call = rig.server.next() => call,
+    };
+    assert!(call.is_page(), "{}", call.uri);
+    between(245.0..307.0, began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_during_a_wait_that_the_server_named_ends_at_once() {
+    let (mut rig, _store, stream) = Rig::synced(&[]).await;
+    stream.reset();
+    rig.server.next().await.answer(429, &[("retry-after", "300")], "later");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let began = Instant::now();
+    rig.stop.cancel();
+    rig.tasks.join_next().await.unwrap().unwrap();
+    assert!(began.elapsed().is_zero());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_and_a_deleted_object_within_the_initial_events_are_as_the_server_has_them() {
+    let mut rig = Rig::start(never_resync());
+    let store = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    for (name, uid, version) in [("a", "u1", 5), ("b", "u2", 6), ("c", "u3", 7)] {
+        stream.event("ADDED", &object(name, uid, version));
+    }
+    stream.event("MODIFIED", &object("a", "u1", 8));
+    stream.event("DELETED", &object("b", "u2", 9));
+    stream.end_of_initial_events(9);
+    store.settled().await;
+    let mut there: Vec<String> =
+        store.list(&Select::all()).unwrap().iter().map(|view| format!("{view:?}")).collect();
+    there.sort();
+    assert_eq!(there, ["ConfigMap shop/a@8", "ConfigMap shop/c@7"]);
 }

@@ -1,0 +1,301 @@
+//! Cuts a page of a list into its items while it arrives.
+//!
+//! Only nesting and strings are followed, so an item that is no JSON within its braces costs itself alone, and one
+//! longer than the limit is dropped as it arrives. What stands around the items is small and read at the end.
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::value::RawValue;
+
+/// Most bytes kept of what stands around the items: a version and a token. More is no list.
+const ENVELOPE: usize = 64 * 1024;
+
+/// One page, as far as it has come.
+#[derive(Debug)]
+pub(super) struct PageReader {
+    /// Everything but the items, `[]` in their place.
+    envelope: BytesMut,
+    /// The item whose end has not come.
+    item: BytesMut,
+    /// Longest item given out; 0 = no limit.
+    limit: usize,
+    /// Inside an item that was too long, up to its end.
+    dropping: bool,
+    place: Place,
+    /// Open brackets, those of the envelope included.
+    depth: usize,
+    text: Text,
+    /// Where in the envelope the last string began, which is a key if a colon follows.
+    string: usize,
+}
+
+/// Where the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Envelope,
+    /// Behind the key `items`.
+    Key,
+    /// Between items.
+    Items,
+    /// Within one that stands at this depth.
+    Item,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escaped,
+}
+
+/// One item, or what became of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Whole(Bytes),
+    /// Longer than the limit and gone; this is its beginning.
+    TooLong(Bytes),
+}
+
+/// Where a page stands in its list.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageMeta {
+    pub(super) resource_version: String,
+    /// Asks for the next page; `None` or empty on the last.
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    metadata: PageMeta,
+    /// Asked for: what has none is no list, whatever it says, and taken for an empty one it would empty the store.
+    #[serde(borrow)]
+    items: &'a RawValue,
+}
+
+// === impl PageReader ===
+
+impl PageReader {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            envelope: BytesMut::new(),
+            item: BytesMut::new(),
+            limit,
+            dropping: false,
+            place: Place::Envelope,
+            depth: 0,
+            text: Text::Outside,
+            string: 0,
+        }
+    }
+
+    /// Takes the next bytes of the page; the items that they complete are `found`.
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut found: impl FnMut(Item)) {
+        while let Some(&byte) = bytes.first() {
+            let length = if self.text == Text::Inside { plain(bytes).max(1) } else { 1 };
+            let (head, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+            bytes = rest;
+            if self.place == Place::Items && self.text == Text::Outside && !between(byte) {
+                self.place = Place::Item;
+            }
+            match self.place {
+                Place::Item if ends_item(self.text, self.depth, byte) => {
+                    // A number or a word, which only what follows it ends.
+                    self.complete(&mut found);
+                    self.outside(head);
+                }
+                Place::Item => {
+                    self.keep(head, &mut found);
+                    self.follow(byte);
+                    if self.depth == 2 && self.text == Text::Outside && matches!(byte, b'}' | b']' | b'"') {
+                        self.complete(&mut found);
+                    }
+                }
+                Place::Items | Place::Envelope | Place::Key => self.outside(head),
+            }
+        }
+    }
+
+    /// Reads what stands around the items, once everything has come.
+    pub(super) fn end(self) -> serde_json::Result<PageMeta> {
+        let envelope: Envelope<'_> = serde_json::from_slice(&self.envelope)?;
+        match envelope.items.get() {
+            "[]" | "null" => Ok(envelope.metadata),
+            _ => Err(serde_json::Error::custom("items is not a list")),
+        }
+    }
+
+    /// Takes what stands around the items: commas between them aside, it is kept.
+    fn outside(&mut self, bytes: &[u8]) {
+        let Some(&byte) = bytes.first() else { return };
+        let kept = self.place != Place::Items || byte == b']';
+        if kept && self.envelope.len() < ENVELOPE {
+            self.envelope.extend_from_slice(bytes);
+        }
+        self.follow(byte);
+    }
+
+    /// Moves over a byte; within a string, over a run that begins with it.
+    fn follow(&mut self, byte: u8) {
+        match (self.text, byte) {
+            (Text::Inside, b'"') => {
+                self.text = Text::Outside;
+                return;
+            }
+            (Text::Inside, b'\\') => self.text = Text::Escaped,
+            (Text::Inside, _) => {}
+            (Text::Escaped, _) => self.text = Text::Inside,
+            (Text::Outside, b'"') => {
+                self.text = Text::Inside;
+                self.string = self.envelope.len();
+            }
+            (Text::Outside, b'{' | b'[') => self.depth += 1,
+            (Text::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+            (Text::Outside, _) => {}
+        }
+        if self.text == Text::Outside {
+            self.place = self.next_place(byte);
+        }
+    }
+
+    fn next_place(&self, byte: u8) -> Place {
+        match (self.place, byte) {
+            (Place::Envelope, b':') if self.depth == 1 && self.is_items_key() => Place::Key,
+            (Place::Key, b'[') if self.depth == 2 => Place::Items,
+            (Place::Key, b' ' | b'\n' | b'\r' | b'\t') => Place::Key,
+            (Place::Key, _) => Place::Envelope,
+            (Place::Items, b']') => Place::Envelope,
+            (place, _) => place,
+        }
+    }
+
+    /// Whether the string before the colon that ends the envelope is `items`.
+    fn is_items_key(&self) -> bool {
+        let key = self.envelope.get(self.string..).unwrap_or_default();
+        key.strip_prefix(b"items\"").is_some_and(|rest| rest.trim_ascii() == b":")
+    }
+
+    fn keep(&mut self, bytes: &[u8], found: &mut impl FnMut(Item)) {
+        if self.dropping {
+            return;
+        }
+        self.item.extend_from_slice(bytes);
+        if self.limit != 0 && self.item.len() > self.limit {
+            self.dropping = true;
+            found(Item::TooLong(std::mem::take(&mut self.item).freeze()));
+        }
+    }
+
+    fn complete(&mut self, found: &mut impl FnMut(Item)) {
+        self.place = Place::Items;
+        if !std::mem::take(&mut self.dropping) {
+            found(Item::Whole(self.item.split().freeze()));
+        }
+    }
+}
+
+/// How many bytes of a string come before the next that means something.
+fn plain(bytes: &[u8]) -> usize {
+    memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
+}
+
+/// Whether a byte stands between items, or ends them all.
+fn between(byte: u8) -> bool {
+    matches!(byte, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t')
+}
+
+fn ends_item(text: Text, depth: usize, byte: u8) -> bool {
+    text == Text::Outside && depth == 2 && between(byte)
+}
+
+// === impl PageMeta ===
+
+impl PageMeta {
+    pub(super) fn next(&self) -> Option<&str> {
+        self.next.as_deref().filter(|token| !token.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The items of a page that comes in pieces of so many bytes, and what stands around them.
+    fn read(page: &[u8], piece: usize, limit: usize) -> (Vec<Item>, serde_json::Result<PageMeta>) {
+        let mut reader = PageReader::new(limit);
+        let mut items = Vec::new();
+        for bytes in page.chunks(piece) {
+            reader.push(bytes, |item| items.push(item));
+        }
+        (items, reader.end())
+    }
+
+    fn whole(text: &'static str) -> Item {
+        Item::Whole(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn items_are_found_as_they_were_written_however_the_page_is_cut() {
+        let page = br#"{"kind":"PodList","x":{"items":[0]},"metadata":{"resourceVersion":"7","continue":"t"},"items" : [ {"a":[1,{}]}, {"b":"}]\"\\"} ,2,"s,]",null,[3],{}],"z":1}"#;
+        for piece in 1..=page.len() {
+            let (items, meta) = read(page, piece, 0);
+            let expected = [r#"{"a":[1,{}]}"#, r#"{"b":"}]\"\\"}"#, "2", r#""s,]""#, "null", "[3]", "{}"];
+            assert_eq!(items, expected.map(whole), "in pieces of {piece}");
+            let meta = meta.unwrap();
+            assert_eq!((meta.resource_version.as_str(), meta.next()), ("7", Some("t")));
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_no_json_costs_itself_alone() {
+        let page =
+            b"{\"items\":[{\"a\":\"\0\"},{\"b\":nul},{\"c\":1}],\"metadata\":{\"resourceVersion\":\"7\"}}";
+        let (items, meta) = read(page, 5, 0);
+        assert_eq!(items, [whole("{\"a\":\"\0\"}"), whole("{\"b\":nul}"), whole("{\"c\":1}")]);
+        assert_eq!(meta.unwrap().next(), None);
+    }
+
+    #[test]
+    fn an_item_over_the_limit_is_dropped_as_it_arrives() {
+        let mut reader = PageReader::new(100);
+        let mut items = Vec::new();
+        reader.push(b"{\"items\":[{\"a\":1},{\"name\":\"big\",\"x\":\"", |item| items.push(item));
+        for _ in 0..1000 {
+            reader.push(&[b'x'; 1000], |item| items.push(item));
+            assert!(reader.item.capacity() < 4096, "nothing of it is kept");
+        }
+        reader.push(b"\"},{\"b\":2}],\"metadata\":{\"resourceVersion\":\"7\"}}", |item| items.push(item));
+        let [first, Item::TooLong(head), last] = &items[..] else { panic!("{items:?}") };
+        assert_eq!((first, last), (&whole("{\"a\":1}"), &whole("{\"b\":2}")));
+        assert!(head.starts_with(b"{\"name\":\"big\""), "its beginning tells what it was");
+        assert_eq!(reader.end().unwrap().resource_version, "7");
+    }
+
+    #[test]
+    fn only_what_has_items_is_a_list() {
+        for (page, is_list) in [
+            (r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#, true),
+            (r#"{"metadata":{"resourceVersion":"7"},"items":null}"#, true),
+            (r#"{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[]}"#, false),
+            (r#"{"metadata":{"resourceVersion":"7"},"items":{}}"#, false),
+            (r#"{"metadata":{},"items":[]}"#, false),
+            (r#"{"metadata":{"resourceVersion":"7"},"items":[{}"#, false),
+            ("<html>not here</html>", false),
+            ("", false),
+        ] {
+            assert_eq!(read(page.as_bytes(), 7, 0).1.is_ok(), is_list, "{page}");
+        }
+    }
+
+    #[test]
+    fn nothing_around_the_items_is_kept_without_bound() {
+        let mut reader = PageReader::new(0);
+        for _ in 0..1000 {
+            reader.push(&[b'{'; 1000], |_| {});
+        }
+        assert!(reader.envelope.len() < ENVELOPE + 1000);
+    }
+}
