@@ -1,9 +1,11 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::cache::testing::{Rig, object, object_in, request, teller};
-use crate::cache::{CacheSettings, Projection, Scope, Select};
+use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, Select};
 
 fn never_resync() -> CacheSettings {
     CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() }
@@ -482,4 +484,49 @@ async fn a_changed_and_a_deleted_object_within_the_initial_events_are_as_the_ser
         store.list(&Select::all()).unwrap().iter().map(|view| format!("{view:?}")).collect();
     there.sort();
     assert_eq!(there, ["ConfigMap shop/a@8", "ConfigMap shop/c@7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_run_of_the_cache_starts_nothing_twice() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (cache, stop) = (rig.cache.clone(), rig.stop.clone());
+    rig.tasks.spawn(async move { cache.run(stop).await });
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    let asked = tokio::time::timeout(Duration::from_secs(10), rig.server.next()).await;
+    assert!(asked.is_err(), "nothing is listed or watched twice");
+    assert!(told.is_empty(), "nor told");
+}
+
+/// Notes how far reading was ahead of telling, at most.
+struct Lag {
+    store: Weak<KindStore>,
+    told: AtomicU64,
+    most: Arc<AtomicU64>,
+}
+
+impl DeltaHandler for Lag {
+    fn handle(&self, _delta: &Delta<'_>) {
+        let told = self.told.fetch_add(1, Ordering::Relaxed);
+        let read = self.store.upgrade().map_or(0, |store| store.status().events);
+        self.most.fetch_max(read.saturating_sub(told), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_handler_costs_the_server_a_full_socket_and_not_this_process_its_memory() {
+    let (_rig, store, stream) = Rig::synced(&[]).await;
+    let most = Arc::new(AtomicU64::new(0));
+    let lag = Lag { store: Arc::downgrade(&store), told: AtomicU64::new(0), most: Arc::clone(&most) };
+    let (handler, mut told) = teller();
+    let _subscriptions = (store.subscribe(Box::new(lag)), store.subscribe(handler));
+    for version in 11..10_000 {
+        stream.event("MODIFIED", &object("a", "u1", version));
+    }
+    told.take(9_988).await;
+    assert!(told.next().await.ends_with("a@9999"), "none is lost");
+    let most = most.load(Ordering::Relaxed);
+    assert!((100..1_100).contains(&most), "{most} events were read ahead of the handler");
 }
