@@ -146,7 +146,6 @@ impl PageReader {
                 return;
             }
             (Text::Inside, b'\\') => self.text = Text::Escaped,
-            (Text::Inside, _) => {}
             (Text::Escaped, _) => self.text = Text::Inside,
             (Text::Outside, b'"') => {
                 self.text = Text::Inside;
@@ -154,7 +153,7 @@ impl PageReader {
             }
             (Text::Outside, b'{' | b'[') => self.depth += 1,
             (Text::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-            (Text::Outside, _) => {}
+            _ => {}
         }
         if self.text == Text::Outside {
             self.place = self.next_place(byte);
@@ -166,8 +165,7 @@ impl PageReader {
             (Place::Envelope, b':') if self.depth == 1 && self.is_items_key() => Place::Key,
             (Place::Key, b'[') if self.depth == 2 => Place::Items,
             (Place::Key, b' ' | b'\n' | b'\r' | b'\t') => Place::Key,
-            (Place::Key, _) => Place::Envelope,
-            (Place::Items, b']') => Place::Envelope,
+            (Place::Key, _) | (Place::Items, b']') => Place::Envelope,
             (place, _) => place,
         }
     }

@@ -183,8 +183,7 @@ impl Failure {
         match (status.code, wait) {
             _ if status.is_expired() => Self::Expired,
             (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
-            // An internal error may be about this very position; the others are about the server.
-            (500, None) => Self::Refused(text),
+            // All about the server; an internal error, 500, may be about this very position.
             (401 | 408 | 429 | 501..=599, None) => Self::Broken(text),
             (404, _) => Self::Missing(text),
             (403, _) => Self::Forbidden(text),
