@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_follows_an_object_is_the_end_of_its_event_and_nothing_else() {
-        for rest in ["", "}}", "}x", ",}", r#","a"}"#, r#","a":}"#, r#",1:2}"#] {
+        for rest in ["", "}}", "}x", ",}", r#","a"}"#, r#","a":}"#, ",1:2}"] {
             let line = format!(r#"{{"type":"MODIFIED","object":{{}}{rest}"#);
             let event = Event::read(line.as_bytes()).unwrap();
             let mut cursor = Cursor::new(event.object.bytes).unwrap();

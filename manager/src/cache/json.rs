@@ -1,17 +1,17 @@
 //! Walks JSON text once and leaves every value where it is.
 //!
-//! Most of an object is only carried: a walk has to find where a value ends and that it is JSON. serde_json's
+//! Most of an object is only carried: a walk has to find where a value ends and that it is JSON. `serde_json`'s
 //! `RawValue` answers the same in one more pass for each level that is looked into; here the level that is wanted is
 //! walked member by member and what lies below it is skipped in the same stride.
 //!
 //! # Invariants
-//! 1. What the walk accepts, serde_json can read: grammar, escapes, surrogates and depth are checked, the range of
+//! 1. What the walk accepts, `serde_json` can read: grammar, escapes, surrogates and depth are checked, the range of
 //!    numbers and keys that come twice are not.
 //! 2. `at` stands on a character boundary between two tokens.
 
 use std::borrow::Cow;
 
-/// Levels of nesting that serde_json reads; its own limit.
+/// Levels of nesting that `serde_json` reads; its own limit.
 const DEPTH: u32 = 127;
 
 /// Why text is not JSON. A retry does not help.
@@ -256,9 +256,9 @@ impl<'a> Cursor<'a> {
         self.at += usize::from(self.text.as_bytes().get(self.at) == Some(&b'-'));
         // No digit follows a leading zero: it would be where a comma or an end has to be.
         if self.text.as_bytes().get(self.at) == Some(&b'0') {
-            self.at += 1
+            self.at += 1;
         } else {
-            self.digits()?
+            self.digits()?;
         }
         if self.text.as_bytes().get(self.at) == Some(&b'.') {
             self.at += 1;

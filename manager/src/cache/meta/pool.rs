@@ -47,6 +47,9 @@ struct Entries<T: ?Sized> {
     used: usize,
 }
 
+/// A label as it is written.
+pub(super) type LabelText<'a> = (Cow<'a, str>, Cow<'a, str>);
+
 /// An owner reference as it is written.
 #[derive(Deserialize, Hash)]
 #[serde(rename_all = "camelCase")]
@@ -71,11 +74,9 @@ impl Pool {
     }
 
     /// Takes labels that are sorted by key.
-    pub(super) fn labels(&self, labels: &[(Cow<'_, str>, Cow<'_, str>)]) -> Labels {
+    pub(super) fn labels(&self, labels: &[LabelText<'_>]) -> Labels {
         let Kept { texts, labels: kept, .. } = &mut *self.0.lock();
-        let same = |label: &Label, text: &(Cow<'_, str>, Cow<'_, str>)| {
-            label.0[..] == text.0 && label.1[..] == text.1
-        };
+        let same = |label: &Label, text: &LabelText<'_>| label.0[..] == text.0 && label.1[..] == text.1;
         Labels(kept.list(labels, same, |(key, value)| (texts.text(key), texts.text(value))))
     }
 
@@ -121,9 +122,9 @@ impl<T: ?Sized> Entries<T> {
         if self.table.len() >= FEW.max(2 * self.used) {
             self.sweep();
         }
-        let made = make();
-        self.table.insert_unique(hash, (hash, made.clone()), |(hash, _)| *hash);
-        made
+        let fresh = make();
+        self.table.insert_unique(hash, (hash, fresh.clone()), |(hash, _)| *hash);
+        fresh
     }
 
     fn sweep(&mut self) {

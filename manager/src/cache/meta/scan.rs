@@ -19,6 +19,7 @@ use super::super::frame::Raw;
 use super::super::home::Home;
 use super::super::json::{Cursor, Value};
 use super::super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
+use super::pool::LabelText;
 use super::{Meta, ResourceVersion, ScanError};
 use crate::key::{KindId, Request};
 
@@ -322,7 +323,7 @@ impl<'a> Metadata<'a> {
     }
 
     /// Returns the labels, sorted by key.
-    fn labels(&self) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, ScanError> {
+    fn labels(&self) -> Result<Vec<LabelText<'a>>, ScanError> {
         let mut pairs = Vec::with_capacity(if self.labels.is_some() { 8 } else { 0 });
         strings("labels", self.labels, |key, value| pairs.push((key, value)))?;
         pairs.sort_unstable();
