@@ -341,7 +341,7 @@ mod tests {
         cursor.end()
     }
 
-    /// Whether serde_json reads it, whatever the range of its numbers.
+    /// Whether `serde_json` reads it, whatever the range of its numbers.
     fn reads(text: &[u8]) -> bool {
         let read = serde_json::from_slice::<serde_json::Value>(text);
         read.map_or_else(|error| error.to_string().starts_with("number out of range"), |_| true)

@@ -247,7 +247,7 @@ mod tests {
     fn equal_lists_are_one_and_different_lists_share_their_strings() {
         let pool = Pool::default();
         let (one, again) = (labels(&pool, &[("app", "web")]), labels(&pool, &[("app", "web")]));
-        assert!(std::ptr::eq(&*one.0, &*again.0));
+        assert_eq!(one.0.as_ptr(), again.0.as_ptr());
         let other = labels(&pool, &[("app", "web"), ("tier", "web")]);
         assert!(
             one != other
@@ -264,7 +264,7 @@ mod tests {
         drop(gone);
         pool.sweep();
         assert_eq!(pool.sizes(), [2, 1, 0, 0]);
-        assert!(std::ptr::eq(&*kept.0, &*labels(&pool, &[("app", "web")]).0), "still the same");
+        assert_eq!(kept.0.as_ptr(), labels(&pool, &[("app", "web")]).0.as_ptr(), "still the same");
         drop(kept);
         pool.sweep();
         assert_eq!(pool.sizes(), [0; 4]);
