@@ -182,10 +182,10 @@ impl Cache {
             let core = store.core();
             *core.kind() == kind
                 && *core.scope() == scope
-                && (core.projection() == projection || projection == Projection::Metadata || core.widen())
+                && (store.projection() == projection || projection == Projection::Metadata || core.widen())
         };
         // Whole objects first: a metadata-only store beside one is for those who came before it.
-        let full = known.iter().filter(|store| store.core().projection() == Projection::Full).find(fits);
+        let full = known.iter().filter(|store| store.projection() == Projection::Full).find(fits);
         let found = full.or_else(|| known.iter().find(fits)).cloned();
         let store = found.clone().unwrap_or_else(|| {
             let parts = self.0.settings.parts(&kind, &scope);

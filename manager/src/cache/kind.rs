@@ -203,19 +203,23 @@ impl KindStore {
         let (ours, theirs) = (&self.core, &wide.core);
         let fits = ours.kind() == theirs.kind()
             && ours.scope() != theirs.scope()
-            && (ours.projection() == Projection::Metadata || theirs.projection() == Projection::Full)
+            && self.fits_in(wide)
             // The configuration allows nothing of it: its own status says so.
             && !ours.parts().is_empty();
         fits.then(|| Lens::on(theirs.scope(), ours.scope())).flatten()
     }
 
+    /// Returns whether `wide` holds of each object what this one needs.
+    fn fits_in(&self, wide: &Self) -> bool {
+        self.core.projection() == Projection::Metadata || wide.core.projection() == Projection::Full
+    }
+
     /// Reads through a wider store from now on, unless it has been started. What was asked of it before moves over.
     pub(super) fn read_through(&self, wide: &Arc<Self>, lens: Lens) {
         let lens = Arc::new(lens);
-        let Some(members) = self.core.give_up(|| self.through.set((wide.clone(), lens.clone())).is_ok())
-        else {
-            return;
-        };
+        // Asked again under the lock: it may have been widened since it was found to fit.
+        let commit = || self.fits_in(wide) && self.through.set((wide.clone(), lens.clone())).is_ok();
+        let Some(members) = self.core.give_up(commit) else { return };
         for key in lens.label_keys().chain(self.core.label_indexes().iter().map(String::as_str)) {
             wide.index_label(key);
         }
@@ -227,8 +231,6 @@ impl KindStore {
         for member in members {
             self.join_through(member);
         }
-        // Nothing will ever feed it.
-        self.core.retire();
     }
 
     fn join_through(&self, member: Member) {

@@ -304,6 +304,8 @@ impl Core {
             return None;
         }
         let jobs = std::mem::take(&mut table.jobs);
+        // Nothing will ever feed it. Under the lock: `widen` comes before `commit` or sees this.
+        self.retired.cancel();
         drop(table);
         Some(members(jobs))
     }
@@ -348,14 +350,14 @@ impl Core {
         if self.max_object_bytes == 0 { 0 } else { self.max_object_bytes.saturating_add(64) }
     }
 
-    /// Makes a metadata-only store hold whole objects; refused once its reflector has started.
+    /// Makes a metadata-only store hold whole objects; refused once its reflector has started, or never will.
     pub(super) fn widen(&self) -> bool {
         if self.projection() == Projection::Full {
             return true;
         }
         // Under the table's lock so that `start` falls before or after as a whole.
         let _table = self.table.write();
-        let free = !self.started.load(Ordering::Acquire);
+        let free = !self.started.load(Ordering::Acquire) && !self.retired.is_cancelled();
         if free {
             self.full.store(true, Ordering::Release);
         }

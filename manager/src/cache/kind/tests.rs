@@ -194,3 +194,17 @@ async fn whole_objects_of_a_part_do_not_widen_a_store_of_metadata() {
     assert_eq!((one.has("/namespaces/shop/"), two.has("/namespaces/shop/")), (false, true));
     assert_eq!((one.accept.contains("PartialObjectMetadata"), &*two.accept), (true, "application/json"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_needs_whole_objects_does_not_share_a_part_of_a_store_of_metadata() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let _wide = rig.cache.kind(config_map(), Scope::all(), Projection::Metadata);
+    rig.server.next().await.stream().end_of_initial_events(10);
+    let part = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Metadata);
+    part.settled().await;
+    assert!(part.is_synced());
+    let whole = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
+    assert!(!Arc::ptr_eq(&part, &whole));
+    assert!(rig.server.next().await.has("/namespaces/shop/"));
+    assert_eq!((part.projection(), whole.projection()), (Projection::Metadata, Projection::Full));
+}

@@ -149,3 +149,47 @@ async fn a_selection_of_several_things_goes_by_the_narrowest() {
     assert_eq!(table().estimate(&Select::owned_by("nobody").within("shop")), 0, "by owner");
     assert_eq!(table().estimate(&Select::all()), 4);
 }
+
+proptest::proptest! {
+    #[test]
+    fn every_index_gives_what_a_look_at_everything_gives(
+        steps in proptest::collection::vec((0_u8..6, 0_u8..4, 0_usize..3), 1..60),
+        declared in 0_usize..60,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _entered = runtime.enter();
+        let by_hand = ByHand::listed(&[]);
+        let store = &by_hand.store;
+        let mut version = 10;
+        for (at, (name, act, value)) in steps.into_iter().enumerate() {
+            if at == declared {
+                store.index_label("app");
+                store.index("length", length).unwrap();
+            }
+            version += 1;
+            let name = "x".repeat(usize::from(name) + 1);
+            let mut object = labelled(&name, version, ["web", "api", "db"][value]);
+            if act == 1 {
+                object["metadata"]["uid"] = json!(version.to_string());
+            }
+            if act == 2 {
+                object["metadata"]["labels"] = json!({});
+            }
+            if act == 3 { by_hand.deleted(&object) } else { by_hand.changed(&object) }
+            let all = store.list(&Select::all()).unwrap();
+            for selector in ["app=web", "app in (web, api)", "app", "!app", "app!=db"] {
+                let selector = LabelSelector::parse(selector).unwrap();
+                let expected = all.iter().filter(|view| selector.matches(&view.meta().labels)).count();
+                let select = Select::namespace("shop").labels(selector);
+                proptest::prop_assert_eq!(store.list(&select).unwrap().len(), expected);
+            }
+            if at >= declared {
+                for wanted in 1..=6 {
+                    let expected = all.iter().filter(|view| view.meta().name().len() == wanted).count();
+                    let select = Select::index("length", wanted.to_string());
+                    proptest::prop_assert_eq!(store.list(&select).unwrap().len(), expected);
+                }
+            }
+        }
+    }
+}
