@@ -246,12 +246,10 @@ impl Table {
         let news = match self.get(view.request()) {
             Some(stored) => version.is_newer_than(&stored.meta().resource_version),
             // Nothing is stored: either the watch has not come so far, or it has passed and the object is gone.
-            None => {
-                part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress))
-                    && !self.hidden.contains_key(&view.meta().uid)
-            }
+            None => part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress)),
         };
-        if news {
+        let uid = &view.meta().uid;
+        if news && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
         true

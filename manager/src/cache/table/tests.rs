@@ -143,6 +143,18 @@ fn an_answer_that_comes_after_the_watch_has_passed_revives_nothing() {
 }
 
 #[test]
+fn answers_in_any_order_revive_nothing_that_a_later_one_has_replaced_or_removed() {
+    let mut table = Table::new([None]);
+    table.written(view("a", "u1", 3), Writer::default());
+    table.written(view("a", "u2", 6), Writer::default());
+    table.hide(&request("a"), "u2", Writer::default());
+    told(&mut table);
+    table.written(view("a", "u1", 2), Writer::default());
+    table.written(view("a", "u2", 7), Writer::default());
+    assert_eq!(told(&mut table), [""; 0]);
+}
+
+#[test]
 fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
     for (at, expected) in [(11, vec![]), (12, vec!["- a/u1@12"])] {
         let mut table = synced([], 10);
