@@ -194,7 +194,15 @@ impl Rig {
 
     /// Starts with `objects` listed by stream at version 10; the stream goes on as the watch.
     pub(super) async fn synced(objects: &[Value]) -> (Self, Arc<KindStore>, server::Stream) {
-        let mut rig = Self::start(CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() });
+        let settings = CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() };
+        Self::synced_with(settings, objects).await
+    }
+
+    pub(super) async fn synced_with(
+        settings: CacheSettings,
+        objects: &[Value],
+    ) -> (Self, Arc<KindStore>, server::Stream) {
+        let mut rig = Self::start(settings);
         let store = rig.config_maps();
         let stream = rig.server.next().await.stream();
         for object in objects {

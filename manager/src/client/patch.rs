@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::key::{Key as _, KindId, Request as ObjectName};
 
-use super::apply::{Authority, decode, effect, read};
+use super::apply::{Authority, decode, effect, is_version, read};
 use super::call::{Part, address, attempt, query, request, send};
 use super::current::{Current, live};
 use super::effect::Effect;
@@ -212,7 +212,11 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
                 let answer = self.send(cx, Method::PATCH, &path, body, &what, dry_run).await?;
                 let now: Value = read(&what, answer.body())?;
                 // A dry run gives no new version, so the content has to tell.
-                let unchanged = if dry_run { has_content(&before, now) } else { is_version(&before, &now) };
+                let unchanged = if dry_run {
+                    has_content(&before, now)
+                } else {
+                    current.is_some_and(|current| is_version(&now, current))
+                };
                 effect(&what, &answer, unchanged)
             }
             Draft::Nothing => Ok(Effect::Unchanged),
@@ -245,11 +249,6 @@ impl<K> fmt::Debug for Patcher<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Patcher({} as {})", self.kind, self.field_manager)
     }
-}
-
-/// Returns whether the answer is the version that was edited: the patch changed nothing.
-fn is_version(stored: &Value, answer: &Value) -> bool {
-    ["uid", "resourceVersion"].iter().all(|field| stored["metadata"][field] == answer["metadata"][field])
 }
 
 /// Returns whether an answer says the same as the stored object, apart from what the server keeps account of.

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
-use crate::cache::{Delta, DeltaHandler, KindStore, ReadError, Select, View};
+use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, View};
 use crate::key::{Cause, Key, ObjectKey, Request, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
@@ -303,13 +303,8 @@ pub(super) fn strength(delta: &Delta<'_>, primary: bool, controller: &str) -> St
     if weak { Strength::Weak } else { Strength::Strong }
 }
 
+/// Of a kind that counts generations: content that changes without one is a status by another name.
 fn same_but_status(old: &View, new: &View) -> bool {
-    let (old, new) = (old.meta(), new.meta());
-    old.uid == new.uid
-        && old.generation == new.generation
-        && old.deleting == new.deleting
-        && old.labels == new.labels
-        && old.annotations_hash == new.annotations_hash
-        && old.finalizers == new.finalizers
-        && old.owners == new.owners
+    let says_nothing = |aspect| matches!(aspect, Aspect::Status | Aspect::Content);
+    old.meta().uid == new.meta().uid && Changes::between(old, new).iter().all(says_nothing)
 }

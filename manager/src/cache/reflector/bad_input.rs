@@ -1,30 +1,22 @@
 //! What no server should send: it is counted and named once, costs itself alone, and never more memory than allowed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::cache::status::Counts;
+use crate::cache::testing::server::Stream;
 use crate::cache::testing::{Rig, object, request, teller};
-use crate::cache::{CacheSettings, Select};
+use crate::cache::{CacheSettings, KindStore, Select};
 
 /// Longest object of these tests, in bytes.
 const LIMIT: usize = 2000;
 
-async fn synced(
-    objects: &[Value],
-) -> (Rig, std::sync::Arc<crate::cache::KindStore>, crate::cache::testing::server::Stream) {
+async fn synced(objects: &[Value]) -> (Rig, Arc<KindStore>, Stream) {
     let settings =
         CacheSettings { max_object_bytes: LIMIT, resync: Duration::ZERO, ..CacheSettings::default() };
-    let mut rig = Rig::start(settings);
-    let store = rig.config_maps();
-    let stream = rig.server.next().await.stream();
-    for object in objects {
-        stream.event("ADDED", object);
-    }
-    stream.end_of_initial_events(10);
-    store.settled().await;
-    (rig, store, stream)
+    Rig::synced_with(settings, objects).await
 }
 
 /// An object over the limit, its members in the order in which servers write them.

@@ -117,7 +117,7 @@ fn identity(element: &Value) -> Option<Value> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
@@ -127,7 +127,8 @@ mod tests {
         assert_eq!(carry(raw, &known(raw), after), *expected, "{what}");
     }
 
-    fn known(value: &Value) -> Value {
+    /// What a type knows that knows all members but those whose name begins with `x`.
+    pub(in crate::client::patch) fn known(value: &Value) -> Value {
         match value {
             Value::Object(members) => {
                 let known = members.iter().filter(|(key, _)| !key.starts_with('x'));

@@ -7,6 +7,7 @@ use kube::core::DynamicObject;
 use proptest::prelude::*;
 use serde::{Deserialize, Deserializer};
 
+use super::super::carry::tests::known;
 use super::*;
 use crate::client::Live;
 use crate::client::owner::set_controller_reference;
@@ -305,17 +306,6 @@ struct Known(Value);
 impl<'de> Deserialize<'de> for Known {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(|value| Self(known(&value)))
-    }
-}
-
-fn known(value: &Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let known = members.iter().filter(|(key, _)| !key.starts_with('x'));
-            known.map(|(key, value)| (key.clone(), self::known(value))).collect()
-        }
-        Value::Array(elements) => elements.iter().map(known).collect(),
-        other => other.clone(),
     }
 }
 
