@@ -8,6 +8,7 @@
 //! 3. Two tests never share a namespace, and none waits for the deletion of its own.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -146,6 +147,13 @@ impl TestCluster {
     /// Returns the address of the API server.
     pub fn url(&self) -> String {
         self.cluster().url()
+    }
+
+    /// Returns the same as a socket address.
+    pub fn address(&self) -> SocketAddr {
+        let url = self.url();
+        let address = url.trim_start_matches("https://").trim_end_matches('/').parse();
+        address.unwrap_or_else(|error| panic!("{url} is no address: {error}"))
     }
 
     /// Returns the file with the authority behind the server's certificate.

@@ -1,7 +1,6 @@
 //! A cache of one kind beside the manager's, and the books of what it told: for tests of what stores promise.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -65,9 +64,7 @@ impl Follower {
     pub async fn start(cluster: &TestCluster) -> Self {
         let mut config = infer(Some(cluster.kubeconfig_path()), None).await;
         let direct = config.as_mut().unwrap_or_else(|error| panic!("no connection: {error}")).clone();
-        let server = direct.cluster_url.authority().map(|authority| authority.as_str().parse::<SocketAddr>());
-        let Some(Ok(server)) = server else { panic!("{} is no address", direct.cluster_url) };
-        let middlebox = Middlebox::before(server).await;
+        let middlebox = Middlebox::before(cluster.address()).await;
         let mut through = direct.clone();
         let url = format!("https://{}/", middlebox.address());
         through.cluster_url = url.parse().unwrap_or_else(|error| panic!("{url}: {error}"));

@@ -4,6 +4,7 @@
 //! appended, so that tests beside each other neither share nor take away each other's rights.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::cluster::{TestCluster, delete_namespace};
-use crate::wait::PATIENCE;
+use crate::wait::{PATIENCE, until, until_gone};
 
 /// The kinds that say who the manager is and what it may; the rest of a base (definitions, Deployment) is not
 /// what a test applies.
@@ -24,6 +26,8 @@ const KINDS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole"
 
 /// The Role of what a test allows the manager besides.
 const MORE: &str = "more";
+/// The Role of what a test gives and takes away.
+const GRANTED: &str = "granted";
 
 /// Pause between two questions whether a rule is in force.
 const ASK_PERIOD: Duration = Duration::from_millis(20);
@@ -34,6 +38,7 @@ pub(crate) enum Cleanup {
     Namespace(String),
     ClusterRole(String),
     ClusterRoleBinding(String),
+    Definition(String),
 }
 
 /// Who the manager under test is.
@@ -58,10 +63,32 @@ impl Cleanup {
             Self::ClusterRoleBinding(name) => {
                 Api::<ClusterRoleBinding>::all(admin.clone()).delete(name, &background).await.map(drop)
             }
+            Self::Definition(name) => {
+                Api::<CustomResourceDefinition>::all(admin.clone()).delete(name, &background).await.map(drop)
+            }
         };
         if let Err(error) = done {
             tracing::warn!(left = ?self, %error, "a test's remains stay until the cluster ends");
         }
+    }
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// Returns the same identity with the server behind another address, such as a middlebox.
+    #[must_use]
+    pub fn through(&self, address: SocketAddr) -> Self {
+        let path = self.kubeconfig.with_extension("through.kubeconfig");
+        let moved = || -> anyhow::Result<()> {
+            let mut config: Value = serde_json::from_slice(&std::fs::read(&self.kubeconfig)?)?;
+            config["clusters"][0]["cluster"]["server"] = format!("https://{address}").into();
+            Ok(std::fs::write(&path, config.to_string())?)
+        };
+        if let Err(error) = moved() {
+            panic!("{}: {error:#}", path.display());
+        }
+        Self { service_account: self.service_account.clone(), kubeconfig: path }
     }
 }
 
@@ -84,14 +111,53 @@ impl TestCluster {
 
     /// Gives the manager these rights in the test's namespace, and waits until they are in force.
     pub async fn grant(&self, identity: &Identity, rules: &Value) {
-        for document in in_namespace(&role("granted", rules), self.namespace()) {
+        for document in in_namespace(&role(GRANTED, rules), self.namespace()) {
             self.create(&document).await;
         }
+        self.all_in_force(identity, rules, true).await;
+    }
+
+    /// Takes away what [`TestCluster::grant`] gave, and waits until that is in force.
+    pub async fn revoke(&self, identity: &Identity, rules: &Value) {
+        let now = DeleteParams::default();
+        let binding = self.api::<RoleBinding>().delete(GRANTED, &now).await.map(drop);
+        if let Err(error) = binding.and(self.api::<Role>().delete(GRANTED, &now).await.map(drop)) {
+            panic!("what was granted cannot be taken away: {error}");
+        }
+        self.all_in_force(identity, rules, false).await;
+    }
+
+    async fn all_in_force(&self, identity: &Identity, rules: &Value, granted: bool) {
         let rules: Vec<PolicyRule> = serde_json::from_value(rules.clone())
             .unwrap_or_else(|error| panic!("{rules} are no rules: {error}"));
         for rule in &rules {
-            self.in_force(&identity.service_account, Some(self.namespace()), rule).await;
+            self.in_force(&identity.service_account, Some(self.namespace()), rule, granted).await;
         }
+    }
+
+    /// Defines a kind, which goes with the test, and waits until it is served.
+    pub async fn define(&self, definition: &Value) {
+        let name = name_of(definition);
+        self.leave(Cleanup::Definition(name.to_owned()));
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client());
+        if let Err(error) = post(definitions.clone(), definition).await {
+            panic!("{name} cannot be defined: {error:#}");
+        }
+        until(&definitions, name, "it is served", |definition| {
+            let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|one| one.type_ == "Established" && one.status == "True")
+        })
+        .await;
+    }
+
+    /// Takes back what [`TestCluster::define`] defined, and waits until it is gone with all its objects.
+    pub async fn undefine(&self, definition: &Value) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client());
+        let name = name_of(definition);
+        if let Err(error) = definitions.delete(name, &DeleteParams::background()).await {
+            panic!("{name} cannot be taken back: {error}");
+        }
+        until_gone(&definitions, name).await;
     }
 
     /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and returns
@@ -105,7 +171,7 @@ impl TestCluster {
         let account = account.and_then(|account| account["metadata"]["name"].as_str());
         let Some(account) = account else { panic!("there is no ServiceAccount among the documents") };
         for (namespace, rule) in rules(&documents) {
-            self.in_force(account, namespace.as_deref(), &rule).await;
+            self.in_force(account, namespace.as_deref(), &rule, true).await;
         }
         Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
     }
@@ -158,8 +224,8 @@ impl TestCluster {
         }
     }
 
-    /// Waits until the server's authorizer, which learns of new rules by a watch, grants the rule.
-    async fn in_force(&self, account: &str, namespace: Option<&str>, rule: &PolicyRule) {
+    /// Waits until the server's authorizer, which learns of rules by a watch, grants the rule, or refuses it.
+    async fn in_force(&self, account: &str, namespace: Option<&str>, rule: &PolicyRule, granted: bool) {
         let first = |names: &Option<Vec<String>>| names.iter().flatten().next().cloned();
         let (resource, subresource) = match first(&rule.resources) {
             Some(resource) => match resource.split_once('/') {
@@ -186,17 +252,18 @@ impl TestCluster {
             ..SubjectAccessReview::default()
         };
         let reviews: Api<SubjectAccessReview> = Api::all(self.client());
-        let granted = async {
+        let agreed = async {
             loop {
                 let answer = reviews.create(&PostParams::default(), &review).await;
-                if answer.ok().and_then(|answer| answer.status).is_some_and(|status| status.allowed) {
+                let status = answer.ok().and_then(|answer| answer.status);
+                if status.is_some_and(|status| status.allowed == granted) {
                     return;
                 }
                 tokio::time::sleep(ASK_PERIOD).await;
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, granted).await.is_ok();
-        assert!(in_time, "after {PATIENCE:?} the server still refuses {account} the rule {rule:?}");
+        let in_time = tokio::time::timeout(PATIENCE, agreed).await.is_ok();
+        assert!(in_time, "after {PATIENCE:?} it is still not {granted} that {account} has the rule {rule:?}");
     }
 }
 

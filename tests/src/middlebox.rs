@@ -57,7 +57,7 @@ impl Middlebox {
         self.state.send_modify(|state| state.held = false);
     }
 
-    /// Cuts every connection; new ones are carried.
+    /// Cuts every connection, and what it keeps back is lost; new ones are carried.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
@@ -84,11 +84,12 @@ async fn carry(client: TcpStream, server: SocketAddr, states: watch::Receiver<St
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let mut cuts = states.clone();
     let before = cuts.borrow().cuts;
-    // Whichever comes first ends both directions.
+    // Whichever comes first ends both directions. The cut first: what is kept back then never passes.
     tokio::select! {
+        biased;
+        _ = cuts.wait_for(|state| state.cuts != before) => {}
         () = pump(from_client, to_server, None) => {}
         () = pump(from_server, to_client, Some(states)) => {}
-        _ = cuts.wait_for(|state| state.cuts != before) => {}
     }
 }
 

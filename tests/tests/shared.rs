@@ -24,6 +24,8 @@ mod events;
 mod failures;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/kinds.rs"]
+mod kinds;
 #[path = "shared/members.rs"]
 mod members;
 #[path = "shared/objects.rs"]

@@ -46,7 +46,7 @@ pub struct KindStatus {
     /// Why it is down; `None` while it is not, and before the first answer.
     pub last_error: Option<String>,
     /// Whether it waits for the kind to be served, or for the right to read it: an outage would pass by itself,
-    /// this needs somebody to act.
+    /// this needs somebody to act. Stays until a list or watch works; an outage meanwhile says nothing about it.
     pub absent: bool,
     /// Objects held.
     pub objects: usize,
@@ -197,6 +197,7 @@ impl Counts {
         let Some(down) = health.down.get_mut(part) else { return false };
         let since = down.as_ref().map_or_else(Instant::now, |down| down.since);
         let news = down.as_ref().and_then(|down| down.error.as_ref()) != Some(&error);
+        let absent = absent || down.as_ref().is_some_and(|down| down.absent);
         *down = Some(Down { since, error: Some(error), absent });
         self.settle(&health);
         news
@@ -249,7 +250,7 @@ type PartLabels = [(&'static str, String); 3];
 /// What one number per store is called, said and read as.
 type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
 
-const GAUGES: [Row; 8] = [
+const GAUGES: [Row; 9] = [
     ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
     ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
         status.bytes as u64
@@ -273,6 +274,9 @@ const GAUGES: [Row; 8] = [
     }),
     ("mainstay_cache_down", "Stores without a working list or watch, by kind", |status| {
         u64::from(status.down_since.is_some())
+    }),
+    ("mainstay_cache_absent", "Stores whose kind is not served or not readable, by kind", |status| {
+        u64::from(status.absent)
     }),
 ];
 

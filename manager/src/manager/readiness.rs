@@ -3,8 +3,8 @@
 //! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
 //! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
 //! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
-//! `/readyz/cache-KIND`; that of a kind which was not there answers to its name and to nobody else, so that one CRD which
-//! nobody has installed does not take the replica out of service.
+//! `/readyz/cache-KIND`; that of a kind which is not served, or not readable, answers to its name and to nobody else, so that
+//! one CRD which nobody has installed, or which somebody has removed, does not take every replica out of service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,12 +67,12 @@ pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, cache: &Cache) 
     checks.survey(Group::Ready, "caches", move || cache.kinds().iter().map(finding).collect());
 }
 
-/// Judges one store. A kind that was never there is waited for by its own controllers and by nobody else.
+/// Judges one store. A kind that is not there is waited for by its own controllers and by nobody else.
 fn finding(status: &KindStatus) -> Finding {
     Finding {
         name: format!("cache-{}", status.kind),
         // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
-        counts: status.synced || !status.settled,
+        counts: !status.settled || (status.synced && !status.absent),
         outcome: outcome(status),
     }
 }
@@ -82,6 +82,12 @@ fn outcome(status: &KindStatus) -> Result<(), String> {
     let kind = &status.kind;
     if !status.synced {
         return Err(format!("{kind} has not been listed: {}", reason()));
+    }
+    if status.absent {
+        return Err(format!(
+            "{kind} is no longer there to be watched, what was last known of it stays: {}",
+            reason()
+        ));
     }
     match status.down_since.map(|since| since.elapsed()) {
         Some(down) if down > WATCH_DOWN_LIMIT => {
@@ -146,6 +152,18 @@ mod tests {
         assert_eq!((missing.name.as_str(), missing.counts), ("cache-Deployment.apps", false));
         assert_eq!(missing.outcome, failing("Deployment.apps has not been listed: connection refused"));
         assert!(finding(&status(true, true, None)).counts, "once it was listed it counts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_taken_away_says_so_at_once_and_takes_no_replica_out_of_service() {
+        let mut taken = status(true, true, Some(Instant::now()));
+        taken.absent = true;
+        let reason = "Deployment.apps is no longer there to be watched, what was last known of it stays: connection refused";
+        for _ in 0..2 {
+            let found = finding(&taken);
+            assert_eq!((found.counts, found.outcome), (false, failing(reason)));
+            advance(WATCH_DOWN_LIMIT * 2).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -111,17 +111,24 @@ async fn a_controller_registered_on_the_leader_runs_and_once_removed_leaves_noth
     run_gone.await;
     predicate_gone.await;
 
-    // The store stays, for it is the manager's; and so does what is ready because of it.
+    // The store stays, for this test holds it; and so does its check.
     assert!(store.get(&request(&cluster, "other")).expect("it is kept true").is_some());
-    assert_eq!(get(manager.probes(), "/readyz").await.0, 200);
+    let check = async || get(manager.probes(), "/readyz/cache-ConfigMap").await.0;
+    assert_eq!((check().await, get(manager.probes(), "/readyz").await.0), (200, 200));
     let (again, mut runs_again) = idle("late", &store);
-    manager.manager.register(again).expect("the name is free");
+    let again = manager.manager.register(again).expect("the name is free");
     let mut first = [runs_again.next().await.name, runs_again.next().await.name];
     first.sort();
     assert_eq!(first, ["other", WEB]);
     change(&cluster.api(), WEB, "1").await;
     assert_eq!(runs_again.next().await.name, WEB);
     assert_eq!(runs.to_the_end().await, [""; 0], "the one that left did not run again");
+
+    again.remove().await.expect("it leaves in order");
+    assert_eq!(check().await, 200);
+    drop(store);
+    until_so("its check to end with its last user", async || check().await == 404).await;
+    assert_eq!(get(manager.probes(), "/readyz").await.0, 200, "nobody waits for what nobody uses");
     manager.stop().await.expect("stopped in order");
 }
 

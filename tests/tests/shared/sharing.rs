@@ -1,13 +1,13 @@
-//! Several controllers for one kind share its store, and nothing else.
+//! Several controllers for one kind share its store, and nothing else; the watch ends with the last of them.
 
 use k8s_openapi::api::storage::v1::CSIStorageCapacity;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay::cache::{Delta, Scope};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
-use mainstay_tests::process::sample;
+use mainstay_tests::process::{get, sample};
 use mainstay_tests::wait::until_so;
 use mainstay_tests::witness::{Runs, witness};
 use mainstay_tests::{LocalManager, TestCluster};
@@ -38,6 +38,12 @@ async fn label(capacities: &Api<CSIStorageCapacity>, name: &str, value: &str) {
     capacities.patch(name, &PatchParams::default(), &patch).await.expect("labelled");
 }
 
+/// Waits until the server serves as many.
+async fn until_watches(cluster: &TestCluster, count: u8) {
+    let there = async || (watches(cluster).await - f64::from(count)).abs() < 0.5;
+    until_so(&format!("{count} watches on the server"), there).await;
+}
+
 async fn done(_: Request, _: Context) -> Outcome {
     Ok(Action::Done)
 }
@@ -54,7 +60,7 @@ async fn next_two(runs: &mut Runs) -> [String; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn controllers_of_one_kind_share_one_watch_and_disturb_each_other_in_nothing() {
+async fn controllers_of_one_kind_share_one_watch_that_ends_with_the_last_and_disturb_each_other_in_nothing() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let rules = json!([{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"], "verbs": ["list", "watch"]}]);
     let identity = cluster.install_base_with(&rules).await;
@@ -66,22 +72,23 @@ async fn controllers_of_one_kind_share_one_watch_and_disturb_each_other_in_nothi
     let (all, mut alls_runs) = witness(done);
     let (fails, mut failed) = witness(async |_, _| Err(ReconcileError::from("no luck")));
     let (picky, mut chosen) = witness(done);
-    let mut picky_handle = None;
+    let mut handles = None;
     let manager = LocalManager::start_with(&cluster, &identity, &changes, |manager| {
         // Each asks for a store of its own, as controllers that do not know of each other would.
         let store = || manager.store::<CSIStorageCapacity>(Scope::all());
         let register = |registration| manager.register(registration).expect("registered");
-        register(Controller::new("all").reconciles(&store()).reconciler(all));
-        register(Controller::new("fails").reconciles(&store()).reconciler(fails));
-        let picky = Controller::new("picky").reconciles_when(&store(), is_picked).reconciler(picky);
-        picky_handle = Some(register(picky));
+        handles = Some((
+            register(Controller::new("all").reconciles(&store()).reconciler(all)),
+            register(Controller::new("fails").reconciles(&store()).reconciler(fails)),
+            register(Controller::new("picky").reconciles_when(&store(), is_picked).reconciler(picky)),
+        ));
     })
     .await;
-    let picky = picky_handle.expect("registered");
+    let (all, fails, picky) = handles.expect("registered");
     assert_eq!(next_two(&mut alls_runs).await, ["a", "b"]);
     assert_eq!(next_two(&mut failed).await, ["a", "b"], "each sees every object");
-    until_so("one watch", async || watches(&cluster).await > 0.5).await;
-    assert!(watches(&cluster).await < 1.5, "three controllers, one watch");
+    // Three controllers.
+    until_watches(&cluster, 1).await;
 
     let capacities = cluster.api::<CSIStorageCapacity>();
     label(&capacities, "a", "pick").await;
@@ -105,19 +112,47 @@ async fn controllers_of_one_kind_share_one_watch_and_disturb_each_other_in_nothi
 
     // A part of what is watched already is read through that watch.
     let labelled = manager.manager.store::<CSIStorageCapacity>(Scope::all().labels("step=pick"));
-    let (reconciler, mut runs) = witness(done);
+    let (reconciler, mut parts_runs) = witness(done);
     let part = Controller::new("part").reconciles(&labelled).reconciler(reconciler);
-    drop(manager.manager.register(part).expect("registered"));
-    assert_eq!(next_two(&mut runs).await, ["a", "b"]);
+    let part = manager.manager.register(part).expect("registered");
+    assert_eq!(next_two(&mut parts_runs).await, ["a", "b"]);
     assert!((0.5..1.5).contains(&watches(&cluster).await), "labels can be judged here");
 
     // That a second watch would be seen: only the server can judge fields.
     let ours = format!("metadata.namespace={}", cluster.namespace());
-    let other = manager.manager.store::<CSIStorageCapacity>(Scope::all().fields(ours));
+    let store = |scope| manager.manager.store::<CSIStorageCapacity>(scope);
     let (reconciler, mut runs) = witness(done);
-    let other = Controller::new("other").reconciles(&other).reconciler(reconciler);
-    drop(manager.manager.register(other).expect("registered"));
+    let other = Controller::new("other").reconciles(&store(Scope::all().fields(ours))).reconciler(reconciler);
+    let other = manager.manager.register(other).expect("registered");
     assert!(next_two(&mut runs).await.iter().all(|name| ["a", "b", "c"].contains(&name.as_str())));
-    until_so("a watch of another scope", async || watches(&cluster).await > 1.5).await;
+    until_watches(&cluster, 2).await;
+
+    // Each watch ends with its last user, and a part is a user of the whole.
+    other.remove().await.expect("it leaves in order");
+    until_watches(&cluster, 1).await;
+    all.remove().await.expect("it leaves in order");
+    fails.remove().await.expect("it leaves in order");
+    label(&capacities, "c", "pick").await;
+    assert_eq!(parts_runs.next().await.name, "c", "it is told as before");
+    assert!((0.5..1.5).contains(&watches(&cluster).await), "by the same watch");
+    part.remove().await.expect("it leaves in order");
+    assert!((0.5..1.5).contains(&watches(&cluster).await), "who declared it holds it still");
+    drop(labelled);
+    until_watches(&cluster, 0).await;
+    let check = "/readyz/cache-CSIStorageCapacity.storage.k8s.io";
+    assert_eq!(get(manager.probes(), check).await.0, 404, "nothing is left to be checked");
+    let (of_kind, metrics) = (r#"kind="CSIStorageCapacity""#, manager.metrics_text().await);
+    let left: Vec<_> = metrics.lines().filter(|line| line.contains(of_kind)).collect();
+    assert_eq!(left, [""; 0], "no series is left");
+
+    // Whoever asks again gets a list and a watch again.
+    capacities.delete("b", &DeleteParams::default()).await.expect("deleted");
+    let (reconciler, mut runs) = witness(done);
+    let again = Controller::new("all").reconciles(&store(Scope::all())).reconciler(reconciler);
+    let again = manager.manager.register(again).expect("the name is free");
+    assert_eq!(next_two(&mut runs).await, ["a", "c"]);
+    until_watches(&cluster, 1).await;
+    again.remove().await.expect("it leaves in order");
+    until_watches(&cluster, 0).await;
     manager.stop().await.expect("stopped in order");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::cache::meta::ResourceVersion;
 use crate::cache::testing::{Rig, object, object_in, request, teller};
 use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, Select};
 
@@ -229,6 +230,54 @@ async fn a_kind_that_is_missing_or_forbidden_waits_and_says_so_while_others_run(
     between(0.0..4.5, began.elapsed());
     call.stream().end_of_initial_events(3);
     store.settled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_taken_away_keeps_its_objects_until_a_list_tells_which_are_gone() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    assert_eq!(told.take(2).await, ["+ a@5 initial", "+ b@6 initial"]);
+    // Within a second of its begin, so that the end is followed by a wait like any failure.
+    drop(stream);
+    let began = Instant::now();
+    let call = rig.server.next().await;
+    assert!(call.has("resourceVersion=10"));
+    call.refuse(404, "NotFound");
+    let call = rig.server.next().await;
+    between(3.0..7.0, began.elapsed());
+    let status = store.status();
+    assert!(status.absent && status.synced && status.objects == 2, "{status:?}");
+    assert!(told.is_empty(), "404 says nothing about objects");
+
+    call.refuse(503, "ServiceUnavailable");
+    let call = rig.server.next().await;
+    assert!(store.status().absent, "an outage meanwhile says nothing about the kind");
+    assert!(call.has("sendInitialEvents=true"), "what comes back under the name may be another collection");
+    let stream = call.stream();
+    stream.event("ADDED", &object("a", "u3", 21));
+    stream.end_of_initial_events(30);
+    assert_eq!(told.take(3).await, ["- a@5", "+ a@21", "- b@6"]);
+    assert!(!store.status().absent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_given_back_goes_on_with_the_watch_from_where_it_was() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    drop(stream);
+    for _ in 0..5 {
+        let call = rig.server.next().await;
+        assert!(call.has("resourceVersion=10"));
+        call.refuse(403, "Forbidden");
+    }
+    let call = rig.server.next().await;
+    assert!(store.status().absent && store.get(&request("a")).unwrap().is_some());
+    assert!(call.has("resourceVersion=10"), "no list");
+    let stream = call.stream();
+    stream.event("DELETED", &object("a", "u1", 12));
+    stream.bookmark(20);
+    store.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
+    assert!(!store.status().absent && store.get(&request("a")).unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
