@@ -10,7 +10,7 @@ use super::*;
 use crate::client::{Current as _, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
 fn path(name: Option<&str>) -> ResourcePath {
     ResourcePath {
@@ -87,6 +87,38 @@ async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_o
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("ADDED", &object("a", "u2", 13));
     assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@13"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_or_any_other_own_write() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let store = rig.cache.kind(KindId::of::<Namespace>(), Scope::all(), Projection::Full);
+    let stream = rig.server.next().await.stream();
+    let at = |version: u64, finalizers: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": finalizers},
+            "metadata": {"name": "shop", "uid": "u1", "resourceVersion": version.to_string()},
+        })
+    };
+    let terminating = |version, finalizers| {
+        let mut namespace = at(version, finalizers);
+        namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        namespace
+    };
+    stream.event("ADDED", &at(5, json!(["kubernetes"])));
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    let of = ResourcePath { plural: "namespaces".into(), namespace: None, ..path(Some("shop")) };
+    rig.cache.deleted(&of, &bytes(&terminating(12, json!(["kubernetes"]))), Writer::default());
+    rig.cache.written(&of, &bytes(&terminating(13, json!(["kubernetes"]))), Writer::default());
+    assert!(store.get(&Request::cluster("shop")).unwrap().unwrap().meta().deleting);
+    stream.event("MODIFIED", &terminating(14, json!(["kubernetes"])));
+    let lines = ["+ shop@5 initial", "shop@5 -> shop@12 own", "shop@12 -> shop@13 own", "shop@13 -> shop@14"];
+    assert_eq!(told.take(4).await, lines);
+    rig.cache.written(&of, &bytes(&terminating(14, json!([]))), Writer::default());
+    assert_eq!(told.next().await, "- shop@14 own", "nothing holds it any more");
 }
 
 #[tokio::test(start_paused = true)]

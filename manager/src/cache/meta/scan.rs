@@ -137,7 +137,24 @@ impl<'a> Scan<'a> {
     pub(in crate::cache) fn is_gone(&self) -> Result<bool, ScanError> {
         let finalizers: Option<Vec<Cow<'_, str>>> = read(self.metadata.finalizers)?;
         let grace: Option<i64> = read(self.metadata.grace)?;
-        Ok(finalizers.is_none_or(|list| list.is_empty()) && grace.unwrap_or(0) == 0)
+        let free = finalizers.is_none_or(|list| list.is_empty()) && grace.unwrap_or(0) == 0;
+        Ok(free && !self.is_held_namespace()?)
+    }
+
+    /// Returns whether it is a Namespace whose contents are still to go. It alone has finalizers of a second sort,
+    /// which let it stay for as long as it terminates.
+    fn is_held_namespace(&self) -> Result<bool, ScanError> {
+        #[derive(Deserialize)]
+        struct Spec {
+            finalizers: Option<Vec<String>>,
+        }
+        let member = |name| self.members.iter().find(|member| member.name == name).map(|member| member.value);
+        let says = |name, text| member(name).and_then(|value| value.string()).as_deref() == Some(text);
+        if !says("kind", "Namespace") || !says("apiVersion", "v1") {
+            return Ok(false);
+        }
+        let spec: Option<Spec> = read(member("spec").map(|value| value.text))?;
+        Ok(spec.and_then(|spec| spec.finalizers).is_some_and(|list| !list.is_empty()))
     }
 
     pub(in crate::cache) fn check_kind(
