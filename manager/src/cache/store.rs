@@ -3,7 +3,7 @@
 //! Not generic: it holds bytes and slim metadata; [`super::Store`] puts a type on top. One lock guards the
 //! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned, and index functions asked,
 //! before it is taken; objects are decoded and handed to handlers after it is released. A list of many takes it again
-//! and again, so that no writer waits for more than a few dozen objects.
+//! and again, so that no writer waits for more than a dozen objects or two.
 //!
 //! Lock order: the table, then the functions.
 
