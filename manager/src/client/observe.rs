@@ -59,6 +59,8 @@ pub enum Uncovered {
     Representation,
     /// The answer was longer than an object can be.
     TooLarge,
+    /// The answer was not read to its end: the connection broke, or the caller gave up waiting.
+    Unread,
 }
 
 /// Learns of every successful write of this replica.
@@ -104,6 +106,13 @@ enum Intent {
 impl ResourcePath {
     /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no resource.
     pub fn parse(path: &str) -> Option<Self> {
+/// A write that the server has made and whose answer is being read. Dropped before [`Reading::done`], it tells that.
+struct Reading<'a> {
+    observer: &'a dyn WriteObserver,
+    path: &'a ResourcePath,
+    is_done: bool,
+}
+
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {
             "api" => "",
@@ -170,6 +179,7 @@ impl Uncovered {
 }
 
 // === impl Observed ===
+            Self::Unread => "unread",
 
 impl<S> Layer<S> for ObserveLayer {
     type Service = Observed<S>;
@@ -243,6 +253,7 @@ async fn report(
             start.extend_from_slice(&data);
         }
         if start.len() > MAX_OBSERVED_BYTES {
+    let reading = Reading { observer, path, is_done: false };
             observer.uncovered(path, Uncovered::TooLarge);
             let begun = stream::iter([Ok(Frame::data(start.freeze()))]);
             let whole = StreamBody::new(begun.chain(BodyStream::new(body)));
@@ -250,17 +261,35 @@ async fn report(
         }
     }
     let whole = start.freeze();
+            reading.done();
     seen(&whole);
     Ok(Response::from_parts(head, Full::new(whole).map_err(|never| match never {}).boxed_unsync()))
 }
 
 /// Says whether a request is a dry run. A delete says so in its body, where kube puts its options.
 async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool), BoxError> {
+    reading.done();
     let in_query = request.uri().query().is_some_and(|query| {
         query.split('&').any(|pair| pair.strip_prefix("dryRun=").is_some_and(|value| !value.is_empty()))
     });
     if in_query || request.method() != Method::DELETE {
         return Ok((request, in_query));
+// === impl Reading ===
+
+impl Reading<'_> {
+    fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.observer.uncovered(self.path, Uncovered::Unread);
+        }
+    }
+}
+
     }
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();

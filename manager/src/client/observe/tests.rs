@@ -1,3 +1,4 @@
+use futures_util::FutureExt as _;
 use http::StatusCode;
 use parking_lot::Mutex;
 
@@ -101,6 +102,21 @@ fn paths_are_read_as_the_server_reads_them() {
     let read = |path: &str| {
         ResourcePath::parse(path).map(|path| {
             let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+#[tokio::test]
+async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread() {
+    let begun = || stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]);
+    let breaks = begun().chain(stream::iter([Err(BoxError::from("reset"))])).boxed();
+    let hangs = begun().chain(stream::pending()).boxed();
+    for (case, body) in [("breaks off", breaks), ("is not waited for", hangs)] {
+        let notes = Notes::default();
+        let path = ResourcePath::parse(WEB).unwrap();
+        let response = Response::new(StreamBody::new(body).boxed_unsync());
+        let report = report(response, |body| notes.written(&path, body, Writer::default()), &notes, &path);
+        assert!(report.now_or_never().is_none_or(|answer| answer.is_err()), "{case}");
+        assert_eq!(*notes.0.lock(), ["uncovered deployments unread"], "{case}");
+    }
+}
+
             let (namespace, name) = (or_dash(path.namespace), or_dash(path.name));
             format!(
                 "{}|{}|{}|{namespace}|{name}|{}",
