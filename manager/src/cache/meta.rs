@@ -17,7 +17,7 @@ use crate::key::{Key, Request};
 
 pub(super) use pool::Pool;
 pub use pool::Shared;
-pub(super) use scan::{Scan, annotation, identity_of, name_of};
+pub(super) use scan::{Scan, annotation, identity_of, name_of, uid_of};
 pub use version::ResourceVersion;
 
 /// The slim metadata of one version of one object.

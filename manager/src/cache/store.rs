@@ -453,12 +453,13 @@ impl Core {
         self.refuse(raw, error);
     }
 
-    /// The same for one that was listed. It is there, so what is stored of it stays.
+    /// The same for one that was listed. It is there, so what is stored of it stays; not so what is stored of an
+    /// earlier object of that name.
     pub(super) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
         // What is of another kind says nothing about ours of that name.
         let other = matches!(error, ScanError::Kind { .. });
         if let Some(request) = meta::name_of(raw).filter(|_| !other) {
-            self.table.write().keep(epoch, &request);
+            self.table.write().keep(epoch, &request, meta::uid_of(raw).as_deref());
         }
         self.refuse(raw, error);
     }

@@ -144,9 +144,12 @@ impl Table {
         same
     }
 
-    /// Marks a listed object that could not be scanned: it exists, so its stored version stays.
-    pub(super) fn keep(&mut self, epoch: u64, request: &Request) {
-        if let Some(slot) = self.slot_mut(request) {
+    /// Marks a listed object that could not be scanned: it exists, so its stored version stays. Where its uid could be
+    /// read and is another, what is stored is of an object that is gone.
+    pub(super) fn keep(&mut self, epoch: u64, request: &Request, uid: Option<&str>) {
+        if let Some(slot) = self.slot_mut(request)
+            && uid.is_none_or(|uid| slot.view.meta().uid.as_ref() == uid)
+        {
             slot.seen = epoch;
         }
     }
@@ -169,7 +172,7 @@ impl Table {
         let origin = if synced { Origin::Live } else { Origin::Initial };
         let request = view.request().clone();
         self.upsert(arrival, origin);
-        self.keep(epoch, &request);
+        self.keep(epoch, &request, None);
     }
 
     /// Ends a list: what it did not have, and could have had, is gone.

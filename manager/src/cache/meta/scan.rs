@@ -252,12 +252,16 @@ pub(in crate::cache) fn name_of(raw: &[u8]) -> Option<Request> {
     Metadata::glimpse(raw).request()
 }
 
-/// The same, with its uid and the version it has: enough to believe that it is gone.
+/// The same for its uid.
+pub(in crate::cache) fn uid_of(raw: &[u8]) -> Option<String> {
+    Metadata::glimpse(raw).uid()
+}
+
+/// Both, with the version it has: enough to believe that it is gone.
 pub(in crate::cache) fn identity_of(raw: &[u8]) -> Option<(Request, String, ResourceVersion)> {
     let metadata = Metadata::glimpse(raw);
-    let uid = text("uid", metadata.uid).ok()??.into_owned();
     let version = text("resourceVersion", metadata.resource_version).ok()??;
-    Some((metadata.request()?, uid, ResourceVersion::new(&version)))
+    Some((metadata.request()?, metadata.uid()?, ResourceVersion::new(&version)))
 }
 
 /// Reads one annotation out of a stored body.
@@ -290,6 +294,10 @@ impl<'a> Metadata<'a> {
     fn request(&self) -> Option<Request> {
         let name = text("name", self.name).ok()??;
         Some(Request::new(text("namespace", self.namespace).ok()?.as_deref(), &name))
+    }
+
+    fn uid(&self) -> Option<String> {
+        Some(text("uid", self.uid).ok()??.into_owned())
     }
 
     fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {

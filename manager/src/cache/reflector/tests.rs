@@ -139,6 +139,23 @@ async fn an_expired_version_lists_again_and_tells_only_what_differs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_tells_an_object_gone_whose_successor_cannot_be_read() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    stream.error(410, "Expired");
+    let stream = rig.server.next().await.stream();
+    for (name, uid) in [("a", "u9"), ("b", "u2")] {
+        let mut unreadable = object(name, uid, 20);
+        unreadable["metadata"]["labels"] = 7.into();
+        stream.event("ADDED", &unreadable);
+    }
+    stream.end_of_initial_events(30);
+    stream.event("ADDED", &object("c", "u3", 31));
+    assert_eq!(told.take(4).await, ["+ a@5 initial", "+ b@6 initial", "- a@5", "+ c@31"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_cannot_stream_is_paged_and_that_is_remembered() {
     let mut rig = Rig::start(never_resync());
     let store = rig.config_maps();

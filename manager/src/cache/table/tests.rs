@@ -252,11 +252,13 @@ fn a_walk_gives_each_object_once_while_writers_come_in_between() {
 
 #[test]
 fn an_unreadable_item_keeps_what_is_stored_of_it() {
-    let mut table = synced([view("a", "u1", 5)], 10);
+    let mut table = synced([view("a", "u1", 5), view("b", "u2", 6), view("c", "u3", 7)], 10);
     let epoch = table.begin_list();
-    table.keep(epoch, &request("a"));
+    table.keep(epoch, &request("a"), None);
+    table.keep(epoch, &request("b"), Some("u2"));
+    table.keep(epoch, &request("c"), Some("u9"));
     table.end_list(0, epoch, &version(20));
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(told(&mut table), ["- c/u3@7"], "what is listed there is another object");
 }
 
 // === the model ===
