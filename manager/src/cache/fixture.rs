@@ -45,6 +45,6 @@ impl KindStore {
     /// Takes the answer to a DELETE of one object, as the cache of a manager does.
     pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request = Request::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
-        writes::answer_to_delete(self.core(), path, &request, body, Writer::default());
+        writes::answer_to_delete(self.core(), path, &request, body, &[], Writer::default());
     }
 }

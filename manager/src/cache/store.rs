@@ -26,7 +26,7 @@ use super::meta::{self, ResourceVersion, Scan, ScanError};
 use super::pack::{Intake, Packed, Shelf};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
-use super::table::{Arrival, Table};
+use super::table::{Arrival, Removal, Table};
 use super::transform::Transform;
 use super::view::{ReadError, View};
 use crate::client::Writer;
@@ -577,9 +577,14 @@ impl Core {
         self.arrive(view, |table, arrival| table.written(arrival, writer))
     }
 
-    /// Takes the uid that a DELETE removed.
-    pub(super) fn removed(&self, request: &Request, uid: &str, writer: Writer) -> bool {
-        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(request, uid, writer))
+    /// Returns the uid that reads show under a name.
+    pub(super) fn shown(&self, request: &Request) -> Option<String> {
+        self.table.read().get(request).map(|view| view.meta().uid.to_string())
+    }
+
+    /// Takes what a write removed.
+    pub(super) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
+        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(removal, writer))
     }
 }
 

@@ -7,7 +7,7 @@
 //! 1. For one uid the stored resourceVersion never goes down.
 //! 2. Replaying the queued changes over an empty map gives the stored objects.
 //! 3. A list removes only what it could have seen: keys stored above its own resourceVersion stay.
-//! 4. A uid hidden by an own DELETE comes back only through a list that began after the hiding.
+//! 4. The uid of an own DELETE is shown no more, stored or still to come, but by a list that began after it.
 //! 5. What comes late or again about an object that was deleted revives nothing, up to the bound of `gone`.
 //! 6. A walk gives each object once, as it was stored at some time during the walk; it misses none that was stored
 //!    all the while.
@@ -63,7 +63,7 @@ pub(super) struct Table {
     indexes: Indexes,
     /// One per reflector: all namespaces, or one each.
     parts: Vec<Part>,
-    /// Deleted by us and not yet confirmed, by uid.
+    /// Deleted by us and not yet confirmed, by uid. What was not stored then is in `gone` alone.
     hidden: HashMap<Arc<str>, Hidden>,
     gone: Gone,
     /// Counts lists and hidings, so that "began after" can be asked.
@@ -83,6 +83,17 @@ pub(super) struct Table {
 pub(super) struct Arrival {
     pub(super) view: View,
     pub(super) values: Values,
+}
+
+/// What a write of this process has removed from the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removal<'a> {
+    pub(super) request: &'a Request,
+    pub(super) uid: &'a str,
+    /// One that the object had; `None` if the answer did not tell.
+    pub(super) version: Option<&'a ResourceVersion>,
+    /// The uids that were read under the name before the request was sent.
+    pub(super) shown: &'a [String],
 }
 
 /// How far a list has come. The lock is given up between two strides.
@@ -166,7 +177,12 @@ impl Table {
             Some(_) => {
                 self.hidden.remove(&view.meta().uid);
             }
-            None => {}
+            None => {
+                let Meta { uid, resource_version, .. } = view.meta();
+                if self.gone.had_before_list(epoch, uid, resource_version) {
+                    return;
+                }
+            }
         }
         let synced = self.parts.get(part).is_some_and(|part| part.synced);
         let origin = if synced { Origin::Live } else { Origin::Initial };
@@ -180,21 +196,21 @@ impl Table {
         let Some(namespace) = self.parts.get(part).map(|part| part.namespace.clone()) else { return };
         for number in self.vanished(namespace.as_deref(), epoch, version) {
             if let Some(view) = self.remove(number, Origin::Live) {
-                self.gone.note(&view.meta().uid, version);
+                self.gone.note(&view.meta().uid, version, self.epoch);
             }
         }
         // What a list that began after the hiding shows is stored by now. What an earlier list could have had and
         // did not was gone when it was taken: no event will follow.
         let elsewhere =
             |request: &Request| namespace.is_some() && request.namespace() != namespace.as_deref();
-        let Self { hidden, gone, .. } = self;
+        let Self { hidden, gone, epoch: now, .. } = self;
         hidden.retain(|uid, hidden| {
             if elsewhere(&hidden.request) {
                 return true;
             }
             let vanished = hidden.seen != epoch && !hidden.version.is_newer_than(version);
             if vanished {
-                gone.note(uid, version);
+                gone.note(uid, version, *now);
             }
             hidden.epoch >= epoch && !vanished
         });
@@ -221,7 +237,7 @@ impl Table {
     /// Takes a DELETED event.
     pub(super) fn deleted(&mut self, part: usize, request: &Request, uid: &str, version: &ResourceVersion) {
         self.advance(part, version);
-        self.gone.note(uid, version);
+        self.gone.note(uid, version, self.epoch);
         if self.hidden.remove(uid).is_some() {
             return;
         }
@@ -259,14 +275,30 @@ impl Table {
         true
     }
 
-    /// Takes the answer to a DELETE that left nothing: hides the uid until its event or a newer list.
-    pub(super) fn hide(&mut self, request: &Request, uid: &str, writer: Writer) -> bool {
-        // What is not stored under this uid needs no hiding: the watch has passed it, or will show and remove it.
+    /// Takes a removal of our own: hides the uid until its event or a newer list.
+    pub(super) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
+        let Removal { request, uid, version, shown } = *removal;
+        if self.part_of(request).is_none() {
+            return false;
+        }
         let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
-        let Some((number, slot)) = found.filter(|(_, slot)| slot.view.meta().uid.as_ref() == uid) else {
-            return self.part_of(request).is_some();
+        let Some((number, slot)) = found else {
+            // The watch has passed it or will show it yet: then it is not news.
+            self.gone.note_for_good(uid, self.epoch);
+            return true;
         };
         let (meta, seen) = (slot.view.meta(), slot.seen);
+        if *meta.uid != *uid {
+            let earlier = meta.uid.to_string();
+            self.gone.note_for_good(uid, self.epoch);
+            // What was there before, and is not what was removed, had gone by then. What came since may be its successor.
+            let before = version.is_some_and(|version| version.is_newer_than(&meta.resource_version));
+            if before || shown.contains(&earlier) {
+                self.gone.note_for_good(&earlier, self.epoch);
+                self.remove(number, Origin::OwnWrite(writer));
+            }
+            return true;
+        }
         let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
         self.epoch += 1;
         let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
@@ -309,7 +341,7 @@ impl Table {
         } else {
             slot.seen = 0;
             let removal = if origin == Origin::Initial { Origin::Live } else { origin };
-            self.gone.note(&old.meta().uid, &view.meta().resource_version);
+            self.gone.note(&old.meta().uid, &view.meta().resource_version, self.epoch);
             self.queue(Some(old), None, removal);
             self.queue(None, Some(view), origin);
         }

@@ -10,7 +10,7 @@ use super::*;
 use crate::client::{Current as _, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 
 fn path(name: Option<&str>) -> ResourcePath {
     ResourcePath {
@@ -57,12 +57,12 @@ async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
     let (rig, store, stream) =
         Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]).await;
     let status = json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "u1"}});
-    rig.cache.deleted(&path(Some("a")), &bytes(&status), Writer::default());
-    rig.cache.deleted(&path(Some("b")), &bytes(&object("b", "u2", 6)), Writer::default());
+    rig.cache.deleted(&path(Some("a")), &bytes(&status), &[], Writer::default());
+    rig.cache.deleted(&path(Some("b")), &bytes(&object("b", "u2", 6)), &[], Writer::default());
     let mut waits = object("c", "u3", 14);
     waits["metadata"]["finalizers"] = json!(["x/y"]);
     waits["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    rig.cache.deleted(&path(Some("c")), &bytes(&waits), Writer::default());
+    rig.cache.deleted(&path(Some("c")), &bytes(&waits), &[], Writer::default());
     assert!(store.get(&request("a")).unwrap().is_none() && store.get(&request("b")).unwrap().is_none());
     assert!(store.get(&request("c")).unwrap().unwrap().meta().deleting);
     let (handler, mut told) = teller();
@@ -87,38 +87,6 @@ async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_o
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("ADDED", &object("a", "u2", 13));
     assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@13"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_or_any_other_own_write() {
-    let mut rig = Rig::start(CacheSettings::default());
-    let store = rig.cache.kind(KindId::of::<Namespace>(), Scope::all(), Projection::Full);
-    let stream = rig.server.next().await.stream();
-    let at = |version: u64, finalizers: Value| {
-        json!({
-            "apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": finalizers},
-            "metadata": {"name": "shop", "uid": "u1", "resourceVersion": version.to_string()},
-        })
-    };
-    let terminating = |version, finalizers| {
-        let mut namespace = at(version, finalizers);
-        namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        namespace
-    };
-    stream.event("ADDED", &at(5, json!(["kubernetes"])));
-    stream.end_of_initial_events(10);
-    store.settled().await;
-    let (handler, mut told) = teller();
-    let _subscription = store.subscribe(handler);
-    let of = ResourcePath { plural: "namespaces".into(), namespace: None, ..path(Some("shop")) };
-    rig.cache.deleted(&of, &bytes(&terminating(12, json!(["kubernetes"]))), Writer::default());
-    rig.cache.written(&of, &bytes(&terminating(13, json!(["kubernetes"]))), Writer::default());
-    assert!(store.get(&Request::cluster("shop")).unwrap().unwrap().meta().deleting);
-    stream.event("MODIFIED", &terminating(14, json!(["kubernetes"])));
-    let lines = ["+ shop@5 initial", "shop@5 -> shop@12 own", "shop@12 -> shop@13 own", "shop@13 -> shop@14"];
-    assert_eq!(told.take(4).await, lines);
-    rig.cache.written(&of, &bytes(&terminating(14, json!([]))), Writer::default());
-    assert_eq!(told.next().await, "- shop@14 own", "nothing holds it any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use super::Cache;
 use super::frame::Status;
 use super::meta::Scan;
 use super::store::Core;
+use super::table::Removal;
 use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 
@@ -26,12 +27,16 @@ impl WriteObserver for Cache {
         }
     }
 
-    fn deleted(&self, path: &ResourcePath, body: &Bytes, writer: Writer) {
-        let Some(name) = &path.name else { return self.count_uncovered() };
-        let request = Request::new(path.namespace.as_deref(), name);
+    fn shown(&self, path: &ResourcePath) -> Vec<String> {
+        let Some(request) = named(path) else { return Vec::new() };
+        self.stores_of(path).iter().filter_map(|store| store.shown(&request)).collect()
+    }
+
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], writer: Writer) {
+        let Some(request) = named(path) else { return self.count_uncovered() };
         let stores = self.stores_of(path);
-        let behind =
-            stores.iter().filter(|store| !answer_to_delete(store, path, &request, body, writer)).count();
+        let answered = |store: &&Arc<Core>| !answer_to_delete(store, path, &request, body, shown, writer);
+        let behind = stores.iter().filter(answered).count();
         if behind > 0 {
             self.count_uncovered();
         }
@@ -69,7 +74,7 @@ pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Wri
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
     {
-        return store.removed(&scan.request, &scan.uid, writer);
+        return store.removed(&removal(&scan, &[]), writer);
     }
     store.kind().version() == path.version && store.written(body, writer)
 }
@@ -80,15 +85,28 @@ pub(super) fn answer_to_delete(
     path: &ResourcePath,
     request: &Request,
     body: &[u8],
+    shown: &[String],
     writer: Writer,
 ) -> bool {
     if let Ok(scan) = Scan::open(body) {
         return match scan.is_gone() {
-            Ok(true) => store.removed(request, &scan.uid, writer),
+            Ok(true) => store.removed(&removal(&scan, shown), writer),
             Ok(false) => answer(store, path, body, writer),
             Err(_) => false,
         };
     }
     let uid = Status::read(0, body).details.and_then(|details| details.uid);
-    uid.is_some_and(|uid| store.removed(request, &uid, writer))
+    uid.is_some_and(|uid| store.removed(&Removal { request, uid: &uid, version: None, shown }, writer))
 }
+
+fn removal<'a>(scan: &'a Scan<'_>, shown: &'a [String]) -> Removal<'a> {
+    Removal { request: &scan.request, uid: &scan.uid, version: Some(&scan.resource_version), shown }
+}
+
+/// The object that a path names.
+fn named(path: &ResourcePath) -> Option<Request> {
+    Some(Request::new(path.namespace.as_deref(), path.name.as_ref()?))
+}
+
+#[cfg(test)]
+mod tests;

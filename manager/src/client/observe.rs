@@ -71,8 +71,13 @@ pub trait WriteObserver: Send + Sync + 'static {
     /// or `status`, and `path.name` is `None` for a create.
     fn written(&self, path: &ResourcePath, body: &Bytes, writer: Writer);
 
-    /// An object was deleted or began to be; `body` is the object, or a `Status` that names its uid.
-    fn deleted(&self, path: &ResourcePath, body: &Bytes, writer: Writer);
+    /// Returns the uids that reads show under a name. Asked before its DELETE is sent: one of them that is not what the
+    /// DELETE then removes was gone already, which nothing in the answer tells.
+    fn shown(&self, path: &ResourcePath) -> Vec<String>;
+
+    /// An object was deleted or began to be; `body` is the object, or a `Status` that names its uid. `shown` is what was
+    /// said before.
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], writer: Writer);
 
     /// Something was written that the answer does not describe.
     fn uncovered(&self, path: &ResourcePath, why: Uncovered);
@@ -101,11 +106,6 @@ enum Intent {
     Unclear(Uncovered),
 }
 
-// === impl ResourcePath ===
-
-impl ResourcePath {
-    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no resource.
-    pub fn parse(path: &str) -> Option<Self> {
 /// A write that the server has made and whose answer is being read. Dropped before [`Reading::done`], it tells that.
 struct Reading<'a> {
     observer: &'a dyn WriteObserver,
@@ -113,6 +113,11 @@ struct Reading<'a> {
     is_done: bool,
 }
 
+// === impl ResourcePath ===
+
+impl ResourcePath {
+    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no resource.
+    pub fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {
             "api" => "",
@@ -174,12 +179,12 @@ impl Uncovered {
             Self::Subresource => "subresource",
             Self::Representation => "representation",
             Self::TooLarge => "too-large",
+            Self::Unread => "unread",
         }
     }
 }
 
 // === impl Observed ===
-            Self::Unread => "unread",
 
 impl<S> Layer<S> for ObserveLayer {
     type Service = Observed<S>;
@@ -213,6 +218,7 @@ where
             return Box::pin(self.inner.call(request));
         };
         let writer = Writer::of(&request);
+        let shown = if intent == Intent::Delete { observer.shown(&path) } else { Vec::new() };
         // The clone takes the place of the service that `poll_ready` was asked about.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
@@ -227,7 +233,8 @@ where
                     report(response, |body| observer.written(&path, body, writer), &*observer, &path).await
                 }
                 Intent::Delete => {
-                    report(response, |body| observer.deleted(&path, body, writer), &*observer, &path).await
+                    let told = |body: &Bytes| observer.deleted(&path, body, &shown, writer);
+                    report(response, told, &*observer, &path).await
                 }
                 Intent::Unclear(why) => {
                     observer.uncovered(&path, why);
@@ -246,6 +253,7 @@ async fn report(
     path: &ResourcePath,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let (head, mut body) = response.into_parts();
+    let reading = Reading { observer, path, is_done: false };
     let mut start = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers are dropped: HTTP/1 answers of an API server have none.
@@ -253,27 +261,19 @@ async fn report(
             start.extend_from_slice(&data);
         }
         if start.len() > MAX_OBSERVED_BYTES {
-    let reading = Reading { observer, path, is_done: false };
+            reading.done();
             observer.uncovered(path, Uncovered::TooLarge);
             let begun = stream::iter([Ok(Frame::data(start.freeze()))]);
             let whole = StreamBody::new(begun.chain(BodyStream::new(body)));
             return Ok(Response::from_parts(head, whole.boxed_unsync()));
         }
     }
+    reading.done();
     let whole = start.freeze();
-            reading.done();
     seen(&whole);
     Ok(Response::from_parts(head, Full::new(whole).map_err(|never| match never {}).boxed_unsync()))
 }
 
-/// Says whether a request is a dry run. A delete says so in its body, where kube puts its options.
-async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool), BoxError> {
-    reading.done();
-    let in_query = request.uri().query().is_some_and(|query| {
-        query.split('&').any(|pair| pair.strip_prefix("dryRun=").is_some_and(|value| !value.is_empty()))
-    });
-    if in_query || request.method() != Method::DELETE {
-        return Ok((request, in_query));
 // === impl Reading ===
 
 impl Reading<'_> {
@@ -290,6 +290,13 @@ impl Drop for Reading<'_> {
     }
 }
 
+/// Says whether a request is a dry run. A delete says so in its body, where kube puts its options.
+async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool), BoxError> {
+    let in_query = request.uri().query().is_some_and(|query| {
+        query.split('&').any(|pair| pair.strip_prefix("dryRun=").is_some_and(|value| !value.is_empty()))
+    });
+    if in_query || request.method() != Method::DELETE {
+        return Ok((request, in_query));
     }
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();

@@ -86,7 +86,11 @@ mod tests {
             self.0.lock().push(writer);
         }
 
-        fn deleted(&self, _: &ResourcePath, _: &Bytes, writer: Writer) {
+        fn shown(&self, _: &ResourcePath) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn deleted(&self, _: &ResourcePath, _: &Bytes, _: &[String], writer: Writer) {
             self.0.lock().push(writer);
         }
 

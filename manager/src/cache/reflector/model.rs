@@ -457,7 +457,7 @@ impl Case {
             }
             Written::Deleted(name, uid) => {
                 let status = json!({"kind": "Status", "status": "Success", "details": {"uid": uid}});
-                self.cache.deleted(&path(name), &Bytes::from(status.to_string()), Writer::default());
+                self.cache.deleted(&path(name), &Bytes::from(status.to_string()), &[], Writer::default());
             }
         }
     }

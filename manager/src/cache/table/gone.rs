@@ -13,38 +13,77 @@ use crate::cache::meta::ResourceVersion;
 /// Deletions remembered: far more than one read of a connection holds, for some 30 KB.
 const REMEMBERED: usize = 256;
 
-/// Uids that are gone, each with the version of its deletion.
+/// Uids that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    versions: HashMap<Box<str>, ResourceVersion>,
+    by_uid: HashMap<Box<str>, Deletion>,
     /// The same uids, oldest first.
     order: VecDeque<Box<str>>,
+}
+
+#[derive(Debug)]
+struct Deletion {
+    /// `None`: whatever its version. No uid comes twice.
+    version: Option<ResourceVersion>,
+    /// The last list that had begun by then.
+    epoch: u64,
 }
 
 // === impl Gone ===
 
 impl Gone {
-    pub(super) fn note(&mut self, uid: &str, version: &ResourceVersion) {
-        if let Some(known) = self.versions.get_mut(uid) {
-            if version.is_newer_than(known) {
-                *known = version.clone();
-            }
+    /// Notes that an object was deleted, or left a selection, at a version.
+    pub(super) fn note(&mut self, uid: &str, version: &ResourceVersion, epoch: u64) {
+        self.enter(uid, Some(version.clone()), epoch);
+    }
+
+    /// Notes that an object was deleted at a version that is not known.
+    pub(super) fn note_for_good(&mut self, uid: &str, epoch: u64) {
+        self.enter(uid, None, epoch);
+    }
+
+    fn enter(&mut self, uid: &str, version: Option<ResourceVersion>, epoch: u64) {
+        if let Some(known) = self.by_uid.get_mut(uid) {
+            known.epoch = epoch;
+            known.version = match (known.version.take(), version) {
+                (Some(known), Some(version)) if version.is_newer_than(&known) => Some(version),
+                (Some(known), Some(_)) => Some(known),
+                (None, _) | (_, None) => None,
+            };
             return;
         }
         if self.order.len() >= REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.versions.remove(&oldest);
+            self.by_uid.remove(&oldest);
         }
         self.order.push_back(uid.into());
-        self.versions.insert(uid.into(), version.clone());
+        self.by_uid.insert(uid.into(), Deletion { version, epoch });
     }
 
     /// Returns whether this version of the object was before its deletion. One that was selected again after it had
     /// left a selection is newer.
     pub(super) fn had(&self, uid: &str, version: &ResourceVersion) -> bool {
-        let deleted = self.versions.get(uid).and_then(|deleted| deleted.compare(version));
-        deleted.is_some_and(|order| order != Ordering::Less)
+        self.by_uid.get(uid).is_some_and(|deletion| deletion.ends(version))
+    }
+
+    /// The same for an object that a list shows. If the list began after the deletion was noted it knows better, and
+    /// the deletion is forgotten.
+    pub(super) fn had_before_list(&mut self, epoch: u64, uid: &str, version: &ResourceVersion) -> bool {
+        let Some(deletion) = self.by_uid.get(uid) else { return false };
+        if deletion.epoch < epoch {
+            self.by_uid.remove(uid);
+            self.order.retain(|known| **known != *uid);
+            return false;
+        }
+        deletion.ends(version)
+    }
+}
+
+impl Deletion {
+    fn ends(&self, version: &ResourceVersion) -> bool {
+        let Some(deleted) = &self.version else { return true };
+        deleted.compare(version).is_some_and(|order| order != Ordering::Less)
     }
 }
 
@@ -59,8 +98,8 @@ mod tests {
     #[test]
     fn what_was_before_a_deletion_is_known_and_what_came_after_is_not() {
         let mut gone = Gone::default();
-        gone.note("u1", &version(5));
-        gone.note("u1", &version(4));
+        gone.note("u1", &version(5), 1);
+        gone.note("u1", &version(4), 1);
         assert!(gone.had("u1", &version(5)) && gone.had("u1", &version(1)));
         assert!(!gone.had("u1", &version(6)), "it entered the selection again");
         assert!(!gone.had("u2", &version(1)));
@@ -68,12 +107,23 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_at_a_version_nobody_knows_ends_them_all_but_for_a_list_that_began_later() {
+        let mut gone = Gone::default();
+        gone.note("u1", &version(5), 1);
+        gone.note_for_good("u1", 2);
+        gone.note("u1", &version(7), 2);
+        assert!(gone.had("u1", &version(9)) && gone.had("u1", &ResourceVersion::new("opaque")));
+        assert!(gone.had_before_list(2, "u1", &version(9)) && !gone.had_before_list(3, "u1", &version(9)));
+        assert!(!gone.had("u1", &version(9)) && gone.order.is_empty(), "it is there after all");
+    }
+
+    #[test]
     fn however_many_go_only_the_last_are_remembered() {
         let mut gone = Gone::default();
         for number in 0..10_000_u64 {
-            gone.note(&format!("u{number}"), &version(number));
+            gone.note(&format!("u{number}"), &version(number), 1);
         }
-        assert_eq!((gone.order.len(), gone.versions.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((gone.order.len(), gone.by_uid.len()), (REMEMBERED, REMEMBERED));
         assert!(gone.had("u9999", &version(1)) && !gone.had("u1", &version(1)));
     }
 }

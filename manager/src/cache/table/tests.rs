@@ -25,6 +25,12 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::new(&number.to_string())
 }
 
+/// As after a DELETE that was answered with a Status.
+fn hide(table: &mut Table, name: &str, uid: &str) -> bool {
+    let removal = Removal { request: &request(name), uid, version: None, shown: &[] };
+    table.hide(&removal, Writer::default())
+}
+
 /// Takes the queued changes as lines: `- a/u1@5` and `+ a/u1@6`, own writes and initial ones marked.
 fn told(table: &mut Table) -> Vec<String> {
     let side = |view: &View| {
@@ -147,7 +153,7 @@ fn answers_in_any_order_revive_nothing_that_a_later_one_has_replaced_or_removed(
     let mut table = Table::new([None]);
     table.written(view("a", "u1", 3), Writer::default());
     table.written(view("a", "u2", 6), Writer::default());
-    table.hide(&request("a"), "u2", Writer::default());
+    hide(&mut table, "a", "u2");
     told(&mut table);
     table.written(view("a", "u1", 2), Writer::default());
     table.written(view("a", "u2", 7), Writer::default());
@@ -168,7 +174,7 @@ fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
 #[test]
 fn an_own_delete_hides_the_uid_until_its_event() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    assert!(table.hide(&request("a"), "u1", Writer::default()));
+    assert!(hide(&mut table, "a", "u1"));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
     table.changed(0, view("a", "u1", 11));
     table.written(view("a", "u1", 11), Writer::default());
@@ -183,7 +189,7 @@ fn an_own_delete_hides_the_uid_until_its_event() {
 fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decides() {
     let mut table = synced([view("a", "u1", 5)], 10);
     let epoch = table.begin_list();
-    table.hide(&request("a"), "u1", Writer::default());
+    hide(&mut table, "a", "u1");
     table.listed(0, epoch, view("a", "u1", 5));
     table.end_list(0, epoch, &version(11));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
@@ -195,7 +201,7 @@ fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decid
 fn a_delete_that_the_watch_already_told_leaves_nothing_hidden() {
     let mut table = synced([view("a", "u1", 5)], 10);
     table.deleted(0, &request("a"), "u1", &version(12));
-    assert!(table.hide(&request("a"), "u1", Writer::default()));
+    assert!(hide(&mut table, "a", "u1"));
     assert!(table.hidden.is_empty());
 }
 
@@ -362,7 +368,7 @@ impl Follower {
                 self.table.written(view, Writer::default());
             }
             Answer::Deleted(name, uid) => {
-                self.table.hide(&request(&format!("n{name}")), &format!("u{uid}"), Writer::default());
+                hide(&mut self.table, &format!("n{name}"), &format!("u{uid}"));
             }
         }
     }

@@ -17,7 +17,12 @@ impl WriteObserver for Notes {
         self.note(format!("written {} {sub} {}", path.plural, String::from_utf8_lossy(body)));
     }
 
-    fn deleted(&self, path: &ResourcePath, body: &Bytes, _: Writer) {
+    fn shown(&self, path: &ResourcePath) -> Vec<String> {
+        vec![format!("before {}", path.plural)]
+    }
+
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], _: Writer) {
+        assert_eq!(shown, [format!("before {}", path.plural)], "as was said when it was sent");
         self.note(format!("deleted {} {}", path.plural, String::from_utf8_lossy(body)));
     }
 
@@ -97,11 +102,6 @@ async fn an_answer_beyond_the_limit_passes_whole_and_is_told_as_too_large() {
     assert!(body == long, "{} of {} bytes came through", body.len(), long.len());
 }
 
-#[test]
-fn paths_are_read_as_the_server_reads_them() {
-    let read = |path: &str| {
-        ResourcePath::parse(path).map(|path| {
-            let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
 #[tokio::test]
 async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread() {
     let begun = || stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]);
@@ -117,6 +117,11 @@ async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread(
     }
 }
 
+#[test]
+fn paths_are_read_as_the_server_reads_them() {
+    let read = |path: &str| {
+        ResourcePath::parse(path).map(|path| {
+            let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
             let (namespace, name) = (or_dash(path.namespace), or_dash(path.name));
             format!(
                 "{}|{}|{}|{namespace}|{name}|{}",

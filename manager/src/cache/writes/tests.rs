@@ -1,0 +1,133 @@
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cache::testing::{Rig, object, request, teller};
+use crate::cache::{CacheSettings, KindStore, Projection, Scope};
+use crate::key::KindId;
+
+fn path(name: &str) -> ResourcePath {
+    ResourcePath {
+        group: String::new(),
+        version: "v1".into(),
+        plural: "configmaps".into(),
+        namespace: Some("shop".into()),
+        name: Some(name.to_owned()),
+        subresource: None,
+    }
+}
+
+fn bytes(object: &Value) -> Bytes {
+    Bytes::from(object.to_string())
+}
+
+/// What a DELETE is answered with that leaves nothing.
+fn status(uid: &str) -> Bytes {
+    bytes(&json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": uid}}))
+}
+
+/// The uid that a read of `a` gives.
+fn shown(store: &KindStore) -> Option<String> {
+    store.get(&request("a")).unwrap().map(|view| view.meta().uid.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_or_any_other_own_write() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let store = rig.cache.kind(KindId::of::<Namespace>(), Scope::all(), Projection::Full);
+    let stream = rig.server.next().await.stream();
+    let at = |version: u64, finalizers: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": finalizers},
+            "metadata": {"name": "shop", "uid": "u1", "resourceVersion": version.to_string()},
+        })
+    };
+    let terminating = |version, finalizers| {
+        let mut namespace = at(version, finalizers);
+        namespace["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        namespace
+    };
+    stream.event("ADDED", &at(5, json!(["kubernetes"])));
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    let of = ResourcePath { plural: "namespaces".into(), namespace: None, ..path("shop") };
+    rig.cache.deleted(&of, &bytes(&terminating(12, json!(["kubernetes"]))), &[], Writer::default());
+    rig.cache.written(&of, &bytes(&terminating(13, json!(["kubernetes"]))), Writer::default());
+    assert!(store.get(&Request::cluster("shop")).unwrap().unwrap().meta().deleting);
+    stream.event("MODIFIED", &terminating(14, json!(["kubernetes"])));
+    let lines = ["+ shop@5 initial", "shop@5 -> shop@12 own", "shop@12 -> shop@13 own", "shop@13 -> shop@14"];
+    assert_eq!(told.take(4).await, lines);
+    rig.cache.written(&of, &bytes(&terminating(14, json!([]))), Writer::default());
+    assert_eq!(told.next().await, "- shop@14 own", "nothing holds it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_of_what_the_watch_has_not_shown_yet_stays_unseen_and_is_covered() {
+    let (rig, store, stream) = Rig::synced(&[]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    // Somebody creates it at 11 and changes it at 12, we delete it at 13, somebody creates another at 14.
+    rig.cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
+    stream.event("ADDED", &object("a", "u1", 11));
+    stream.event("MODIFIED", &object("a", "u1", 12));
+    stream.event("DELETED", &object("a", "u1", 13));
+    stream.event("ADDED", &object("a", "u2", 14));
+    assert_eq!(told.next().await, "+ a@14");
+    assert_eq!(rig.cache.0.uncovered(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_while_the_first_list_comes_is_not_undone_by_it() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let store = rig.config_maps();
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    let stream = rig.server.next().await.stream();
+    rig.cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
+    stream.event("ADDED", &object("a", "u1", 5));
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    assert_eq!(shown(&store), None);
+    stream.event("DELETED", &object("a", "u1", 12));
+    stream.event("ADDED", &object("a", "u2", 13));
+    assert_eq!(told.next().await, "+ a@13");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_of_a_successor_ends_what_was_read_under_the_name_before() {
+    let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    // Somebody deletes u1 at 11 and creates u2 at 12, we delete that at 13; all before the watch has shown any of it.
+    let before = rig.cache.shown(&path("a"));
+    assert_eq!(before, ["u1"]);
+    rig.cache.deleted(&path("a"), &status("u2"), &before, Writer::default());
+    assert_eq!(shown(&store), None);
+    stream.event("DELETED", &object("a", "u1", 11));
+    stream.event("ADDED", &object("a", "u2", 12));
+    stream.event("DELETED", &object("a", "u2", 13));
+    stream.event("ADDED", &object("a", "u3", 14));
+    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@14"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_answered_late_spares_who_took_the_name_since() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let before = rig.cache.shown(&path("a"));
+    stream.error(410, "Expired");
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &object("a", "u3", 14));
+    stream.end_of_initial_events(20);
+    while shown(&store).as_deref() != Some("u3") {
+        tokio::task::yield_now().await;
+    }
+    // What it removed came and went between the two lists.
+    rig.cache.deleted(&path("a"), &status("u2"), &before, Writer::default());
+    assert_eq!(shown(&store).as_deref(), Some("u3"));
+    let mut removed = object("a", "u2", 12);
+    removed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    rig.cache.deleted(&path("a"), &bytes(&removed), &before, Writer::default());
+    assert_eq!(shown(&store).as_deref(), Some("u3"));
+}
