@@ -193,6 +193,7 @@ impl Reflector {
 
     /// Reads all pages. Each is stored as it comes; what no page had is removed after the last.
     async fn list(&mut self, limit: u32) -> Result<(), Failure> {
+        // Before the request, as for a streamed list.
         let epoch = self.store.begin_list();
         let mut version: Option<ResourceVersion> = None;
         let mut next: Option<String> = None;
@@ -238,8 +239,9 @@ impl Reflector {
     async fn stream_list(&mut self) -> Result<(), Failure> {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
-        let body = self.endpoint.streamed_list(seconds).await?;
+        // Before the request: what is deleted while the answer is on its way was deleted after the list had begun.
         let phase = Phase::Initial(self.store.begin_list());
+        let body = self.endpoint.streamed_list(seconds).await?;
         let outcome = self.follow(Stream::new(body, &self.store, phase, began, seconds)).await;
         if self.resume.is_some() {
             self.unfinished = 0;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cache::meta::ResourceVersion;
+use crate::cache::table::Removal;
 use crate::cache::testing::{Rig, object, object_in, request, teller};
 use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, Select};
+use crate::client::Writer;
 
 fn never_resync() -> CacheSettings {
     CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() }
@@ -136,6 +138,28 @@ async fn an_expired_version_lists_again_and_tells_only_what_differs() {
     between(0.8..1.2, began.elapsed());
     assert!(told.is_empty());
     assert_eq!(store.status().relists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_delete_that_is_answered_before_a_list_that_was_asked_for_earlier_is_not_undone_by_it() {
+    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    stream.error(410, "Expired");
+    let call = rig.server.next().await;
+    assert!(call.is_streamed_list(), "{}", call.uri);
+    // The server lists as of 11, and deletes at 12.
+    let removal = Removal { request: &request("a"), uid: "u1", version: None, shown: &[] };
+    store.core().removed(&removal, Writer::default());
+    let stream = call.stream();
+    stream.event("ADDED", &object("a", "u1", 5));
+    stream.event("ADDED", &object("b", "u2", 11));
+    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ b@11"]);
+    assert!(store.get(&request("a")).unwrap().is_none());
+    stream.end_of_initial_events(11);
+    stream.event("DELETED", &object("a", "u1", 12));
+    stream.event("ADDED", &object("a", "u3", 13));
+    assert_eq!(told.next().await, "+ a@13");
 }
 
 #[tokio::test(start_paused = true)]
