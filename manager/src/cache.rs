@@ -230,6 +230,10 @@ impl Cache {
     /// it pays for what is big and not needed. Own writes pass it too. If it fails, or panics, or changes who the
     /// object is, that version is left out, counted in `mainstay_cache_decode_errors_total` and logged by name.
     ///
+    /// What it has changed is no object to edit: a [`Patcher`](crate::client::Patcher) takes for absent what it left
+    /// out, and refuses. Use [`ensure_live`](crate::client::Patcher::ensure_live) there, or an
+    /// [`Applier`](crate::client::Applier).
+    ///
     /// # Errors
     /// Fails if the kind has a transform, or is being watched already.
     ///

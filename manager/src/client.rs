@@ -99,7 +99,7 @@ mod recent;
 
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
-pub use current::{Current, Live, live};
+pub use current::{Current, Extent, Live, live};
 pub use effect::Effect;
 pub use error::{WriteError, is_conflict, is_fenced, refusal};
 pub use events::{EventType, EventWriter, Recorder};

@@ -16,7 +16,7 @@ use super::meta::{Meta, ResourceVersion};
 use super::select::Select;
 use super::store::Core;
 use super::view::{ReadError, View};
-use crate::client::Current;
+use crate::client::{Current, Extent};
 use crate::key::Request;
 
 /// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same, and is
@@ -193,8 +193,8 @@ impl<K> Current for Entry<K> {
         self.view.json()
     }
 
-    fn is_whole(&self) -> bool {
-        self.view.is_whole()
+    fn extent(&self) -> Extent {
+        self.view.extent()
     }
 }
 

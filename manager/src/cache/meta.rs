@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::json::Malformed;
 #[cfg(doc)]
 use super::{PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION};
+use crate::client::Extent;
 use crate::key::{Key, Request};
 
 pub(super) use pool::Pool;
@@ -36,8 +37,8 @@ pub struct Meta {
     pub labels: Labels,
     /// Whose child it is.
     pub owners: Shared<Owner>,
-    /// Whether the body is the whole object; it is not in a metadata-only store.
-    pub whole: bool,
+    /// How much of the object the body is.
+    pub extent: Extent,
     /// Whether its deletion was asked for and waits for finalizers or a grace period.
     pub deleting: bool,
     /// Who wants to act before it goes.

@@ -29,7 +29,7 @@ use super::status::{Counts, KindStatus};
 use super::table::{Arrival, Removal, Table};
 use super::transform::Transform;
 use super::view::{ReadError, View};
-use crate::client::Writer;
+use crate::client::{Extent, Writer};
 use crate::key::{KindId, Request};
 
 /// Changes not yet delivered at which the reflector stops reading from its connection.
@@ -496,9 +496,11 @@ impl Core {
 
     fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
         let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
-        if let Some(transform) = self.transform.get() {
-            let changed = transform.apply(&body)?;
+        if let Some(transform) = self.transform.get()
+            && let Some(changed) = transform.apply(&body)?
+        {
             (meta, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
+            meta.extent = Extent::Changed;
         }
         Ok(View::new(self.home.clone(), meta, body))
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Rig, config_map, object, request, teller};
 use super::*;
-use crate::client::{Current as _, ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -262,6 +262,27 @@ async fn a_transform_sees_each_version_once_and_before_everybody_else() {
     stream.bookmark(20);
     store.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
     assert_eq!(seen.load(Ordering::Relaxed), 5, "an own write's event is not a new version");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_a_transform_has_changed_says_so() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let clear = |object: &mut Value| {
+        if object["metadata"]["name"] == "big" {
+            object["data"] = json!({});
+        }
+        Ok(())
+    };
+    rig.cache.transform(config_map(), clear).unwrap();
+    let store = rig.config_maps();
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &object("big", "u1", 5));
+    stream.event("ADDED", &object("small", "u2", 6));
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    let extent = |name: &str| store.get(&request(name)).unwrap().unwrap().extent();
+    assert_eq!(extent("big"), Extent::Changed, "nobody writes it by what is left of it");
+    assert_eq!(extent("small"), Extent::Whole, "it was left as it came");
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,21 +46,26 @@ impl Transform {
         Self(Box::new(change))
     }
 
-    /// Returns the body as the hook leaves it. Who an object is, and which version, is not the hook's to change.
-    pub(super) fn apply(&self, body: &[u8]) -> Result<Bytes, ScanError> {
-        let mut object: Value = serde_json::from_slice(body)?;
+    /// Returns the body as the hook leaves it; `None` if it has changed nothing. Who an object is, and which version, is
+    /// not the hook's to change.
+    pub(super) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
+        let was: Value = serde_json::from_slice(body)?;
+        let mut object = was.clone();
         // The hook sees the effects of its panic on its own state alone; the object is left out.
         match catch_unwind(AssertUnwindSafe(|| (self.0)(&mut object))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(ScanError::Transform(Chain(&*error).to_string())),
             Err(payload) => return Err(ScanError::Transform(format!("panicked: {}", panic_text(&*payload)))),
         }
+        if object == was {
+            return Ok(None);
+        }
         let changed = serde_json::to_vec(&object)?;
         let (was, is) = (Scan::open(body)?, Scan::open(&changed[..])?);
         if (was.request, was.uid, was.resource_version) != (is.request, is.uid, is.resource_version) {
             return Err(ScanError::Transform("changed its name, uid or resourceVersion".to_owned()));
         }
-        Ok(changed.into())
+        Ok(Some(changed.into()))
     }
 }
 

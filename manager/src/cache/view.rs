@@ -13,7 +13,7 @@ use super::body::Body;
 use super::home::Home;
 use super::meta::{self, Meta};
 use super::pack::Damage;
-use crate::client::Current;
+use crate::client::{Current, Extent};
 use crate::key::{KindId, ObjectKey, Request};
 
 /// One version of one object: slim metadata at hand, the body decoded when asked for. Cheap to clone.
@@ -185,8 +185,8 @@ impl Current for View {
         self.bytes().unwrap_or_default()
     }
 
-    fn is_whole(&self) -> bool {
-        self.0.meta.whole
+    fn extent(&self) -> Extent {
+        self.0.meta.extent
     }
 }
 

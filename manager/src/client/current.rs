@@ -28,10 +28,21 @@ pub trait Current: Sync {
     /// Returns the whole object as JSON. `metadata.managedFields` may be missing.
     fn json(&self) -> Bytes;
 
-    /// Returns whether [`json`](Self::json) is the whole object, as far as others than the server write it.
-    fn is_whole(&self) -> bool {
-        true
+    /// Returns how much of the object [`json`](Self::json) is.
+    fn extent(&self) -> Extent {
+        Extent::Whole
     }
+}
+
+/// How much of an object was read. An edit takes for absent what was not, so what was not read is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that others than the server write.
+    Whole,
+    /// Its `metadata`: it comes from a metadata-only store.
+    Metadata,
+    /// What a transform of the cache has made of it; nobody knows what is missing.
+    Changed,
 }
 
 /// An object as the API server had it a moment ago.

@@ -115,8 +115,9 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// ado. [`WriteError::is_not_found`] if it has gone since.
     ///
     /// Nothing was sent if `edit` fails ([`WriteError::Abandoned`]), or changes the name, namespace, uid,
-    /// resourceVersion, type or status, puts another object in place of the given one, or changes more than the metadata
-    /// of an object from a metadata-only store ([`WriteError::Malformed`]).
+    /// resourceVersion, type or status, puts another object in place of the given one, changes more than the metadata
+    /// of an object from a metadata-only store, or anything of one that a transform of the cache has changed
+    /// ([`WriteError::Malformed`]).
     ///
     /// # Cancel safety
     /// Dropping it may leave the request sent. Look again before you edit again.

@@ -21,6 +21,7 @@ use super::super::json::{Cursor, Value};
 use super::super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use super::pool::LabelText;
 use super::{Meta, ResourceVersion, ScanError};
+use crate::client::Extent;
 use crate::key::{KindId, Request};
 
 /// Stands in the name of every annotation that is read here.
@@ -114,7 +115,7 @@ impl<'a> Scan<'a> {
             generation: read(self.metadata.generation)?,
             labels: home.pool.labels(&self.metadata.labels()?),
             owners: home.pool.owners(&read::<Vec<_>>(self.metadata.owners)?.unwrap_or_default()),
-            whole: full,
+            extent: if full { Extent::Whole } else { Extent::Metadata },
             deleting: self.is_deleting(),
             finalizers: home.pool.finalizers(&read::<Vec<_>>(self.metadata.finalizers)?.unwrap_or_default()),
             annotations_hash: present(self.metadata.annotations).map_or(0, hash_of),

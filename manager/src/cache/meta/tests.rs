@@ -7,6 +7,7 @@ use crate::cache::Projection;
 use crate::cache::home::Home;
 use crate::cache::testing::{config_map, object, view_of};
 use crate::cache::view::View;
+use crate::client::Extent;
 
 fn scan(raw: &str, projection: Projection) -> Result<(Meta, Bytes), ScanError> {
     Scan::open(raw.as_bytes())?.finish(&Home::new(config_map()), projection)
@@ -109,7 +110,7 @@ fn a_metadata_store_keeps_metadata_whatever_it_is_sent() {
     let (_, from_full) = scan(&full.to_string(), Projection::Metadata).unwrap();
     let (meta, from_partial) = scan(&partial.to_string(), Projection::Metadata).unwrap();
     assert_eq!(from_full, from_partial);
-    assert_eq!((meta.content_hash, meta.status_hash, meta.whole), (0, 0, false));
+    assert_eq!((meta.content_hash, meta.status_hash, meta.extent), (0, 0, Extent::Metadata));
     let error = scan(&partial.to_string(), Projection::Full).unwrap_err();
     assert_eq!(error.to_string(), "it says it is a PartialObjectMetadata, not a ConfigMap");
 }

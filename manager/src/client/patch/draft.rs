@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::body::{Body, complete_type};
 use crate::client::call::Part;
-use crate::client::current::Current;
+use crate::client::current::{Current, Extent};
 use crate::client::error::WriteError;
 use crate::key::{Key as _, KindId, Request as ObjectName};
 
@@ -77,9 +77,8 @@ impl Subject<'_> {
         let after = self.encoded(&object)?;
         self.refuse_another_object(&before, &after)?;
         self.refuse_another_part(&before, &after)?;
-        if current.is_some_and(|current| !current.is_whole()) {
-            self.refuse_the_unseen(&before, &after)?;
-        }
+        let extent = current.map_or(Extent::Whole, Current::extent);
+        self.refuse_the_unseen(extent, &before, &after)?;
         let (Some(current), Some(stored)) = (current, stored) else {
             return Body::of(self.kind, &self.named(after), "create").map(Draft::Create);
         };
@@ -165,12 +164,21 @@ impl Subject<'_> {
     }
 
     /// The edit took for absent what was only not read, and a list would be replaced whole.
-    fn refuse_the_unseen(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
-        match changed(before, after).find(|name| *name != "metadata") {
+    fn refuse_the_unseen(&self, extent: Extent, before: &Value, after: &Value) -> Result<(), WriteError> {
+        let (unseen, why) = match extent {
+            Extent::Whole => return Ok(()),
+            Extent::Metadata => (
+                changed(before, after).find(|name| *name != "metadata"),
+                "only the metadata was read; read the whole object, from a store or with live",
+            ),
+            Extent::Changed => (
+                changed(before, after).next(),
+                "the cache's transform has changed what was read of the object; use ensure_live, or live",
+            ),
+        };
+        match unseen {
             None => Ok(()),
-            Some(name) => Err(self.malformed(format!(
-                "the edit changed {name}, and only the metadata was read; read the whole object, from a store or with live"
-            ))),
+            Some(name) => Err(self.malformed(format!("the edit changed {name}, and {why}"))),
         }
     }
 

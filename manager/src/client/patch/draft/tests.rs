@@ -248,10 +248,10 @@ fn the_status_and_the_rest_are_written_apart() {
     }
 }
 
-/// What a metadata-only store has of an object.
-struct Metadata(Live);
+/// What a cache has of an object.
+struct Cached(Live, Extent);
 
-impl Current for Metadata {
+impl Current for Cached {
     fn uid(&self) -> &str {
         self.0.uid()
     }
@@ -264,8 +264,8 @@ impl Current for Metadata {
         self.0.json()
     }
 
-    fn is_whole(&self) -> bool {
-        false
+    fn extent(&self) -> Extent {
+        self.1
     }
 }
 
@@ -273,7 +273,7 @@ impl Current for Metadata {
 fn what_was_not_read_is_not_edited() {
     let kind = KindId::of::<ConfigMap>();
     let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
-    let read = Metadata(live(&stored(&kind, &json!({}))));
+    let read = Cached(live(&stored(&kind, &json!({}))), Extent::Metadata);
     let labelled = subject.draft(Some(&read), None, |map: &mut ConfigMap| {
         map.metadata.labels.get_or_insert_default().insert("a".to_owned(), "1".to_owned());
         Ok(())
@@ -286,6 +286,30 @@ fn what_was_not_read_is_not_edited() {
     });
     let error = filled.err().unwrap().to_string();
     assert!(error.contains("the edit changed data, and only the metadata was read"), "{error}");
+}
+
+#[test]
+fn what_a_transform_has_changed_is_not_edited() {
+    let kind = KindId::of::<Deployment>();
+    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    // The transform has left out the environment: a patch would replace the list, and it would be gone at the server too.
+    let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}});
+    let object = stored(&kind, &json!({"spec": {"selector": {}, "template": template}}));
+    let read = Cached(live(&object), Extent::Changed);
+    let error = subject.draft(Some(&read), None, |deployment: &mut Deployment| {
+        let spec = deployment.spec.template.spec.as_mut().ok_or("no spec")?;
+        spec.containers[0].image = Some("nginx:2".to_owned());
+        Ok(())
+    });
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("the edit changed spec, and the cache's transform has changed"), "{error}");
+    let finalized = subject.draft(Some(&read), None, |deployment: &mut Deployment| {
+        deployment.metadata.finalizers.get_or_insert_default().push("x/y".to_owned());
+        Ok(())
+    });
+    assert!(finalized.is_err(), "nor are lists of the metadata");
+    let same = subject.draft(Some(&read), None, |_: &mut Deployment| Ok(()));
+    assert!(matches!(same, Ok(Draft::Nothing)));
 }
 
 #[test]
