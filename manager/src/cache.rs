@@ -223,7 +223,8 @@ impl Cache {
     }
 
     /// Changes every object of a kind on its way into the cache, in stores of every scope: what the function leaves out
-    /// is kept nowhere.
+    /// is kept nowhere, apart from what is known without decoding: labels, owners and finalizers of [`Meta`] are those
+    /// the server has, so that selections, owners and [finalizers](crate::client::finalizer) work as without it.
     ///
     /// It sees the object as the cache keeps it, without managedFields (of a metadata-only store, `metadata`), once per
     /// version, before index functions, handlers and readers. That costs a decoding and a writing of the whole object, so

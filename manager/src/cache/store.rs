@@ -22,7 +22,7 @@ use super::function::{Function, IndexError};
 use super::home::Home;
 use super::index::Values;
 use super::kind::members;
-use super::meta::{self, ResourceVersion, Scan, ScanError};
+use super::meta::{self, Meta, ResourceVersion, Scan, ScanError};
 use super::pack::{Intake, Packed, Shelf};
 use super::select::{LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
@@ -499,8 +499,13 @@ impl Core {
         if let Some(transform) = self.transform.get()
             && let Some(changed) = transform.apply(&body)?
         {
-            (meta, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
-            meta.extent = Extent::Changed;
+            let seen;
+            (seen, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
+            // By labels, owners and finalizers the server and other controllers judge: what is read without decoding
+            // stays as the server has it. Of the rest a change counts that is left to be seen.
+            let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
+            let extent = Extent::Changed;
+            meta = Meta { annotations_hash, content_hash, status_hash, extent, ..meta };
         }
         Ok(View::new(self.home.clone(), meta, body))
     }
