@@ -14,7 +14,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use kube::Resource;
-use kube::core::GroupVersionKind;
+use kube::core::{ApiResource, GroupVersionKind};
 
 pub use fence::{BootInstant, Fence, FencePass};
 pub(crate) use label::is_dns_label;
@@ -176,6 +176,22 @@ impl KindId {
         Self::new(&K::group(&()), &K::version(&()), &K::kind(&()), &K::plural(&()), K::Scope::NAMESPACED)
     }
 
+    /// Returns a kind as kube's discovery has found it, or as kube's API for dynamic objects takes it. `namespaced` is
+    /// what the discovery says apart from it, in its capabilities.
+    ///
+    /// ```
+    /// use kube::core::{ApiResource, GroupVersionKind};
+    /// use mainstay::key::KindId;
+    ///
+    /// let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    /// let widget = KindId::of_resource(&resource, true);
+    /// assert_eq!(widget, KindId::new("example.com", "v1", "Widget", "widgets", true));
+    /// assert_eq!(widget.resource(), resource);
+    /// ```
+    pub fn of_resource(resource: &ApiResource, namespaced: bool) -> Self {
+        Self::new(&resource.group, &resource.version, &resource.kind, &resource.plural, namespaced)
+    }
+
     /// Names a kind known only at run time. The core group is the empty string.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
         Self(Arc::new(KindNames {
@@ -234,6 +250,11 @@ impl KindId {
     /// Returns the path of one object.
     pub fn object_path(&self, request: &Request) -> String {
         format!("{}/{}", self.collection_path(request.namespace()), request.name())
+    }
+
+    /// Returns what kube's API for dynamic objects takes.
+    pub fn resource(&self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
     }
 
     /// Returns the triple kube's dynamic API works with.

@@ -20,11 +20,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use kube::Resource;
+use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, HookFailure, Meta, Scope, Store, TransformError};
+use crate::cache::{Cache, HookFailure, Meta, Projection, Scope, Store, TransformError};
 use crate::client::connect::{Connections, Role};
 use crate::client::{Applier, EventWriter, Patcher, Recorder};
 use crate::config::{BindAddress, ManagerConfiguration};
@@ -194,6 +195,59 @@ impl Manager {
         self.shared.cache.metadata::<K>(scope)
     }
 
+    /// As [`Manager::store`], for a kind known only at run time: named in a configuration, or found by discovery. It is
+    /// read as [`DynamicObject`], or through [`Store::view`] as a struct of the few fields needed, and shared with whoever
+    /// reads the same kind by a type.
+    ///
+    /// All that takes a store takes this one too. Writers are made from the kind: [`Applier::new`], [`Patcher::new`].
+    ///
+    /// ```no_run
+    /// use kube::core::{DynamicObject, GroupVersionKind};
+    /// use kube::discovery::{self, Scope as Found};
+    /// use mainstay::cache::{Scope, Store};
+    /// use mainstay::client::Applier;
+    /// use mainstay::controller::Controller;
+    /// use mainstay::key::{Key as _, KindId, Request};
+    /// use mainstay::manager::Manager;
+    /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
+    /// use serde_json::json;
+    ///
+    /// /// Labels each object with the colour it asks for, whatever it is.
+    /// struct Painter {
+    ///     objects: Store,
+    ///     applier: Applier<DynamicObject>,
+    /// }
+    ///
+    /// impl Reconciler for Painter {
+    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    ///         let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
+    ///         let labels = json!({"colour": object.data["spec"]["colour"]});
+    ///         let meta = json!({"name": request.name(), "namespace": request.namespace(), "labels": labels});
+    ///         let current = self.objects.entry(request)?;
+    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &json!({"metadata": meta})).await?;
+    ///         Ok(Action::Done)
+    ///     }
+    /// }
+    ///
+    /// async fn wire(manager: &Manager, client: &kube::Client, kind: &GroupVersionKind) -> Result<(), BoxError> {
+    ///     let (resource, found) = discovery::pinned_kind(client, kind).await?;
+    ///     let kind = KindId::of_resource(&resource, found.scope == Found::Namespaced);
+    ///     let objects = manager.store_of(kind.clone(), Scope::all());
+    ///     let controller = Controller::new("painter").reconciles(&objects);
+    ///     let applier = Applier::new(kind, "painter");
+    ///     manager.register(controller.reconciler(Painter { objects, applier }))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
+        Store::new(self.shared.cache.kind(kind, scope, Projection::Full))
+    }
+
+    /// As [`Manager::metadata`], for a kind known only at run time.
+    pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
+        Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
+    }
+
     /// Changes every object of a kind on its way into the cache; see [`Cache::transform`](crate::cache::Cache::transform).
     ///
     /// # Errors
@@ -206,7 +260,19 @@ impl Manager {
         K: Resource<DynamicType = ()>,
         K::Scope: KindScope,
     {
-        self.shared.cache.transform(KindId::of::<K>(), change)
+        self.transform_of(KindId::of::<K>(), change)
+    }
+
+    /// As [`Manager::transform`], for a kind known only at run time.
+    ///
+    /// # Errors
+    /// As [`Manager::transform`].
+    pub fn transform_of(
+        &self,
+        kind: KindId,
+        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), TransformError> {
+        self.shared.cache.transform(kind, change)
     }
 
     /// Declares the right to write a kind under a field manager's name.

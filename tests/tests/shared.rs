@@ -18,6 +18,8 @@ mod command_line;
 mod control_plane;
 #[path = "shared/dev.rs"]
 mod dev;
+#[path = "shared/dynamic.rs"]
+mod dynamic;
 #[path = "shared/events.rs"]
 mod events;
 #[path = "shared/failures.rs"]

@@ -505,7 +505,7 @@ impl Core {
             // stays as the server has it. Of the rest a change counts that is left to be seen.
             let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
             let extent = Extent::Changed;
-            meta = Meta { annotations_hash, content_hash, status_hash, extent, ..meta };
+            meta = Meta { extent, annotations_hash, content_hash, status_hash, ..meta };
         }
         Ok(View::new(self.home.clone(), meta, body))
     }

@@ -90,7 +90,8 @@ impl<K: DeserializeOwned> Applier<K> {
     /// answered it or has the same content. What others change is therefore seen and overwritten, and a field that is
     /// no longer applied is taken away. The first apply after a start, and of a term, is always sent.
     ///
-    /// Of an object from a metadata-only store, each new version is sent: what changed is not in what was read.
+    /// Of an object from a metadata-only store, or one that a transform of the cache has changed, each new version is
+    /// sent: what changed need not be in what was read.
     ///
     /// One thing is not seen: somebody takes over a field with its value put back since, in `metadata` or a kind without
     /// a generation. The value is as wanted, but it stays if this applier stops applying it.

@@ -1,0 +1,104 @@
+//! A kind that no type of this binary knows is cached, reconciled and written like any other.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::{self, Scope as Found};
+use mainstay::cache::{Scope, Select};
+use mainstay::client::Applier;
+use mainstay::controller::Controller;
+use mainstay::key::{Key as _, KindId, Request};
+use mainstay::reconcile::{Action, ReconcileError};
+use mainstay_tests::witness::witness;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use serde_json::json;
+
+/// Makes a kind on the server and returns what discovery says of it.
+async fn widgets(cluster: &TestCluster) -> KindId {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": {"name": "widgets.dynamic.example.com"},
+        "spec": {
+            "group": "dynamic.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version],
+        },
+    }))
+    .expect("a definition");
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    definitions.create(&PostParams::default(), &definition).await.expect("created");
+    wait::until(&definitions, "widgets.dynamic.example.com", "established", |definition| {
+        let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+    })
+    .await;
+    let kind = GroupVersionKind::gvk("dynamic.example.com", "v1", "Widget");
+    let (resource, found) = discovery::pinned_kind(&cluster.client(), &kind).await.expect("it is served");
+    KindId::of_resource(&resource, found.scope == Found::Namespaced)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let kind = widgets(&cluster).await;
+    let verbs = ["list", "watch", "patch"];
+    let rules = json!([{"apiGroups": ["dynamic.example.com"], "resources": ["widgets"], "verbs": verbs}]);
+    let identity = cluster.install_base_with(&rules).await;
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client(), cluster.namespace(), &kind.resource());
+    let widget = |name: &str, colour: &str| {
+        let widget = DynamicObject::new(name, &kind.resource());
+        widget.data(json!({"spec": {"colour": colour}}))
+    };
+    api.create(&PostParams::default(), &widget("a", "red")).await.expect("created");
+
+    let (reads, mut runs) = (kind.clone(), None);
+    let mut stores = None;
+    let manager = LocalManager::start_with(&cluster, &identity, &json!({}), |manager| {
+        let widgets = manager.store_of(reads.clone(), Scope::all());
+        let meta = manager.metadata_of(reads.clone(), Scope::all());
+        stores = Some((widgets.clone(), meta));
+        let (applier, read) = (Applier::<DynamicObject>::new(reads, "painter"), widgets.clone());
+        let (painter, told) = witness(move |request: Request, cx| {
+            let (applier, read) = (applier.clone(), read.clone());
+            async move {
+            let Some(object) = read.get(&request)? else { return Ok(Action::Done) };
+            let colour = object.data["spec"]["colour"].as_str().ok_or_else(|| ReconcileError::from("no colour"))?;
+            let labels = json!({"colour": colour});
+            let painted =
+                json!({"metadata": {"name": request.name(), "namespace": request.namespace(), "labels": labels}});
+            let _effect = applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
+            let entry = read.entry(&request)?.expect("it is there");
+            assert_eq!(entry.meta().labels.get("colour"), Some(colour), "an own write is read at once");
+            Ok(Action::Done)
+            }
+        });
+        runs = Some(told);
+        drop(manager.register(Controller::new("painter").reconciles(&widgets).reconciler(painter)).expect("registered"));
+    })
+    .await;
+    let (mut runs, (widgets, meta)) = (runs.expect("registered"), stores.expect("declared"));
+    assert_eq!(runs.next().await.name, "a");
+    let is = |colour: &'static str| {
+        move |widget: &DynamicObject| {
+            widget.metadata.labels.as_ref().is_some_and(|labels| labels["colour"] == colour)
+        }
+    };
+    wait::until(&api, "a", "painted", is("red")).await;
+    api.create(&PostParams::default(), &widget("b", "blue")).await.expect("created");
+    wait::until(&api, "b", "painted", is("blue")).await;
+    let blue = Patch::Merge(json!({"spec": {"colour": "green"}}));
+    api.patch("a", &PatchParams::default(), &blue).await.expect("patched");
+    wait::until(&api, "a", "painted", is("green")).await;
+
+    assert!(std::sync::Arc::ptr_eq(widgets.kind_store(), meta.kind_store()), "one watch for both");
+    let green = meta.list(&Select::all().label("colour", "green")).expect("synced");
+    assert_eq!(green.iter().map(|entry| entry.meta().name()).collect::<Vec<_>>(), ["a"]);
+    manager.stop().await.expect("stopped in order");
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    definitions.delete("widgets.dynamic.example.com", &DeleteParams::default()).await.expect("deleted");
+}
