@@ -9,6 +9,7 @@
 
 mod body;
 mod changes;
+mod declared;
 mod deliver;
 #[cfg(feature = "testing")]
 mod fixture;

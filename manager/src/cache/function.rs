@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::lens::Lens;
 use super::store::Chain;
 use super::view::View;
 use crate::key::{KindId, panic_text};
@@ -14,9 +15,11 @@ use crate::key::{KindId, panic_text};
 /// Why an index function has no answer, or a transform no object.
 pub type HookFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// There is an index of this name. A retry does not help; choose another, or share the one that is there.
+/// The handle has an index of this name, by other code. A retry does not help; choose another name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache of {kind} has an index {name:?} already; give this one another name, or read by that one")]
+#[error(
+    "this handle of the cache of {kind} has another index {name:?} already; give one of them another name"
+)]
 pub struct IndexError {
     pub(super) kind: KindId,
     pub(super) name: String,
@@ -28,6 +31,8 @@ type Ask = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 pub(super) struct Function {
     name: Box<str>,
     ask: Box<Ask>,
+    /// The part of a wider store it is asked about. Written at most once, before it is asked there; empty means all.
+    part: OnceLock<Arc<Lens>>,
 }
 
 // === impl Function ===
@@ -37,20 +42,23 @@ impl Function {
         name: &str,
         ask: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), ask: Box::new(ask) }
+        Self { name: name.into(), ask: Box::new(ask), part: OnceLock::new() }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns what the function answers; a panic is the caller's.
-    pub(super) fn call(&self, view: &View) -> Result<Vec<String>, HookFailure> {
-        (self.ask)(view)
+    /// Is not asked about what is outside this part from now on.
+    pub(super) fn limit(&self, part: &Arc<Lens>) {
+        self.part.get_or_init(|| Arc::clone(part));
     }
 
     /// Returns the values, each once, or what went wrong as a phrase.
     pub(super) fn ask(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
+        if self.part.get().is_some_and(|part| !part.admits(view.meta())) {
+            return Ok(Box::default());
+        }
         // The function sees the effects of its panic on its own state alone; nothing of the store is reachable from it.
         match catch_unwind(AssertUnwindSafe(|| (self.ask)(view))) {
             Ok(Ok(mut values)) => {

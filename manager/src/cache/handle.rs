@@ -10,7 +10,8 @@ use kube::Resource;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
-use super::function::IndexError;
+use super::declared::Declared;
+use super::function::{HookFailure, IndexError};
 use super::kind::KindStore;
 use super::meta::{Meta, ResourceVersion};
 use super::select::Select;
@@ -25,6 +26,8 @@ use crate::key::Request;
 /// Reads are synchronous, include this process's own writes, and never open a watch.
 pub struct Store<K = DynamicObject> {
     kind: Arc<KindStore>,
+    /// Shared with clones and views.
+    declared: Arc<Declared>,
     decode: PhantomData<fn() -> K>,
 }
 
@@ -41,7 +44,7 @@ pub struct Entry<K = DynamicObject> {
 impl<K> Store<K> {
     /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
     pub fn new(kind: Arc<KindStore>) -> Self {
-        Self { kind, decode: PhantomData }
+        Self { kind, declared: Arc::default(), decode: PhantomData }
     }
 
     /// Returns the untyped store.
@@ -51,7 +54,7 @@ impl<K> Store<K> {
 
     /// Reads the same objects as another type: usually a struct of the few fields needed, decoded faster.
     pub fn view<V>(&self) -> Store<V> {
-        Store::new(self.kind.clone())
+        Store { kind: self.kind.clone(), declared: self.declared.clone(), decode: PhantomData }
     }
 
     /// Returns one object undecoded.
@@ -66,10 +69,60 @@ impl<K> Store<K> {
     /// Returns the objects a selection picks, undecoded and in no particular order.
     ///
     /// # Errors
-    /// Fails before the first sync, and for a namespace the store does not hold.
+    /// Fails before the first sync, for a namespace the store does not hold, and for an index that was not declared on
+    /// this handle.
     pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
-        let views = self.kind.list(select)?;
+        let views = if select.functions.is_empty() {
+            self.kind.list(select)?
+        } else {
+            let (select, _kept) = self.declared.resolve(select);
+            self.kind.list(&select)?
+        };
         Ok(views.into_iter().map(|view| self.entry_of(view)).collect())
+    }
+
+    /// Declares an index by a function, which answers under which values an object is to be found:
+    /// [`Select::index`] then picks the objects of one value.
+    ///
+    /// The index belongs to this handle, its clones and its views: they alone know its name, and it goes with the last of
+    /// them. So a controller that declares its indexes on a handle of its own ([`Manager::store`] gives one each time)
+    /// leaves none behind when it is removed. Declared again on the same handle by the same code, as when such a
+    /// controller comes back, the newer function takes the place of the older.
+    ///
+    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
+    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
+    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
+    ///
+    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
+    ///
+    /// [`Manager::store`]: crate::manager::Manager::store
+    ///
+    /// # Errors
+    /// Fails if the handle has an index of this name by other code.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # use mainstay::cache::{Select, Store};
+    /// # fn wire(secrets: &Store<Secret>) -> Result<(), Box<dyn std::error::Error>> {
+    /// secrets.index_view("by-first-letter", |secret| {
+    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
+    /// })?;
+    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index_view(
+        &self,
+        name: &str,
+        function: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        self.declared.declare(&self.kind, name, function)
+    }
+
+    #[cfg(test)]
+    pub(super) fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn entry_of(&self, view: View) -> Entry<K> {
@@ -99,10 +152,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
     /// objects of one value.
     ///
     /// Every new version is decoded for it, so put it on a [`Store::view`] of a struct of the few fields it needs; what
-    /// metadata tells is cheaper by [`KindStore::index`] or [`KindStore::index_label`], which say the rest.
+    /// metadata tells is cheaper by [`KindStore::index_label`] or [`Store::index_view`], which says the rest.
     ///
     /// # Errors
-    /// Fails if the name is taken.
+    /// Fails if the handle has an index of this name by other code.
     ///
     /// # Examples
     /// ```
@@ -132,7 +185,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
         name: &str,
         function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
-        self.kind.index(name, move |view| Ok(function(&*view.decode::<K>()?)))
+        self.index_view(name, move |view| Ok(function(&*view.decode::<K>()?)))
     }
 
     /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
@@ -146,7 +199,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
 
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
-        Self::new(self.kind.clone())
+        self.view()
     }
 }
 

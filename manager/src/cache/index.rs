@@ -1,7 +1,7 @@
 //! Which slots a selection can be found in, so that a list costs its result and not the store.
 //!
-//! Namespace and owner uid are always there; labels and functions are added when somebody asks, at any time. Plain
-//! data under the lock of the store: what a function answers for a version is computed before, outside.
+//! Namespace and owner uid are always there; labels and functions are added when somebody asks, at any time, and functions
+//! go again. Plain data under the lock of the store: what a function answers for a version is computed before, outside.
 //!
 //! # Invariants
 //! 1. A complete index has exactly the slots whose version has the value; an empty bucket is removed.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::function::Function;
 use super::meta::Meta;
 use super::select::{LabelSelector, Select};
 use super::slots::Number;
@@ -51,8 +52,9 @@ struct LabelIndex {
 }
 
 #[derive(Debug)]
-struct FunctionIndex {
-    name: Arc<str>,
+pub(super) struct FunctionIndex {
+    /// Told apart by its address: different handles may use one name.
+    function: Arc<Function>,
     /// As in [`LabelIndex`].
     complete: bool,
     buckets: Buckets,
@@ -125,31 +127,40 @@ impl Indexes {
         }
     }
 
-    /// Returns the function indexes, as many rows of [`Values`] as a version needs.
-    pub(super) fn functions(&self) -> usize {
-        self.functions.len()
-    }
-
-    pub(super) fn has_function(&self, name: &str) -> bool {
-        self.functions.iter().any(|index| *index.name == *name)
-    }
-
-    /// Starts an index; false if there is one of the name.
-    pub(super) fn add_function(&mut self, name: &str) -> bool {
-        let fresh = !self.has_function(name);
+    /// Starts an index, behind those there are; false if there is one by this very function.
+    pub(super) fn add_function(&mut self, function: &Arc<Function>) -> bool {
+        let fresh = self.of(function).is_none();
         if fresh {
-            let (buckets, answers) = (HashMap::new(), HashMap::new());
-            self.functions.push(FunctionIndex { name: name.into(), complete: false, buckets, answers });
+            let (function, buckets, answers) = (Arc::clone(function), HashMap::new(), HashMap::new());
+            self.functions.push(FunctionIndex { function, complete: false, buckets, answers });
         }
         fresh
     }
 
+    /// Takes an index out, for the caller to drop: it may be large, and its function is of a user.
+    pub(super) fn remove_function(&mut self, function: &Arc<Function>) -> Option<FunctionIndex> {
+        let at = self.functions.iter().position(|index| Arc::ptr_eq(&index.function, function))?;
+        Some(self.functions.remove(at))
+    }
+
     /// Puts in an object that was there before the index, unless a later version has come by itself.
-    pub(super) fn fill_function(&mut self, name: &str, number: Number, values: Box<[Arc<str>]>) {
-        let index = self.functions.iter_mut().find(|index| *index.name == *name);
-        if let Some(index) = index.filter(|index| !index.answers.contains_key(&number)) {
+    pub(super) fn fill_function(
+        &mut self,
+        function: &Arc<Function>,
+        number: Number,
+        values: Box<[Arc<str>]>,
+    ) {
+        if let Some(index) = self.of_mut(function).filter(|index| !index.answers.contains_key(&number)) {
             index.put(number, values);
         }
+    }
+
+    fn of(&self, function: &Arc<Function>) -> Option<&FunctionIndex> {
+        self.functions.iter().find(|index| Arc::ptr_eq(&index.function, function))
+    }
+
+    fn of_mut(&mut self, function: &Arc<Function>) -> Option<&mut FunctionIndex> {
+        self.functions.iter_mut().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
     /// Starts an index; false if there is one of the label.
@@ -178,21 +189,20 @@ impl Indexes {
         }
     }
 
-    pub(super) fn complete_function(&mut self, name: &str) {
-        for index in self.functions.iter_mut().filter(|index| *index.name == *name) {
+    pub(super) fn complete_function(&mut self, function: &Arc<Function>) {
+        if let Some(index) = self.of_mut(function) {
             index.complete = true;
         }
     }
 
     /// Returns whether a function index can be read.
-    pub(super) fn answers(&self, name: &str) -> bool {
-        self.functions.iter().any(|index| *index.name == *name && index.complete)
+    pub(super) fn answers(&self, function: &Arc<Function>) -> bool {
+        self.of(function).is_some_and(|index| index.complete)
     }
 
     /// Returns whether a function has this value for what lies in a slot.
-    pub(super) fn has(&self, name: &str, value: &str, number: Number) -> bool {
-        let index = self.functions.iter().find(|index| *index.name == *name);
-        let answer = index.and_then(|index| index.answers.get(&number));
+    pub(super) fn has(&self, function: &Arc<Function>, value: &str, number: Number) -> bool {
+        let answer = self.of(function).and_then(|index| index.answers.get(&number));
         answer.is_some_and(|values| values.iter().any(|one| **one == *value))
     }
 
@@ -204,9 +214,9 @@ impl Indexes {
     pub(super) fn plan(&self, select: &Select) -> Plan<'_> {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
         let owner = select.owner.as_deref().map(|uid| Plan::of(self.owners.get(uid)));
-        let functions = select.functions.iter().filter_map(|(name, value)| {
-            let index = self.functions.iter().find(|index| index.name == *name && index.complete)?;
-            Some(Plan::of(index.buckets.get(value)))
+        let functions = select.functions.iter().filter_map(|wanted| {
+            let index = self.of(wanted.function.as_ref()?).filter(|index| index.complete)?;
+            Some(Plan::of(index.buckets.get(&wanted.value)))
         });
         let labels = self.labels.iter().filter(|index| index.complete);
         let labels = labels.filter_map(|index| index.plan(&select.labels));
@@ -222,7 +232,7 @@ impl Indexes {
             all.extend(index.values.keys().map(|value| format!("label {}={value}", index.key)));
         }
         for index in &self.functions {
-            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.name)));
+            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.function.name())));
         }
         all.sort();
         all

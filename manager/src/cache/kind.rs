@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Projection;
 use super::deliver::{Delta, DeltaHandler, Job, Member, Subscription};
-use super::function::{Function, HookFailure, IndexError};
+use super::function::Function;
 use super::lens::Lens;
 use super::meta::ResourceVersion;
 use super::select::{Scope, Select};
@@ -73,11 +73,7 @@ impl KindStore {
             self.core.in_scope(Some(namespace))?;
         }
         let Some(lens) = self.lens() else { return self.core.list(select, &self.core) };
-        let mut select = lens.narrow(select.clone());
-        for (name, _) in &mut select.functions {
-            *name = self.inner_name(name).into();
-        }
-        self.source().list(&select, &self.core)
+        self.source().list(&lens.narrow(select.clone()), &self.core)
     }
 
     /// Indexes a label, so that selections that name it cost their result. A second call changes nothing.
@@ -89,39 +85,6 @@ impl KindStore {
         if let Some((wide, _)) = self.through.get() {
             wide.index_label(key);
         }
-    }
-
-    /// Declares an index by a function, which answers under which values an object is to be found:
-    /// [`Select::index`] then picks the objects of one value.
-    ///
-    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
-    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
-    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
-    ///
-    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
-    ///
-    /// # Errors
-    /// Fails if the name is taken.
-    ///
-    /// # Examples
-    /// ```
-    /// # use mainstay::cache::{KindStore, Select};
-    /// # fn wire(secrets: &KindStore) -> Result<(), Box<dyn std::error::Error>> {
-    /// secrets.index("by-first-letter", |secret| {
-    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
-    /// })?;
-    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn index(
-        &self,
-        name: &str,
-        function: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
-    ) -> Result<(), IndexError> {
-        let function = Arc::new(Function::new(name, function));
-        self.core.index(&function)?;
-        self.through.get().map_or(Ok(()), |(wide, lens)| self.index_through(wide, lens, &function))
     }
 
     /// Returns whether the first list of every part is complete.
@@ -178,6 +141,26 @@ impl KindStore {
     }
 }
 
+/// Indexes by function, for the handles that declare them.
+impl KindStore {
+    /// Returns once what is there already has been asked about.
+    pub(super) fn index(&self, function: &Arc<Function>) {
+        // Kept there too, for the case that a wider store is found at the start.
+        self.core.index(function);
+        if let Some((wide, lens)) = self.through.get() {
+            function.limit(lens);
+            wide.core.index(function);
+        }
+    }
+
+    pub(super) fn unindex(&self, function: &Arc<Function>) {
+        self.core.unindex(function);
+        if let Some((wide, _)) = self.through.get() {
+            wide.core.unindex(function);
+        }
+    }
+}
+
 /// Where it reads, driven by the cache.
 impl KindStore {
     /// Returns what was declared.
@@ -223,9 +206,12 @@ impl KindStore {
         for key in lens.label_keys().chain(self.core.label_indexes().iter().map(String::as_str)) {
             wide.index_label(key);
         }
-        for function in self.core.functions() {
-            if let Err(error) = self.index_through(wide, &lens, &function) {
-                tracing::error!(kind = %self.kind(), %error, "index lost");
+        for function in self.core.functions().iter() {
+            function.limit(&lens);
+            wide.core.index(function);
+            // Its handle may have gone meanwhile, and found nothing to take away there.
+            if !self.core.functions().iter().any(|one| Arc::ptr_eq(one, function)) {
+                wide.core.unindex(function);
             }
         }
         for member in members {
@@ -236,29 +222,6 @@ impl KindStore {
     fn join_through(&self, member: Member) {
         let Some((wide, lens)) = self.through.get() else { return };
         wide.core.join(member.through(lens.clone()));
-    }
-
-    fn index_through(
-        &self,
-        wide: &Self,
-        lens: &Arc<Lens>,
-        function: &Arc<Function>,
-    ) -> Result<(), IndexError> {
-        let (lens, asked) = (lens.clone(), function.clone());
-        let name = self.inner_name(function.name());
-        let inside =
-            Function::new(
-                &name,
-                move |view| {
-                    if lens.admits(view.meta()) { asked.call(view) } else { Ok(Vec::new()) }
-                },
-            );
-        wide.core.index(&Arc::new(inside))
-    }
-
-    /// Names an index of this part among those of the whole, where others may use the same name.
-    fn inner_name(&self, name: &str) -> String {
-        format!("{name} ({})", self.scope())
     }
 }
 

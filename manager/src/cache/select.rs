@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::function::Function;
 use super::meta::{Labels, Meta};
 use crate::key::Key;
 
@@ -25,8 +26,17 @@ pub struct Select {
     pub(super) namespace: Option<Arc<str>>,
     pub(super) owner: Option<Arc<str>>,
     pub(super) labels: LabelSelector,
-    /// Name of an index by function, and value.
-    pub(super) functions: Vec<(Arc<str>, Arc<str>)>,
+    pub(super) functions: Vec<Indexed>,
+}
+
+/// One value of one index by function.
+#[derive(Clone, Debug)]
+pub(super) struct Indexed {
+    /// Means something to the handle that declared it.
+    pub(super) name: Arc<str>,
+    pub(super) value: Arc<str>,
+    /// What that handle means by the name; `None` before it was asked, and if it knows no such name.
+    pub(super) function: Option<Arc<Function>>,
 }
 
 /// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy`. The empty one matches all.
@@ -121,7 +131,7 @@ impl Select {
     /// The objects for which the function of an index answered this value; costs the result, not the store.
     ///
     /// The index is declared with [`Store::index`](super::Store::index) or
-    /// [`KindStore::index`](super::KindStore::index).
+    /// [`Store::index_view`](super::Store::index_view), on the handle that is read or a clone or view of it.
     pub fn index(name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         Self::default().indexed(name, value)
     }
@@ -136,7 +146,7 @@ impl Select {
     /// Of those, the ones for which the function of an index answered this value.
     #[must_use]
     pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
-        self.functions.push((name.into(), value.into()));
+        self.functions.push(Indexed { name: name.into(), value: value.into(), function: None });
         self
     }
 

@@ -66,7 +66,7 @@ pub struct KindStatus {
     pub decode_errors: u64,
     /// Panics and slow calls by handler, for those that had any and have not left.
     pub handlers: BTreeMap<String, HandlerTrouble>,
-    /// Versions left out of an index whose function failed, by index, for those that had any.
+    /// Versions left out of an index whose function failed, by index, for those that had any and have not gone.
     pub unindexed: BTreeMap<String, u64>,
 }
 
@@ -176,6 +176,10 @@ impl Counts {
 
     pub(super) fn unindexed(&self, index: &str) {
         *self.unindexed.lock().entry(index.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn forget_index(&self, index: &str) {
+        self.unindexed.lock().remove(index);
     }
 
     pub(super) fn forget(&self, handler: &str) {

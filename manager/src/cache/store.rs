@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::Projection;
 use super::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
 use super::frame::Raw;
-use super::function::{Function, IndexError};
+use super::function::Function;
 use super::home::Home;
 use super::index::Values;
 use super::kind::members;
 use super::meta::{self, Meta, ResourceVersion, Scan, ScanError};
 use super::pack::{Intake, Packed, Shelf};
-use super::select::{LabelSelector, Scope, Select};
+use super::select::{Indexed, LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
 use super::table::{Arrival, Removal, Table};
 use super::transform::Transform;
@@ -50,8 +50,8 @@ pub(super) struct Core {
     /// Longest object taken, in bytes; 0 = no limit.
     max_object_bytes: usize,
     table: RwLock<Table>,
-    /// As many as the table has indexes by function, in its order. Written under the table's lock.
-    functions: RwLock<Vec<Arc<Function>>>,
+    /// Those the table has indexes by, in its order; another slice after each change. Written under the table's lock.
+    functions: RwLock<Arc<[Arc<Function>]>>,
     /// Changes taken from the table's queue and not yet delivered. Written by the deliverer alone.
     in_delivery: AtomicUsize,
     /// Wakes the deliverer.
@@ -209,10 +209,13 @@ impl Core {
     }
 
     fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
-        match select.functions.iter().find(|(name, _)| !table.indexes().answers(name)) {
+        let answers = |wanted: &Indexed| {
+            wanted.function.as_ref().is_some_and(|function| table.indexes().answers(function))
+        };
+        match select.functions.iter().find(|wanted| !answers(wanted)) {
             None => Ok(()),
-            Some((name, _)) => {
-                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: name.to_string() })
+            Some(wanted) => {
+                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: wanted.name.to_string() })
             }
         }
     }
@@ -239,15 +242,15 @@ impl Core {
         self.table.write().indexes_mut().complete_label(key);
     }
 
-    pub(super) fn index(&self, function: &Arc<Function>) -> Result<(), IndexError> {
-        let name = function.name();
+    /// Returns once the index is complete, also if somebody else is about to fill it.
+    pub(super) fn index(&self, function: &Arc<Function>) {
         let mut walk = {
             let mut table = self.table.write();
-            if !table.indexes_mut().add_function(name) {
-                return Err(IndexError { kind: self.kind.clone(), name: name.to_owned() });
+            if table.indexes_mut().add_function(function) {
+                // Every version that comes from now on is asked about on its way in.
+                let mut functions = self.functions.write();
+                *functions = functions.iter().chain([function]).cloned().collect();
             }
-            // Every version that comes from now on is asked about on its way in.
-            self.functions.write().push(Arc::clone(function));
             table.walk()
         };
         loop {
@@ -257,14 +260,29 @@ impl Core {
             }
             for (number, view) in next {
                 let values = self.ask(function, &view);
-                self.table.write().fill_function(name, number, &view, values);
+                self.table.write().fill_function(function, number, &view, values);
             }
         }
-        self.table.write().indexes_mut().complete_function(name);
-        Ok(())
+        self.table.write().indexes_mut().complete_function(function);
     }
 
-    pub(super) fn functions(&self) -> Vec<Arc<Function>> {
+    /// Takes an index away, and with it what was counted of it.
+    pub(super) fn unindex(&self, function: &Arc<Function>) {
+        let mut table = self.table.write();
+        let index = table.indexes_mut().remove_function(function);
+        let mut functions = self.functions.write();
+        let rest = functions.iter().filter(|one| !Arc::ptr_eq(one, function)).cloned().collect();
+        let before = std::mem::replace(&mut *functions, rest);
+        let last = !functions.iter().any(|one| one.name() == function.name());
+        drop((functions, table));
+        if last {
+            self.counts.forget_index(function.name());
+        }
+        // Answers may be many and functions are of users: neither is dropped under a lock.
+        drop((index, before));
+    }
+
+    pub(super) fn functions(&self) -> Arc<[Arc<Function>]> {
         self.functions.read().clone()
     }
 
@@ -523,11 +541,11 @@ impl Core {
     /// Asks the index functions about a version and makes the step that takes it.
     fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
         loop {
-            let functions = self.functions.read().clone();
+            let functions = self.functions();
             let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();
             let table = self.table.write();
-            // Another function may have come meanwhile.
-            if table.indexes().functions() == values.len() {
+            // Another function may have come meanwhile, or one may have gone.
+            if Arc::ptr_eq(&functions, &self.functions.read()) {
                 return self.step_in(table, |table| change(table, Arrival { view, values }));
             }
         }

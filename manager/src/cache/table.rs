@@ -22,10 +22,11 @@ use hashbrown::HashMap;
 use self::gone::Gone;
 use super::body::{Form, Tally};
 use super::deliver::Job;
+use super::function::Function;
 use super::index::{Indexes, Plan, Values, merged};
 use super::meta::{Meta, ResourceVersion};
 use super::pack::{Intake, Packed};
-use super::select::Select;
+use super::select::{Indexed, Select};
 use super::slots::{Number, Slot, Slots};
 use super::view::View;
 use crate::client::Writer;
@@ -429,13 +430,13 @@ impl Table {
     /// its own answer.
     pub(super) fn fill_function(
         &mut self,
-        name: &str,
+        function: &Arc<Function>,
         number: Number,
         asked: &View,
         values: Box<[Arc<str>]>,
     ) {
         if self.objects.get(number).is_some_and(|slot| slot.view.is(asked)) {
-            self.indexes.fill_function(name, number, values);
+            self.indexes.fill_function(function, number, values);
         }
     }
 }
@@ -496,7 +497,9 @@ impl Table {
     }
 
     fn picks(&self, select: &Select, number: Number, slot: &Slot) -> bool {
-        let has = |(name, value): &(Arc<str>, Arc<str>)| self.indexes.has(name, value, number);
+        let has = |wanted: &Indexed| {
+            wanted.function.as_ref().is_some_and(|by| self.indexes.has(by, &wanted.value, number))
+        };
         select.functions.iter().all(has) && select.admits(slot.view.meta())
     }
 

@@ -50,8 +50,10 @@ pub enum ReadError {
         /// What the store holds.
         scope: String,
     },
-    /// The store has no index of this name, or is still filling it. A retry does not help; declare it first.
-    #[error("the cache of {kind} has no index {index:?}; declare it with index() before reading by it")]
+    /// The handle has no index of this name. A retry does not help; declare it first.
+    #[error(
+        "this handle of the cache of {kind} has no index {index:?}; declare it with index() before reading by it"
+    )]
     UnknownIndex {
         /// The kind.
         kind: KindId,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use mainstay::cache::{Delta, Scope, Store};
+use mainstay::cache::{Delta, Scope, Select, Store};
 use mainstay::controller::{Controller, Registration};
 use mainstay::key::{Key as _, Request};
 use mainstay::manager::{Manager, RegisterError, RemoveError};
@@ -263,6 +263,52 @@ async fn a_removal_lets_a_run_finish_its_writes_and_drops_one_that_takes_too_lon
     let (third, mut runs) = idle("slow", &store);
     drop(manager.manager.register(third).expect("the name is free"));
     assert_eq!(runs.next().await.name, WEB);
+    manager.stop().await.expect("stopped in order");
+}
+
+/// A controller that reads by an index, wired in the same way each time: one index of its own, and one on a handle that
+/// outlives it.
+fn indexing(manager: &Manager, kept: &Store<ConfigMap>) -> (Registration, Runs) {
+    let own = maps(manager);
+    for store in [&own, kept] {
+        let value = |map: &ConfigMap| map.data.iter().flat_map(|data| data.values().cloned()).collect();
+        store.index("by-value", value).expect("nobody else has the name here");
+    }
+    let (read_own, read_kept) = (own.clone(), kept.clone());
+    let (reconciler, runs) = witness(move |_, _| {
+        let of_one = Select::index("by-value", "1");
+        let found = [&read_own, &read_kept].map(|store| store.list(&of_one).map(|found| found.len()));
+        async move {
+            match found {
+                [Ok(1), Ok(1)] => Ok(Action::Done),
+                found => Err(format!("not the one map of this value: {found:?}").into()),
+            }
+        }
+    });
+    (Controller::new("indexing").reconciles(&own).reconciler(reconciler), runs)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_comes_back_declares_its_indexes_again() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base_with(&rules()).await;
+    for name in [WEB, "other"] {
+        create(&cluster, name).await;
+    }
+    change(&cluster.api(), WEB, "1").await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    manager.leads().await;
+    // Others use the store meanwhile.
+    let kept = maps(&manager.manager);
+    for round in 0..3 {
+        let (indexing, mut runs) = indexing(&manager.manager, &kept);
+        let indexing = manager.manager.register(indexing).expect("the name is free");
+        let first = [runs.next().await, runs.next().await];
+        assert!(first.iter().all(|run| run.attempt == 1), "round {round}: {first:?}");
+        indexing.remove().await.expect("it leaves in order");
+        let rest = runs.to_the_end().await;
+        assert_eq!(rest, [""; 0], "round {round}: a run that finds what it looks for is the only one");
+    }
     manager.stop().await.expect("stopped in order");
 }
 

@@ -1,9 +1,11 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::CacheSettings;
 use crate::cache::testing::server::Stream;
 use crate::cache::testing::{Rig, config_map, object, object_in, request, teller};
+use crate::cache::{CacheSettings, Store};
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {
     let mut object = object(name, "u1", version);
@@ -134,23 +136,29 @@ async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start(
     let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
     let (handler, mut told) = teller();
     let mut subscription = narrow.subscribe(handler);
-    narrow.index("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
-    let wide = rig.config_maps();
-    wide.index("name", |_| Ok(vec!["same".to_owned()])).unwrap();
-    drop(wide);
+    let by_name: Store = Store::new(narrow.clone());
+    by_name.index_view("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    drop(rig.config_maps());
     // The wide one has gone before the start: nothing is read through it.
     let stream = rig.server.next().await;
     assert!(stream.has("/namespaces/shop/"));
     drop(stream);
-    drop((narrow, subscription));
+    drop((narrow, by_name, subscription));
     rest().await;
 
     let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
     let (handler, mut told_again) = teller();
     subscription = narrow.subscribe(handler);
-    narrow.index("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
-    let wide = rig.config_maps();
-    wide.index("name", |_| Ok(vec!["same".to_owned()])).unwrap();
+    let by_name: Store = Store::new(narrow.clone());
+    by_name.index_view("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    let (wide, asked) = (rig.config_maps(), Arc::new(AtomicUsize::new(0)));
+    let same: Store = Store::new(wide.clone());
+    let counted = asked.clone();
+    same.index_view("name", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(vec!["same".to_owned()])
+    })
+    .unwrap();
     let call = loop {
         let call = rig.server.next().await;
         if !call.has("/namespaces/shop/") {
@@ -165,9 +173,25 @@ async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start(
     subscription.synced().await;
     assert_eq!(told_again.take(1).await, ["+ a@5 initial"]);
     assert!(told.is_empty() && told_again.is_empty());
-    assert_eq!(narrow.list(&Select::index("name", "a")).unwrap().len(), 1);
-    assert_eq!(narrow.list(&Select::index("name", "b")).unwrap().len(), 0, "outside");
-    assert!(matches!(narrow.list(&Select::index("other", "b")), Err(ReadError::UnknownIndex { .. })));
+    assert_eq!(by_name.list(&Select::index("name", "a")).unwrap().len(), 1);
+    assert_eq!(by_name.list(&Select::index("name", "b")).unwrap().len(), 0, "outside");
+    assert!(matches!(by_name.list(&Select::index("other", "b")), Err(ReadError::UnknownIndex { .. })));
+    assert_eq!(
+        same.list(&Select::index("name", "same")).unwrap().len(),
+        2,
+        "another handle's name is another index"
+    );
+
+    drop(same);
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    stream.bookmark(20);
+    narrow.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "an index that has gone is asked nothing");
+    assert_eq!(by_name.list(&Select::index("name", "a")).unwrap().len(), 1, "and others stay");
+    let source = narrow.source().clone();
+    assert_eq!(source.functions().len(), 1);
+    drop(by_name);
+    assert_eq!(source.functions().len(), 0, "it goes from the whole too");
 }
 
 #[tokio::test(start_paused = true)]

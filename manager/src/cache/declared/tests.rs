@@ -1,0 +1,154 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::cache::testing::{ByHand, object};
+use crate::cache::{ReadError, Store};
+
+fn handle(by_hand: &ByHand) -> Store {
+    Store::new(Arc::clone(&by_hand.store))
+}
+
+/// As the wiring of a controller: the same code each time, whatever it captures.
+fn declare(store: &Store, value: &'static str) -> Result<(), IndexError> {
+    store.index_view("by-value", move |_| Ok(vec![value.to_owned()]))
+}
+
+fn found(store: &Store, value: &str) -> usize {
+    store.list(&Select::index("by-value", value)).unwrap().len()
+}
+
+/// How many functions are asked about each new version.
+fn functions(by_hand: &ByHand) -> usize {
+    by_hand.store.core().functions().len()
+}
+
+#[tokio::test]
+async fn an_index_goes_with_the_last_clone_or_view_of_its_handle_and_may_come_back() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    for value in ["first", "second"] {
+        // The store lives on meanwhile: others use it.
+        let store = handle(&by_hand);
+        declare(&store, value).unwrap();
+        let (clone, view) = (store.clone(), store.view::<serde_json::Value>());
+        drop(store);
+        assert_eq!(found(&clone, value), 1);
+        drop(clone);
+        assert_eq!(view.list(&Select::index("by-value", value)).unwrap().len(), 1);
+        assert_eq!(functions(&by_hand), 1);
+        drop(view);
+        assert_eq!(functions(&by_hand), 0);
+    }
+}
+
+#[tokio::test]
+async fn handles_of_one_store_have_names_of_their_own() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5), object("b", "u2", 6)]);
+    let (one, other, third) = (handle(&by_hand), handle(&by_hand), handle(&by_hand));
+    declare(&one, "one").unwrap();
+    other.index_view("by-value", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    assert_eq!((found(&one, "one"), found(&one, "a")), (2, 0));
+    assert_eq!((found(&other, "one"), found(&other, "a")), (0, 1));
+    let error = third.list(&Select::index("by-value", "a")).map(drop).unwrap_err();
+    assert!(matches!(error, ReadError::UnknownIndex { .. }));
+    assert_eq!(
+        error.to_string(),
+        "this handle of the cache of ConfigMap has no index \"by-value\"; declare it with index() before reading by it"
+    );
+    drop(one);
+    by_hand.changed(&object("c", "u3", 11));
+    assert_eq!(found(&other, "c"), 1, "what is left is kept up");
+}
+
+#[tokio::test]
+async fn the_same_code_declares_again_what_other_code_may_not() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let store = handle(&by_hand);
+    declare(&store, "old").unwrap();
+    declare(&store, "new").unwrap();
+    assert_eq!((found(&store, "old"), found(&store, "new")), (0, 1), "the newer function answers");
+    by_hand.changed(&object("b", "u2", 11));
+    assert_eq!((found(&store, "old"), found(&store, "new")), (0, 2));
+    assert_eq!(functions(&by_hand), 1);
+
+    let error = store.index_view("by-value", |_| Ok(Vec::new())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "this handle of the cache of ConfigMap has another index \"by-value\" already; give one of them another name"
+    );
+    assert_eq!(found(&store, "new"), 2, "the one that was there stays");
+    assert_eq!(functions(&by_hand), 1);
+}
+
+#[tokio::test]
+async fn what_would_answer_the_same_is_not_asked_again() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let store = handle(&by_hand);
+    for _ in 0..3 {
+        let declared = store.index_view("counting", |_| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            Ok(Vec::new())
+        });
+        declared.unwrap();
+    }
+    assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_list_keeps_the_index_it_reads_by() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let store = handle(&by_hand);
+    declare(&store, "x").unwrap();
+    let (select, kept) = store.declared().resolve(&Select::index("by-value", "x"));
+    declare(&store, "y").unwrap();
+    drop(store);
+    assert_eq!(by_hand.store.list(&select).unwrap().len(), 1);
+    drop(kept);
+    assert!(by_hand.store.list(&select).is_err());
+    assert_eq!(functions(&by_hand), 0);
+}
+
+#[tokio::test]
+async fn what_failed_in_an_index_is_not_told_after_its_end() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
+    let (one, other) = (handle(&by_hand), handle(&by_hand));
+    for store in [&one, &other] {
+        store.index_view("fails", |_| Err("on purpose".into())).unwrap();
+    }
+    drop(one);
+    assert_eq!(by_hand.store.status().unindexed["fails"], 2, "another one of the name is there");
+    drop(other);
+    assert!(by_hand.store.status().unindexed.is_empty());
+}
+
+#[test]
+fn indexes_that_come_and_go_beside_changes_mix_up_no_answers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _entered = runtime.enter();
+    let by_hand = ByHand::listed(&[]);
+    let steady = handle(&by_hand);
+    steady.index_view("by-name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
+    std::thread::scope(|scope| {
+        let churning = scope.spawn(|| {
+            for _ in 0..300 {
+                let (one, other) = (handle(&by_hand), handle(&by_hand));
+                declare(&one, "one").unwrap();
+                declare(&other, "other").unwrap();
+                // Those behind it move up.
+                drop(one);
+                assert_eq!(found(&other, "one"), 0);
+            }
+        });
+        for version in 11.. {
+            let name = format!("n{}", version % 7);
+            by_hand.changed(&object(&name, &name, version));
+            let entries = steady.list(&Select::index("by-name", &*name)).unwrap();
+            let names: Vec<&str> = entries.iter().map(|entry| entry.meta().name()).collect();
+            assert_eq!(names, [name]);
+            if churning.is_finished() {
+                break;
+            }
+        }
+    });
+    assert_eq!(functions(&by_hand), 1);
+}
