@@ -68,7 +68,7 @@ pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
 pub use function::{HookFailure, IndexError};
 pub use handle::{Entry, Store};
 pub use kind::KindStore;
-pub use meta::{Labels, Meta, Owner, ResourceVersion, Shared};
+pub use meta::{Labels, Meta, Owner, ResourceVersion, Shared, Uid};
 pub use pack::{Damage, Pack, Packing};
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use status::{HandlerTrouble, KindStatus};

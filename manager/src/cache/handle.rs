@@ -234,7 +234,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
 }
 
 impl<K> Current for Entry<K> {
-    fn uid(&self) -> &str {
+    fn uid(&self) -> Cow<'_, str> {
         self.view.uid()
     }
 

@@ -7,14 +7,16 @@
 //! 1. A complete index has exactly the slots whose version has the value; an empty bucket is removed.
 //! 2. An incomplete index is kept up like the others and not read.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::collections::btree_set;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::function::Function;
-use super::meta::Meta;
+use super::meta::{Meta, Uid};
 use super::select::{LabelSelector, Select};
 use super::slots::Number;
 
@@ -25,14 +27,14 @@ pub(super) type Values = Box<[Box<[Arc<str>]>]>;
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     /// The empty name is for cluster-scoped objects.
-    namespaces: Buckets,
-    owners: Buckets,
+    namespaces: Buckets<Arc<str>>,
+    owners: Buckets<Uid>,
     labels: Vec<LabelIndex>,
     functions: Vec<FunctionIndex>,
 }
 
 /// Slots by value. Empty ones are removed.
-type Buckets = HashMap<Arc<str>, Bucket>;
+type Buckets<V> = HashMap<V, Bucket>;
 
 /// A set of slots. Most owners have one child and many labels one bearer, so one slot needs no allocation.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ struct LabelIndex {
     complete: bool,
     /// Who has the label at all.
     bearers: BTreeSet<Number>,
-    values: Buckets,
+    values: Buckets<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub(super) struct FunctionIndex {
     function: Arc<Function>,
     /// As in [`LabelIndex`].
     complete: bool,
-    buckets: Buckets,
+    buckets: Buckets<Arc<str>>,
     /// What the function answered, so that a slot can be taken out again without asking it.
     answers: HashMap<Number, Box<[Arc<str>]>>,
 }
@@ -213,7 +215,7 @@ impl Indexes {
     /// Picks the narrowest of what can answer a selection.
     pub(super) fn plan(&self, select: &Select) -> Plan<'_> {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
-        let owner = select.owner.as_deref().map(|uid| Plan::of(self.owners.get(uid)));
+        let owner = select.owner.as_ref().map(|uid| Plan::of(self.owners.get(uid)));
         let functions = select.functions.iter().filter_map(|wanted| {
             let index = self.of(wanted.function.as_ref()?).filter(|index| index.complete)?;
             Some(Plan::of(index.buckets.get(&wanted.value)))
@@ -377,7 +379,11 @@ impl Iterator for BucketIter<'_> {
     }
 }
 
-fn add(buckets: &mut Buckets, value: &str, number: Number) {
+fn add<V, Q>(buckets: &mut Buckets<V>, value: &Q, number: Number)
+where
+    V: Hash + Eq + Borrow<Q> + for<'q> From<&'q Q>,
+    Q: Hash + Eq + ?Sized,
+{
     match buckets.get_mut(value) {
         Some(bucket) => bucket.insert(number),
         None => {
@@ -386,7 +392,11 @@ fn add(buckets: &mut Buckets, value: &str, number: Number) {
     }
 }
 
-fn take(buckets: &mut Buckets, value: &str, number: Number) {
+fn take<V, Q>(buckets: &mut Buckets<V>, value: &Q, number: Number)
+where
+    V: Hash + Eq + Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
     if buckets.get_mut(value).is_some_and(|bucket| bucket.remove(number)) {
         buckets.remove(value);
     }

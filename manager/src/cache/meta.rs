@@ -5,6 +5,7 @@
 
 mod pool;
 mod scan;
+mod uid;
 mod version;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::key::{Key, Request};
 pub(super) use pool::Pool;
 pub use pool::Shared;
 pub(super) use scan::{Scan, annotation, identity_of, name_of, uid_of};
+pub use uid::Uid;
 pub use version::ResourceVersion;
 
 /// The slim metadata of one version of one object.
@@ -28,7 +30,7 @@ pub struct Meta {
     /// Namespace and name.
     pub request: Request,
     /// Tells an object from an earlier one of the same name.
-    pub uid: Arc<str>,
+    pub uid: Uid,
     /// The write that made this version.
     pub resource_version: ResourceVersion,
     /// Counts changes of the desired state; `None` for kinds that have no generation.
@@ -59,7 +61,7 @@ pub struct Meta {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The owner's uid.
-    pub uid: Arc<str>,
+    pub uid: Uid,
     /// Its `group/version`.
     pub api_version: Arc<str>,
     /// Its kind.

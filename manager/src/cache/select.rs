@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::function::Function;
-use super::meta::{Labels, Meta};
+use super::meta::{Labels, Meta, Uid};
 use crate::key::Key;
 
 /// What one store holds of a kind.
@@ -24,7 +24,7 @@ pub struct Scope {
 #[derive(Clone, Debug, Default)]
 pub struct Select {
     pub(super) namespace: Option<Arc<str>>,
-    pub(super) owner: Option<Arc<str>>,
+    pub(super) owner: Option<Uid>,
     pub(super) labels: LabelSelector,
     pub(super) functions: Vec<Indexed>,
 }
@@ -124,7 +124,7 @@ impl Select {
     }
 
     /// The objects with an owner reference to this uid; costs the result, not the store.
-    pub fn owned_by(uid: impl Into<Arc<str>>) -> Self {
+    pub fn owned_by(uid: impl Into<Uid>) -> Self {
         Self { owner: Some(uid.into()), ..Self::default() }
     }
 
@@ -167,10 +167,7 @@ impl Select {
 
     pub(super) fn admits(&self, meta: &Meta) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| meta.request.namespace() == Some(namespace))
-            && self
-                .owner
-                .as_deref()
-                .is_none_or(|uid| meta.owners.iter().any(|owner| owner.uid.as_ref() == uid))
+            && self.owner.as_ref().is_none_or(|uid| meta.owners.iter().any(|owner| owner.uid == *uid))
             && self.labels.matches(&meta.labels)
     }
 }

@@ -477,7 +477,7 @@ impl Core {
         // What is of another kind says nothing about ours of that name.
         let other = matches!(error, ScanError::Kind { .. });
         if let Some(request) = meta::name_of(raw).filter(|_| !other) {
-            self.table.write().keep(epoch, &request, meta::uid_of(raw).as_deref());
+            self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
         }
         self.refuse(raw, error);
     }

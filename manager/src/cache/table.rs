@@ -24,7 +24,7 @@ use super::body::{Form, Tally};
 use super::deliver::Job;
 use super::function::Function;
 use super::index::{Indexes, Plan, Values, merged};
-use super::meta::{Meta, ResourceVersion};
+use super::meta::{Meta, ResourceVersion, Uid};
 use super::pack::{Intake, Packed};
 use super::select::{Indexed, Select};
 use super::slots::{Number, Slot, Slots};
@@ -65,7 +65,7 @@ pub(super) struct Table {
     /// One per reflector: all namespaces, or one each.
     parts: Vec<Part>,
     /// Deleted by us and not yet confirmed, by uid. What was not stored then is in `gone` alone.
-    hidden: HashMap<Arc<str>, Hidden>,
+    hidden: HashMap<Uid, Hidden>,
     gone: Gone,
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
@@ -90,7 +90,7 @@ pub(super) struct Arrival {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removal<'a> {
     pub(super) request: &'a Request,
-    pub(super) uid: &'a str,
+    pub(super) uid: &'a Uid,
     /// One that the object had; `None` if the answer did not tell.
     pub(super) version: Option<&'a ResourceVersion>,
     /// The uids that were read under the name before the request was sent.
@@ -144,12 +144,12 @@ impl Table {
         &mut self,
         epoch: u64,
         request: &Request,
-        uid: &str,
+        uid: &Uid,
         version: &ResourceVersion,
     ) -> bool {
         let Some(slot) = self.slot_mut(request) else { return false };
         let meta = slot.view.meta();
-        let same = meta.uid.as_ref() == uid && meta.resource_version == *version;
+        let same = meta.uid == *uid && meta.resource_version == *version;
         if same {
             slot.seen = epoch;
         }
@@ -158,9 +158,9 @@ impl Table {
 
     /// Marks a listed object that could not be scanned: it exists, so its stored version stays. Where its uid could be
     /// read and is another, what is stored is of an object that is gone.
-    pub(super) fn keep(&mut self, epoch: u64, request: &Request, uid: Option<&str>) {
+    pub(super) fn keep(&mut self, epoch: u64, request: &Request, uid: Option<&Uid>) {
         if let Some(slot) = self.slot_mut(request)
-            && uid.is_none_or(|uid| slot.view.meta().uid.as_ref() == uid)
+            && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
         {
             slot.seen = epoch;
         }
@@ -236,7 +236,7 @@ impl Table {
     }
 
     /// Takes a DELETED event.
-    pub(super) fn deleted(&mut self, part: usize, request: &Request, uid: &str, version: &ResourceVersion) {
+    pub(super) fn deleted(&mut self, part: usize, request: &Request, uid: &Uid, version: &ResourceVersion) {
         self.advance(part, version);
         self.gone.note(uid, version, self.epoch);
         if self.hidden.remove(uid).is_some() {
@@ -289,12 +289,12 @@ impl Table {
             return true;
         };
         let (meta, seen) = (slot.view.meta(), slot.seen);
-        if *meta.uid != *uid {
-            let earlier = meta.uid.to_string();
+        if meta.uid != *uid {
+            let earlier = meta.uid.clone();
             self.gone.note_for_good(uid, self.epoch);
             // What was there before, and is not what was removed, had gone by then. What came since may be its successor.
             let before = version.is_some_and(|version| version.is_newer_than(&meta.resource_version));
-            if before || shown.contains(&earlier) {
+            if before || shown.iter().any(|uid| earlier == **uid) {
                 self.gone.note_for_good(&earlier, self.epoch);
                 self.remove(number, Origin::OwnWrite(writer));
             }
@@ -457,10 +457,10 @@ impl Table {
     }
 
     /// Returns whether this very version is stored, as an own write's is before its event.
-    pub(super) fn has(&self, request: &Request, uid: &str, version: &ResourceVersion) -> bool {
+    pub(super) fn has(&self, request: &Request, uid: &Uid, version: &ResourceVersion) -> bool {
         self.get(request).is_some_and(|view| {
             let meta = view.meta();
-            meta.uid.as_ref() == uid && meta.resource_version == *version
+            meta.uid == *uid && meta.resource_version == *version
         })
     }
 

@@ -174,8 +174,8 @@ impl View {
 }
 
 impl Current for View {
-    fn uid(&self) -> &str {
-        &self.0.meta.uid
+    fn uid(&self) -> Cow<'_, str> {
+        Cow::Owned(self.0.meta.uid.to_string())
     }
 
     fn resource_version(&self) -> Cow<'_, str> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::Cache;
 use super::frame::Status;
-use super::meta::Scan;
+use super::meta::{Scan, Uid};
 use super::store::Core;
 use super::table::Removal;
 use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
@@ -96,7 +96,9 @@ pub(super) fn answer_to_delete(
         };
     }
     let uid = Status::read(0, body).details.and_then(|details| details.uid);
-    uid.is_some_and(|uid| store.removed(&Removal { request, uid: &uid, version: None, shown }, writer))
+    uid.is_some_and(|uid| {
+        store.removed(&Removal { request, uid: &Uid::new(&uid), version: None, shown }, writer)
+    })
 }
 
 fn removal<'a>(scan: &'a Scan<'_>, shown: &'a [String]) -> Removal<'a> {

@@ -296,7 +296,7 @@ pub(super) fn effect<K: DeserializeOwned>(
 /// Returns whether an answer is the version that was read: the write was one that changes nothing.
 pub(super) fn is_version(answer: &Value, current: &impl Current) -> bool {
     let text = |field| answer.pointer(field).and_then(Value::as_str);
-    text("/metadata/uid") == Some(current.uid())
+    text("/metadata/uid") == Some(&*current.uid())
         && text("/metadata/resourceVersion") == Some(&*current.resource_version())
 }
 

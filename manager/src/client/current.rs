@@ -20,7 +20,7 @@ use super::error::WriteError;
 /// One version of one object.
 pub trait Current: Sync {
     /// Returns what tells it from an earlier object of its name.
-    fn uid(&self) -> &str;
+    fn uid(&self) -> Cow<'_, str>;
 
     /// Returns which version it is.
     fn resource_version(&self) -> Cow<'_, str>;
@@ -113,8 +113,8 @@ impl Live {
 }
 
 impl Current for Live {
-    fn uid(&self) -> &str {
-        &self.uid
+    fn uid(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.uid)
     }
 
     fn resource_version(&self) -> Cow<'_, str> {

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::scan::hash_of;
-use super::{Label, Labels, Owner};
+use super::{Label, Labels, Owner, Uid};
 
 /// Entries that are not worth a sweep.
 const FEW: usize = 64;
@@ -167,7 +167,7 @@ impl<T: ?Sized> Default for Entries<T> {
 
 impl OwnerText<'_> {
     fn is(&self, owner: &Owner) -> bool {
-        owner.uid[..] == self.uid
+        owner.uid == *self.uid
             && owner.api_version[..] == self.api_version
             && owner.kind[..] == self.kind
             && owner.name[..] == self.name
@@ -176,7 +176,7 @@ impl OwnerText<'_> {
 
     fn owner(&self, texts: &mut Entries<str>) -> Owner {
         Owner {
-            uid: texts.text(&self.uid),
+            uid: Uid::new(&self.uid),
             api_version: texts.text(&self.api_version),
             kind: texts.text(&self.kind),
             name: texts.text(&self.name),

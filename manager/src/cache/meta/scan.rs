@@ -20,7 +20,7 @@ use super::super::home::Home;
 use super::super::json::{Cursor, Value};
 use super::super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use super::pool::LabelText;
-use super::{Meta, ResourceVersion, ScanError};
+use super::{Meta, ResourceVersion, ScanError, Uid};
 use crate::client::Extent;
 use crate::key::{KindId, Request};
 
@@ -36,7 +36,7 @@ const FEW: usize = 16;
 /// An object opened for reading: enough to find it in a store, and to go on to [`Scan::finish`] where it is new.
 pub(in crate::cache) struct Scan<'a> {
     pub(in crate::cache) request: Request,
-    pub(in crate::cache) uid: Cow<'a, str>,
+    pub(in crate::cache) uid: Uid,
     pub(in crate::cache) resource_version: ResourceVersion,
     members: Vec<Member<'a>>,
     metadata: Metadata<'a>,
@@ -93,7 +93,7 @@ impl<'a> Scan<'a> {
         let resource_version = ResourceVersion::new(&version);
         Ok(Self {
             request: Request::new(namespace.as_deref(), &name),
-            uid,
+            uid: Uid::new(&uid),
             resource_version,
             members,
             metadata,
@@ -111,7 +111,6 @@ impl<'a> Scan<'a> {
         let full = projection == Projection::Full;
         let steering = self.metadata.steering()?;
         let meta = Meta {
-            uid: self.uid.as_ref().into(),
             generation: read(self.metadata.generation)?,
             labels: home.pool.labels(&self.metadata.labels()?),
             owners: home.pool.owners(&read::<Vec<_>>(self.metadata.owners)?.unwrap_or_default()),
@@ -124,6 +123,7 @@ impl<'a> Scan<'a> {
             content_hash: if full { self.content_hash() } else { 0 },
             status_hash: if full { self.status_hash() } else { 0 },
             request: self.request.map_namespace(|namespace| home.pool.text(namespace)),
+            uid: self.uid,
             resource_version: self.resource_version,
         };
         Ok((meta, body))
@@ -254,12 +254,12 @@ pub(in crate::cache) fn name_of(raw: &[u8]) -> Option<Request> {
 }
 
 /// The same for its uid.
-pub(in crate::cache) fn uid_of(raw: &[u8]) -> Option<String> {
+pub(in crate::cache) fn uid_of(raw: &[u8]) -> Option<Uid> {
     Metadata::glimpse(raw).uid()
 }
 
 /// Both, with the version it has: enough to believe that it is gone.
-pub(in crate::cache) fn identity_of(raw: &[u8]) -> Option<(Request, String, ResourceVersion)> {
+pub(in crate::cache) fn identity_of(raw: &[u8]) -> Option<(Request, Uid, ResourceVersion)> {
     let metadata = Metadata::glimpse(raw);
     let version = text("resourceVersion", metadata.resource_version).ok()??;
     Some((metadata.request()?, metadata.uid()?, ResourceVersion::new(&version)))
@@ -297,8 +297,8 @@ impl<'a> Metadata<'a> {
         Some(Request::new(text("namespace", self.namespace).ok()?.as_deref(), &name))
     }
 
-    fn uid(&self) -> Option<String> {
-        Some(text("uid", self.uid).ok()??.into_owned())
+    fn uid(&self) -> Option<Uid> {
+        text("uid", self.uid).ok()?.as_deref().map(Uid::new)
     }
 
     fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {

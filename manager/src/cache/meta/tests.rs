@@ -38,14 +38,14 @@ fn the_slim_metadata_is_what_the_object_says() {
         ]);
     });
     let meta = view.meta();
-    assert_eq!((meta.name(), meta.namespace(), meta.uid.as_ref()), ("a", Some("shop"), "u1"));
+    assert_eq!((meta.name(), meta.namespace(), &meta.uid), ("a", Some("shop"), &Uid::new("u1")));
     assert_eq!(
         (meta.generation, meta.deleting, meta.resource_version.to_string()),
         (Some(3), true, "5".into())
     );
     assert_eq!(meta.labels.iter().collect::<Vec<_>>(), [("a", "\u{e9}\n"), ("b", "2")]);
     assert_eq!(meta.finalizers.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["x/y"]);
-    assert_eq!(meta.controller().map(|owner| owner.uid.as_ref()), Some("o2"));
+    assert_eq!(meta.controller().map(|owner| &owner.uid), Some(&Uid::new("o2")));
     assert_eq!((view.annotation("n"), view.annotation("other")), (Some("v".to_owned()), None));
 }
 

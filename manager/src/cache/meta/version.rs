@@ -16,7 +16,8 @@ pub struct ResourceVersion(Form);
 enum Form {
     /// A number that is written back exactly as it came: no sign, no leading zero.
     Number(u64),
-    Opaque(Arc<str>),
+    /// Boxed once more, as hardly any server writes one: every version of every object holds this.
+    Opaque(Arc<Box<str>>),
 }
 
 // === impl ResourceVersion ===
@@ -26,7 +27,7 @@ impl ResourceVersion {
     pub fn new(text: &str) -> Self {
         let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         let number = if plain { text.parse().ok() } else { None };
-        Self(number.map_or_else(|| Form::Opaque(text.into()), Form::Number))
+        Self(number.map_or_else(|| Form::Opaque(Arc::new(text.into())), Form::Number))
     }
 
     /// Orders two versions; `None` when they differ and at least one is not a number.

@@ -149,7 +149,7 @@ async fn an_own_delete_that_is_answered_before_a_list_that_was_asked_for_earlier
     let call = rig.server.next().await;
     assert!(call.is_streamed_list(), "{}", call.uri);
     // The server lists as of 11, and deletes at 12.
-    let removal = Removal { request: &request("a"), uid: "u1", version: None, shown: &[] };
+    let removal = Removal { request: &request("a"), uid: &"u1".into(), version: None, shown: &[] };
     store.core().removed(&removal, Writer::default());
     let stream = call.stream();
     stream.event("ADDED", &object("a", "u1", 5));

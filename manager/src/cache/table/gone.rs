@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use crate::cache::meta::ResourceVersion;
+use crate::cache::meta::{ResourceVersion, Uid};
 
 /// Deletions remembered: far more than one read of a connection holds, for some 30 KB.
 const REMEMBERED: usize = 256;
@@ -16,9 +16,9 @@ const REMEMBERED: usize = 256;
 /// Uids that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    by_uid: HashMap<Box<str>, Deletion>,
+    by_uid: HashMap<Uid, Deletion>,
     /// The same uids, oldest first.
-    order: VecDeque<Box<str>>,
+    order: VecDeque<Uid>,
 }
 
 #[derive(Debug)]
@@ -33,16 +33,16 @@ struct Deletion {
 
 impl Gone {
     /// Notes that an object was deleted, or left a selection, at a version.
-    pub(super) fn note(&mut self, uid: &str, version: &ResourceVersion, epoch: u64) {
+    pub(super) fn note(&mut self, uid: &Uid, version: &ResourceVersion, epoch: u64) {
         self.enter(uid, Some(version.clone()), epoch);
     }
 
     /// Notes that an object was deleted at a version that is not known.
-    pub(super) fn note_for_good(&mut self, uid: &str, epoch: u64) {
+    pub(super) fn note_for_good(&mut self, uid: &Uid, epoch: u64) {
         self.enter(uid, None, epoch);
     }
 
-    fn enter(&mut self, uid: &str, version: Option<ResourceVersion>, epoch: u64) {
+    fn enter(&mut self, uid: &Uid, version: Option<ResourceVersion>, epoch: u64) {
         if let Some(known) = self.by_uid.get_mut(uid) {
             known.epoch = epoch;
             known.version = match (known.version.take(), version) {
@@ -57,23 +57,23 @@ impl Gone {
         {
             self.by_uid.remove(&oldest);
         }
-        self.order.push_back(uid.into());
-        self.by_uid.insert(uid.into(), Deletion { version, epoch });
+        self.order.push_back(uid.clone());
+        self.by_uid.insert(uid.clone(), Deletion { version, epoch });
     }
 
     /// Returns whether this version of the object was before its deletion. One that was selected again after it had
     /// left a selection is newer.
-    pub(super) fn had(&self, uid: &str, version: &ResourceVersion) -> bool {
+    pub(super) fn had(&self, uid: &Uid, version: &ResourceVersion) -> bool {
         self.by_uid.get(uid).is_some_and(|deletion| deletion.ends(version))
     }
 
     /// The same for an object that a list shows. If the list began after the deletion was noted it knows better, and
     /// the deletion is forgotten.
-    pub(super) fn had_before_list(&mut self, epoch: u64, uid: &str, version: &ResourceVersion) -> bool {
+    pub(super) fn had_before_list(&mut self, epoch: u64, uid: &Uid, version: &ResourceVersion) -> bool {
         let Some(deletion) = self.by_uid.get(uid) else { return false };
         if deletion.epoch < epoch {
             self.by_uid.remove(uid);
-            self.order.retain(|known| **known != *uid);
+            self.order.retain(|known| known != uid);
             return false;
         }
         deletion.ends(version)
@@ -91,6 +91,10 @@ impl Deletion {
 mod tests {
     use super::*;
 
+    fn uid(text: &str) -> Uid {
+        Uid::new(text)
+    }
+
     fn version(number: u64) -> ResourceVersion {
         ResourceVersion::new(&number.to_string())
     }
@@ -98,32 +102,35 @@ mod tests {
     #[test]
     fn what_was_before_a_deletion_is_known_and_what_came_after_is_not() {
         let mut gone = Gone::default();
-        gone.note("u1", &version(5), 1);
-        gone.note("u1", &version(4), 1);
-        assert!(gone.had("u1", &version(5)) && gone.had("u1", &version(1)));
-        assert!(!gone.had("u1", &version(6)), "it entered the selection again");
-        assert!(!gone.had("u2", &version(1)));
-        assert!(!gone.had("u1", &ResourceVersion::new("opaque")), "nothing is known about its order");
+        gone.note(&uid("u1"), &version(5), 1);
+        gone.note(&uid("u1"), &version(4), 1);
+        assert!(gone.had(&uid("u1"), &version(5)) && gone.had(&uid("u1"), &version(1)));
+        assert!(!gone.had(&uid("u1"), &version(6)), "it entered the selection again");
+        assert!(!gone.had(&uid("u2"), &version(1)));
+        assert!(!gone.had(&uid("u1"), &ResourceVersion::new("opaque")), "nothing is known about its order");
     }
 
     #[test]
     fn a_deletion_at_a_version_nobody_knows_ends_them_all_but_for_a_list_that_began_later() {
         let mut gone = Gone::default();
-        gone.note("u1", &version(5), 1);
-        gone.note_for_good("u1", 2);
-        gone.note("u1", &version(7), 2);
-        assert!(gone.had("u1", &version(9)) && gone.had("u1", &ResourceVersion::new("opaque")));
-        assert!(gone.had_before_list(2, "u1", &version(9)) && !gone.had_before_list(3, "u1", &version(9)));
-        assert!(!gone.had("u1", &version(9)) && gone.order.is_empty(), "it is there after all");
+        gone.note(&uid("u1"), &version(5), 1);
+        gone.note_for_good(&uid("u1"), 2);
+        gone.note(&uid("u1"), &version(7), 2);
+        assert!(gone.had(&uid("u1"), &version(9)) && gone.had(&uid("u1"), &ResourceVersion::new("opaque")));
+        assert!(
+            gone.had_before_list(2, &uid("u1"), &version(9))
+                && !gone.had_before_list(3, &uid("u1"), &version(9))
+        );
+        assert!(!gone.had(&uid("u1"), &version(9)) && gone.order.is_empty(), "it is there after all");
     }
 
     #[test]
     fn however_many_go_only_the_last_are_remembered() {
         let mut gone = Gone::default();
         for number in 0..10_000_u64 {
-            gone.note(&format!("u{number}"), &version(number), 1);
+            gone.note(&uid(&format!("u{number}")), &version(number), 1);
         }
         assert_eq!((gone.order.len(), gone.by_uid.len()), (REMEMBERED, REMEMBERED));
-        assert!(gone.had("u9999", &version(1)) && !gone.had("u1", &version(1)));
+        assert!(gone.had(&uid("u9999"), &version(1)) && !gone.had(&uid("u1"), &version(1)));
     }
 }

@@ -27,7 +27,7 @@ fn version(number: u64) -> ResourceVersion {
 
 /// As after a DELETE that was answered with a Status.
 fn hide(table: &mut Table, name: &str, uid: &str) -> bool {
-    let removal = Removal { request: &request(name), uid, version: None, shown: &[] };
+    let removal = Removal { request: &request(name), uid: &Uid::new(uid), version: None, shown: &[] };
     table.hide(&removal, Writer::default())
 }
 
@@ -107,10 +107,10 @@ fn events_move_a_key_forward_only() {
     table.changed(0, view("a", "u1", 12));
     table.changed(0, view("a", "u1", 12));
     table.changed(0, view("a", "u1", 11));
-    table.deleted(0, &request("a"), "u1", &version(10));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(10));
     assert_eq!(told(&mut table), ["a/u1@5 -> a/u1@12"]);
-    table.deleted(0, &request("a"), "u1", &version(13));
-    table.deleted(0, &request("a"), "u1", &version(13));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
     table.changed(0, view("a", "u2", 14));
     assert_eq!(told(&mut table), ["- a/u1@12", "+ a/u2@14"]);
 }
@@ -120,7 +120,7 @@ fn a_late_delete_of_an_earlier_uid_spares_its_successor() {
     let mut table = synced([view("a", "u1", 5)], 10);
     assert!(table.written(view("a", "u2", 12), Writer::default()));
     assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite", "+ a/u2@12 OwnWrite"]);
-    table.deleted(0, &request("a"), "u1", &version(11));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(11));
     table.changed(0, view("a", "u2", 12));
     assert_eq!(told(&mut table), [""; 0]);
 }
@@ -141,7 +141,7 @@ fn an_own_write_enters_once_and_its_event_is_silent() {
 fn an_answer_that_comes_after_the_watch_has_passed_revives_nothing() {
     let mut table = synced([], 10);
     table.changed(0, view("a", "u1", 12));
-    table.deleted(0, &request("a"), "u1", &version(14));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(14));
     told(&mut table);
     table.written(view("a", "u1", 12), Writer::default());
     assert_eq!(told(&mut table), [""; 0]);
@@ -179,7 +179,7 @@ fn an_own_delete_hides_the_uid_until_its_event() {
     table.changed(0, view("a", "u1", 11));
     table.written(view("a", "u1", 11), Writer::default());
     assert_eq!(told(&mut table), [""; 0], "what others wrote before the deletion");
-    table.deleted(0, &request("a"), "u1", &version(12));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
     assert_eq!((told(&mut table), table.hidden.len()), (vec![], 0));
     table.changed(0, view("a", "u2", 13));
     assert_eq!(told(&mut table), ["+ a/u2@13"]);
@@ -200,7 +200,7 @@ fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decid
 #[test]
 fn a_delete_that_the_watch_already_told_leaves_nothing_hidden() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    table.deleted(0, &request("a"), "u1", &version(12));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
     assert!(hide(&mut table, "a", "u1"));
     assert!(table.hidden.is_empty());
 }
@@ -222,7 +222,7 @@ fn indexes_follow_every_change_and_keep_no_empty_sets() {
     );
     assert_eq!(table.list(&Select::namespace("shop")).len(), 1);
     assert_eq!(table.list(&Select::namespace("bank")).len(), 0);
-    table.deleted(0, &request("a"), "u1", &version(12));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
     assert!(table.indexes().buckets().is_empty(), "{:?}", table.indexes().buckets());
     assert_eq!((table.count(), table.bytes()), (0, 0));
 }
@@ -235,14 +235,14 @@ fn a_walk_gives_each_object_once_while_writers_come_in_between() {
     let (mut walk, mut views) = (table.walk(), Vec::new());
     assert!(table.stride(&mut walk, &Select::namespace("shop"), &mut views));
     // Passed already, and again behind where it was; not reached yet, and again in a place that has not been passed.
-    table.deleted(0, &request(&name(0)), "u1", &version(11));
-    table.deleted(0, &request(&name(count - 1)), "u1", &version(12));
+    table.deleted(0, &request(&name(0)), &Uid::new("u1"), &version(11));
+    table.deleted(0, &request(&name(count - 1)), &Uid::new("u1"), &version(12));
     table.changed(0, view(&name(count - 1), "u2", 13));
     table.changed(0, view(&name(0), "u2", 14));
     // Not reached yet: another version, another uid, gone, new.
     table.changed(0, view(&name(100), "u1", 15));
     table.changed(0, view(&name(101), "u2", 16));
-    table.deleted(0, &request(&name(102)), "u1", &version(17));
+    table.deleted(0, &request(&name(102)), &Uid::new("u1"), &version(17));
     table.changed(0, view("new", "u1", 18));
     while table.stride(&mut walk, &Select::namespace("shop"), &mut views) {}
     let mut seen: Vec<String> =
@@ -261,8 +261,8 @@ fn an_unreadable_item_keeps_what_is_stored_of_it() {
     let mut table = synced([view("a", "u1", 5), view("b", "u2", 6), view("c", "u3", 7)], 10);
     let epoch = table.begin_list();
     table.keep(epoch, &request("a"), None);
-    table.keep(epoch, &request("b"), Some("u2"));
-    table.keep(epoch, &request("c"), Some("u9"));
+    table.keep(epoch, &request("b"), Some(&Uid::new("u2")));
+    table.keep(epoch, &request("c"), Some(&Uid::new("u9")));
     table.end_list(0, epoch, &version(20));
     assert_eq!(told(&mut table), ["- c/u3@7"], "what is listed there is another object");
 }
@@ -332,7 +332,12 @@ impl Follower {
             server.history.iter().filter(|event| event.2 > self.watched).take(count)
         {
             if *deleted {
-                self.table.deleted(0, &request(&format!("n{name}")), &format!("u{uid}"), &version(*at));
+                self.table.deleted(
+                    0,
+                    &request(&format!("n{name}")),
+                    &Uid::new(&format!("u{uid}")),
+                    &version(*at),
+                );
             } else {
                 self.table.changed(0, state(*name, *uid, *at));
             }

@@ -60,10 +60,11 @@ impl Memory {
     pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
         let Some(applied) = self.applied.lock().touch(&key).cloned() else { return false };
+        let uid = current.uid();
         let same = applied.term == term
             && applied.body == self.hash_of_body(body)
-            && *applied.uid == *current.uid()
-            && body.uid().is_none_or(|uid| uid == current.uid());
+            && *applied.uid == *uid
+            && body.uid().is_none_or(|given| given == uid);
         if !same {
             return false;
         }
@@ -146,7 +147,7 @@ mod tests {
     struct Meddled<'a>(Live, &'a (dyn Fn() + Sync));
 
     impl Current for Meddled<'_> {
-        fn uid(&self) -> &str {
+        fn uid(&self) -> Cow<'_, str> {
             self.0.uid()
         }
 

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -252,7 +253,7 @@ fn the_status_and_the_rest_are_written_apart() {
 struct Cached(Live, Extent);
 
 impl Current for Cached {
-    fn uid(&self) -> &str {
+    fn uid(&self) -> Cow<'_, str> {
         self.0.uid()
     }
 
