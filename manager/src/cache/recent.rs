@@ -1,62 +1,122 @@
-//! The objects of one store that were decoded last, kept for who reads them next.
+//! The objects of one store that were decoded last, for whoever reads them next.
 //!
-//! A version remembers its decoded form for as long as somebody holds it. Here a few are held for everybody: a
-//! controller often reads what another one has just read, or reads the same object again a moment later. Bounded twice,
-//! because decoded objects are many times as large as their JSON.
+//! A controller often reads what another one has just read, or reads the same object again a moment later. The newest few
+//! are held for that; of some more it is known who else may hold them. Bounded thrice, because a decoded object is many
+//! times as large as its JSON, and one that all have let go still takes its room for as long as it is known here: kept
+//! with each version, that would be kilobytes for every object ever read.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::view::Version;
+
 /// Most objects held. With more of them, memory that has left the processor's cache is written at each decode: for
 /// sixteen Pods a read of something new took half as long again.
-const OBJECTS: usize = 4;
+const HELD: usize = 4;
 /// Most JSON they were decoded from, in bytes; decoded they take some eight times as much.
 const BYTES: usize = 32 * 1024;
+/// Most objects known: what so many reconciles at once have in hand.
+const KNOWN: usize = 32;
 
-/// Holds decoded objects, first in, first out.
+type Decoded = dyn Any + Send + Sync;
+
+/// Holds and knows decoded objects, first in, first out.
 #[derive(Default)]
-pub(super) struct Recent(Mutex<Held>);
+pub(super) struct Recent(Mutex<Lists>);
 
 #[derive(Default)]
-struct Held {
+struct Lists {
     /// Oldest first, with the length of the JSON.
-    objects: VecDeque<(Arc<dyn Any + Send + Sync>, usize)>,
+    held: VecDeque<(Arc<Decoded>, usize)>,
     /// The sum of the lengths.
     bytes: usize,
+    /// Oldest first.
+    known: VecDeque<Known>,
+}
+
+struct Known {
+    /// Being named here, it cannot lend its address to another one.
+    version: Weak<Version>,
+    /// What the object is. Only the one that is asked for is upgraded, lest it be dropped under the lock.
+    form: TypeId,
+    object: Weak<Decoded>,
 }
 
 // === impl Recent ===
 
 impl Recent {
-    /// Holds an object that was decoded from so many bytes of JSON. One that is larger than all that may be held is not.
-    pub(super) fn hold(&self, object: Arc<dyn Any + Send + Sync>, bytes: usize) {
-        if bytes > BYTES {
-            return;
+    /// Returns the object that was decoded from this version as this type, if it is known and somebody holds it.
+    pub(super) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
+        self.0.lock().find(version)
+    }
+
+    /// Takes an object that was decoded from so many bytes of JSON, and returns what all should share: itself, or what
+    /// somebody else was faster with.
+    pub(super) fn share<T: Send + Sync + 'static>(
+        &self,
+        version: &Arc<Version>,
+        object: Arc<T>,
+        bytes: usize,
+    ) -> Arc<T> {
+        let mut lists = self.0.lock();
+        if let Some(known) = lists.find(version) {
+            return known;
         }
-        let mut surplus = Vec::new();
-        let mut held = self.0.lock();
-        held.bytes += bytes;
-        held.objects.push_back((object, bytes));
-        while (held.objects.len() > OBJECTS || held.bytes > BYTES)
-            && let Some((oldest, bytes)) = held.objects.pop_front()
-        {
-            held.bytes -= bytes;
-            surplus.push(oldest);
-        }
-        drop(held);
+        let erased: Arc<Decoded> = object.clone();
+        let forgotten = lists.know::<T>(version, &erased);
+        let surplus = lists.hold(erased, bytes);
+        drop(lists);
         // A large object takes a while to drop, and what it runs on the way is the user's.
-        drop(surplus);
+        drop((forgotten, surplus));
+        object
     }
 }
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.0.lock();
-        f.debug_struct("Recent").field("objects", &held.objects.len()).field("bytes", &held.bytes).finish()
+        let lists = self.0.lock();
+        f.debug_struct("Recent").field("held", &lists.held.len()).field("bytes", &lists.bytes).finish()
+    }
+}
+
+// === impl Lists ===
+
+impl Lists {
+    fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
+        let wanted = |known: &&Known| {
+            known.version.as_ptr() == Arc::as_ptr(version) && known.form == TypeId::of::<T>()
+        };
+        // The newest first: an older one that nobody holds may be there still.
+        self.known.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
+    }
+
+    /// Returns what is not known any more.
+    fn know<T: 'static>(&mut self, version: &Arc<Version>, object: &Arc<Decoded>) -> Option<Known> {
+        let forgotten = if self.known.len() == KNOWN { self.known.pop_front() } else { None };
+        let (version, object) = (Arc::downgrade(version), Arc::downgrade(object));
+        self.known.push_back(Known { version, form: TypeId::of::<T>(), object });
+        forgotten
+    }
+
+    /// Returns what is not held any more. An object that is larger than all that may be held is not held at all.
+    fn hold(&mut self, object: Arc<Decoded>, bytes: usize) -> Vec<Arc<Decoded>> {
+        let mut surplus = Vec::new();
+        if bytes > BYTES {
+            return surplus;
+        }
+        self.bytes += bytes;
+        self.held.push_back((object, bytes));
+        while (self.held.len() > HELD || self.bytes > BYTES)
+            && let Some((oldest, bytes)) = self.held.pop_front()
+        {
+            self.bytes -= bytes;
+            surplus.push(oldest);
+        }
+        surplus
     }
 }
 
@@ -64,33 +124,32 @@ impl fmt::Debug for Recent {
 mod tests {
     use super::*;
 
-    fn held(recent: &Recent) -> (usize, usize) {
-        let held = recent.0.lock();
-        (held.objects.len(), held.bytes)
+    /// Holds an object and returns how many are held then, and of how many bytes.
+    fn hold(lists: &mut Lists, object: Arc<Decoded>, bytes: usize) -> (usize, usize) {
+        lists.hold(object, bytes);
+        (lists.held.len(), lists.bytes)
     }
 
     #[test]
     fn the_oldest_goes_when_there_are_too_many() {
-        let recent = Recent::default();
-        let first: Arc<dyn Any + Send + Sync> = Arc::new(0);
-        recent.hold(first.clone(), 1);
-        for number in 1..OBJECTS {
-            recent.hold(Arc::new(number), 1);
+        let mut lists = Lists::default();
+        let first: Arc<Decoded> = Arc::new(0);
+        hold(&mut lists, first.clone(), 1);
+        for number in 1..HELD {
+            hold(&mut lists, Arc::new(number), 1);
         }
-        assert_eq!((held(&recent), Arc::strong_count(&first)), ((OBJECTS, OBJECTS), 2));
-        recent.hold(Arc::new("next"), 1);
-        assert_eq!((held(&recent), Arc::strong_count(&first)), ((OBJECTS, OBJECTS), 1));
+        assert_eq!(Arc::strong_count(&first), 2);
+        assert_eq!(hold(&mut lists, Arc::new("next"), 1), (HELD, HELD));
+        assert_eq!(Arc::strong_count(&first), 1);
     }
 
     #[test]
     fn a_large_object_takes_the_place_of_many_and_a_huge_one_of_none() {
-        let recent = Recent::default();
+        let mut lists = Lists::default();
         for number in 0..4 {
-            recent.hold(Arc::new(number), BYTES / 4);
+            hold(&mut lists, Arc::new(number), BYTES / 4);
         }
-        recent.hold(Arc::new("huge"), BYTES + 1);
-        assert_eq!(held(&recent), (4, BYTES));
-        recent.hold(Arc::new("large"), BYTES / 2);
-        assert_eq!(held(&recent), (3, BYTES));
+        assert_eq!(hold(&mut lists, Arc::new("huge"), BYTES + 1), (4, BYTES));
+        assert_eq!(hold(&mut lists, Arc::new("large"), BYTES / 2), (3, BYTES));
     }
 }

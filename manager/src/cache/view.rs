@@ -1,12 +1,10 @@
 //! One version of one object, shared by all who look at it.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::body::Body;
@@ -20,12 +18,10 @@ use crate::key::{KindId, ObjectKey, Request};
 #[derive(Clone)]
 pub struct View(Arc<Version>);
 
-struct Version {
+pub(super) struct Version {
     home: Arc<Home>,
     meta: Meta,
     body: Body,
-    /// The last decoded form that somebody still holds. Locked to look and to leave, never while decoding.
-    decoded: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
 }
 
 /// Why a read gave nothing.
@@ -84,7 +80,7 @@ pub enum ReadError {
 
 impl View {
     pub(super) fn new(home: Arc<Home>, meta: Meta, body: Bytes) -> Self {
-        Self(Arc::new(Version { home, meta, body: Body::plain(body), decoded: Mutex::new(None) }))
+        Self(Arc::new(Version { home, meta, body: Body::plain(body) }))
     }
 
     /// Returns whether both are handles of one and the same version.
@@ -128,30 +124,19 @@ impl View {
         self.0.body.read(|json| meta::annotation(json, name)).ok().flatten()
     }
 
-    /// Decodes the body. While anybody holds the result, the next call for the same type gives the same `Arc`. The
-    /// store itself holds the last few.
+    /// Decodes the body. Who reads one version at about the same time, as the same type, is given the same `Arc`.
     ///
     /// # Errors
     /// Fails when the body is not a `T`, and when its kept form is damaged; it stays so until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
-        if let Some(known) = known(self.0.decoded.lock().as_ref()) {
+        let recent = &self.0.home.recent;
+        if let Some(known) = recent.find(&self.0) {
             return Ok(known);
         }
         let decoded = self.0.body.read(|json| (json.len(), serde_json::from_slice::<T>(json)));
         let (bytes, decoded) = decoded.map_err(|source| self.damaged(source))?;
         let decoded = decoded.map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
-        let decoded = Arc::new(decoded);
-        let erased: Arc<dyn Any + Send + Sync> = decoded.clone();
-        {
-            let mut slot = self.0.decoded.lock();
-            // Somebody may have been faster; all should hold the same.
-            if let Some(known) = known(slot.as_ref()) {
-                return Ok(known);
-            }
-            *slot = Some(Arc::downgrade(&erased));
-        }
-        self.0.home.recent.hold(erased, bytes);
-        Ok(decoded)
+        Ok(recent.share(&self.0, Arc::new(decoded), bytes))
     }
 
     fn damaged(&self, source: Damage) -> ReadError {
@@ -190,10 +175,6 @@ impl Current for View {
     fn extent(&self) -> Extent {
         self.0.meta.extent
     }
-}
-
-fn known<T: Send + Sync + 'static>(slot: Option<&Weak<dyn Any + Send + Sync>>) -> Option<Arc<T>> {
-    slot?.upgrade()?.downcast().ok()
 }
 
 impl fmt::Debug for View {

@@ -1,0 +1,199 @@
+//! The process under measurement: a manager with one controller that reads every Pod typed and writes nothing.
+//!
+//! It prints a figure per line as it comes to it, `ready` when patches may begin, and `end`.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use mainstay::cache::{Scope, Store};
+use mainstay::client::connect;
+use mainstay::config::{ManagerConfiguration, Overrides};
+use mainstay::controller::Controller;
+use mainstay::key::Request;
+use mainstay::manager::{Manager, ManagerOptions};
+use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+use parking_lot::Mutex;
+use rustix::time::ClockId;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::watcher::{self, seconds};
+
+/// Between the last first reconcile and the reading of the settled memory: time for what is done in the background.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long anything may take before it counts as lost.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Who has seen what, and when.
+#[derive(Default)]
+pub(crate) struct Book {
+    runs: AtomicU32,
+    /// By resourceVersion, once the watcher watches.
+    seen: Mutex<HashMap<u64, Seen>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    watched: Option<Instant>,
+    reconciled: Option<Instant>,
+}
+
+struct Reader {
+    pods: Store<Pod>,
+    book: Arc<Book>,
+}
+
+pub(crate) fn run(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(measure(kubeconfig, pods, patches))
+}
+
+async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
+    let book = Arc::new(Book::default());
+    let began = Instant::now();
+    let manager = manager(kubeconfig, book.clone()).await?;
+    let running = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.run().await }
+    });
+    book.until(|book| book.runs.load(Ordering::Relaxed) >= pods).await.context("first reconciles")?;
+    say("cold_cpu_s", seconds(ClockId::ProcessCPUTime), "s");
+    say("cold_wall_s", began.elapsed().as_secs_f64(), "s");
+    sleep(SETTLE).await;
+    say("rss_mb", memory("VmRSS")?, "MB");
+    say("peak_mb", memory("VmHWM")?, "MB");
+
+    let (ready, watching) = oneshot::channel();
+    let stop = CancellationToken::new();
+    let control = watcher::start(kubeconfig.to_owned(), book.clone(), ready, stop.clone());
+    watching.await.context("the watcher does not watch")?;
+    let before = seconds(ClockId::ProcessCPUTime);
+    tell("ready");
+    tokio::task::spawn_blocking(|| std::io::stdin().lock().read_line(&mut String::new())).await??;
+    book.until(|book| book.complete(patches)).await.context("patches seen by both")?;
+    let spent = seconds(ClockId::ProcessCPUTime) - before;
+    stop.cancel();
+    let control = control.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
+    say("cpu_us_per_event", (spent - control) * 1e6 / f64::from(patches), "us");
+    let over = book.overheads();
+    say("overhead_us_p50", percentile(&over, 50), "us");
+    say("overhead_us_p99", percentile(&over, 99), "us");
+    manager.stop();
+    running.await??;
+    tell("end");
+    Ok(())
+}
+
+async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<Manager> {
+    let name = "path";
+    let configuration = json!({
+        "apiVersion": "config.mainstay.dev/v1alpha1",
+        "kind": "ManagerConfiguration",
+        "leaderElection": {"enabled": false},
+        "health": {"bindAddress": "127.0.0.1:0"},
+        "metrics": {"bindAddress": "127.0.0.1:0"},
+        "inspect": {"bindAddress": "127.0.0.1:0"},
+        "controllers": {name: {"workers": 4}},
+    });
+    let configuration =
+        ManagerConfiguration::parse(&configuration.to_string(), name, &Overrides::default(), Some(&[name]))?;
+    let options = ManagerOptions { signals: false, ..ManagerOptions::replica(name) };
+    let connection = connect::infer(Some(kubeconfig), None).await?;
+    let manager = Manager::new(options, configuration, connection)?;
+    let pods = manager.store::<Pod>(Scope::all());
+    let controller = Controller::new(name).reconciles(&pods);
+    manager.register(controller.reconciler(Reader { pods, book }))?;
+    Ok(manager)
+}
+
+impl Reconciler for Reader {
+    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+        let now = Instant::now();
+        if let Some(pod) = self.pods.get(request)? {
+            let version = pod.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+            self.book.reconciled(version, now);
+        }
+        Ok(Action::Done)
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    pub(crate) fn watched(&self, version: u64) {
+        let now = Instant::now();
+        self.seen.lock().entry(version).or_default().watched = Some(now);
+    }
+
+    fn reconciled(&self, version: Option<u64>, at: Instant) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        if let Some(seen) = version.and_then(|version| self.watching(version)) {
+            self.seen.lock().entry(seen).or_default().reconciled = Some(at);
+        }
+    }
+
+    /// The first reconciles are no events of the watcher's.
+    fn watching(&self, version: u64) -> Option<u64> {
+        (!self.seen.lock().is_empty()).then_some(version)
+    }
+
+    /// Whether both have come to the end: of two quick patches of one Pod the first may have had no run of its own.
+    fn complete(&self, patches: u32) -> bool {
+        let seen = self.seen.lock();
+        let watched = seen.values().filter(|seen| seen.watched.is_some()).count();
+        let newest = seen.iter().max_by_key(|(version, _)| **version);
+        watched >= patches as usize && newest.is_some_and(|(_, seen)| seen.reconciled.is_some())
+    }
+
+    /// Returns microseconds from the watcher's event to the start of the reconcile that sees it, in order.
+    fn overheads(&self) -> Vec<f64> {
+        let seen = self.seen.lock();
+        let over = seen.values().filter_map(|seen| {
+            let (watched, reconciled) = (seen.watched?, seen.reconciled?);
+            let late = reconciled.saturating_duration_since(watched).as_secs_f64();
+            Some((late - watched.saturating_duration_since(reconciled).as_secs_f64()) * 1e6)
+        });
+        let mut over: Vec<f64> = over.collect();
+        over.sort_by(f64::total_cmp);
+        over
+    }
+
+    async fn until(&self, so: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let wait = async {
+            while !so(self) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        Ok(timeout(PATIENCE, wait).await?)
+    }
+}
+
+/// Returns a line of the process's own status, in MB.
+fn memory(field: &str) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no such line")?;
+    Ok(kilobytes.trim().parse::<f64>()? * 1024.0 / 1e6)
+}
+
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+}
+
+fn say(name: &str, value: f64, unit: &str) {
+    tell(&format!("{name} {value:.3} {unit}"));
+}
+
+fn tell(line: &str) {
+    // Without a reader there is nobody to tell.
+    drop(writeln!(std::io::stdout(), "{line}"));
+}

@@ -1,0 +1,71 @@
+//! The control: a raw watch in the subject's process that looks at nothing but an event's resourceVersion.
+//!
+//! On a thread, a runtime and a connection of its own, whose processor time is told apart from the manager's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::Context as _;
+use futures_util::{AsyncBufReadExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use mainstay::client::connect;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::subject::Book;
+
+/// Starts it; `ready` is told once the watch is open. Ends with the processor seconds it took since.
+pub(crate) fn start(
+    kubeconfig: PathBuf,
+    book: Arc<Book>,
+    ready: oneshot::Sender<()>,
+    stop: CancellationToken,
+) -> JoinHandle<anyhow::Result<f64>> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(watch(kubeconfig, book, ready, stop))
+    })
+}
+
+async fn watch(
+    kubeconfig: PathBuf,
+    book: Arc<Book>,
+    ready: oneshot::Sender<()>,
+    stop: CancellationToken,
+) -> anyhow::Result<f64> {
+    let client = Client::try_from(connect::infer(Some(&kubeconfig), None).await?)?;
+    let newest = Api::<Pod>::all(client.clone()).list_metadata(&ListParams::default().limit(1)).await?;
+    let version = newest.metadata.resource_version.context("a list without a version")?;
+    let path = format!("/api/v1/pods?watch=true&timeoutSeconds=600&resourceVersion={version}");
+    let mut lines = client.request_stream(http::Request::get(path).body(Vec::new())?).await?.lines();
+    ready.send(()).ok();
+    let before = seconds(ClockId::ThreadCPUTime);
+    loop {
+        let line = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            line = lines.next() => line.context("the watch ended")??,
+        };
+        if let Some(version) = version_of(&line) {
+            book.watched(version);
+        }
+    }
+    Ok(seconds(ClockId::ThreadCPUTime) - before)
+}
+
+/// Finds the version of the object in an event; the server writes metadata first.
+fn version_of(line: &str) -> Option<u64> {
+    const FIELD: &str = r#""resourceVersion":""#;
+    let rest = line.get(line.find(FIELD)? + FIELD.len()..)?;
+    rest.get(..rest.find('"')?)?.parse().ok()
+}
+
+/// Returns a clock of the processor in seconds.
+pub(crate) fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
