@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Keeps less of what the first lists leave behind than the system's, and is faster at decoded objects; how it is tuned
+/// stands in `.cargo/config.toml`. Programs of one's own choose for themselves.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     mainstay_controllers::program().main()
 }

@@ -1,5 +1,6 @@
 //! What users do to the cluster: they fill it with Pods, and patch them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ use kube::{Client, Config};
 use mainstay::client::connect;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::{Instant, interval_at, sleep};
 
 use crate::pods;
 
@@ -38,13 +39,12 @@ impl Load {
 
     /// Creates the Pods and their status.
     pub(crate) async fn fill(&self, count: u32) -> anyhow::Result<()> {
-        let mut owners = std::collections::HashMap::new();
-        for number in 0..count {
-            let namespace = pods::Pod::new(number).namespace();
-            if !owners.contains_key(&namespace) {
-                let uid = self.namespace(&namespace).await.with_context(|| namespace.clone())?;
-                owners.insert(namespace, uid);
-            }
+        let namespaces: BTreeSet<String> =
+            (0..count).map(|number| pods::Pod::new(number).namespace()).collect();
+        let mut owners = BTreeMap::new();
+        for namespace in namespaces {
+            let uid = self.namespace(&namespace).await.with_context(|| namespace.clone())?;
+            owners.insert(namespace, uid);
         }
         let owners = Arc::new(owners);
         self.all(count, None, move |client, number| {
@@ -90,10 +90,15 @@ impl Load {
     {
         let next = Arc::new(AtomicU32::new(0));
         let mut users = JoinSet::new();
-        for client in self.users.clone() {
+        let began = Instant::now();
+        for (user, client) in (0..).zip(self.users.clone()) {
             let (next, task) = (next.clone(), task.clone());
             users.spawn(async move {
-                let mut ticks = rate.map(|rate| interval(Duration::from_secs(1) * USERS / rate));
+                // One after the other, not all at once.
+                let mut ticks = rate.map(|rate| {
+                    let apart = Duration::from_secs(1) / rate;
+                    interval_at(began + apart * user, apart * USERS)
+                });
                 loop {
                     if let Some(ticks) = &mut ticks {
                         ticks.tick().await;

@@ -7,11 +7,11 @@ use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
-use mainstay::cache::{Scope, Store};
+use mainstay::cache::{Delta, DeltaHandler, Scope, Store};
 use mainstay::client::connect;
 use mainstay::config::{ManagerConfiguration, Overrides};
 use mainstay::controller::Controller;
@@ -22,7 +22,8 @@ use parking_lot::Mutex;
 use rustix::time::ClockId;
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::watcher::{self, seconds};
@@ -43,8 +44,12 @@ pub(crate) struct Book {
 #[derive(Clone, Copy, Default)]
 struct Seen {
     watched: Option<Instant>,
+    told: Option<Instant>,
     reconciled: Option<Instant>,
 }
+
+/// Notes when the store's handlers are told of a change.
+struct Listener(Arc<Book>);
 
 struct Reader {
     pods: Store<Pod>,
@@ -59,8 +64,10 @@ pub(crate) fn run(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<
 async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
     let book = Arc::new(Book::default());
     let began = Instant::now();
-    let manager = manager(kubeconfig, book.clone()).await?;
-    let running = tokio::spawn({
+    let (manager, store) = manager(kubeconfig, book.clone()).await?;
+    let listener = store.kind_store().subscribe(Box::new(Listener(book.clone())));
+    let mut running = JoinSet::new();
+    running.spawn({
         let manager = manager.clone();
         async move { manager.run().await }
     });
@@ -83,16 +90,23 @@ async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<(
     stop.cancel();
     let control = control.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
     say("cpu_us_per_event", (spent - control) * 1e6 / f64::from(patches), "us");
-    let over = book.overheads();
-    say("overhead_us_p50", percentile(&over, 50), "us");
-    say("overhead_us_p99", percentile(&over, 99), "us");
+    for (name, over) in [
+        ("overhead", book.between(|seen| Some((seen.watched?, seen.reconciled?)))),
+        ("queue", book.between(|seen| Some((seen.told?, seen.reconciled?)))),
+    ] {
+        say(&format!("{name}_us_p50"), percentile(&over, 50), "us");
+        say(&format!("{name}_us_p99"), percentile(&over, 99), "us");
+    }
+    drop(listener);
     manager.stop();
-    running.await??;
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
     tell("end");
     Ok(())
 }
 
-async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<Manager> {
+async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<(Manager, Store<Pod>)> {
     let name = "path";
     let configuration = json!({
         "apiVersion": "config.mainstay.dev/v1alpha1",
@@ -110,8 +124,8 @@ async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<Manager> 
     let manager = Manager::new(options, configuration, connection)?;
     let pods = manager.store::<Pod>(Scope::all());
     let controller = Controller::new(name).reconciles(&pods);
-    manager.register(controller.reconciler(Reader { pods, book }))?;
-    Ok(manager)
+    manager.register(controller.reconciler(Reader { pods: pods.clone(), book }))?;
+    Ok((manager, pods))
 }
 
 impl Reconciler for Reader {
@@ -122,6 +136,16 @@ impl Reconciler for Reader {
             self.book.reconciled(version, now);
         }
         Ok(Action::Done)
+    }
+}
+
+impl DeltaHandler for Listener {
+    fn handle(&self, delta: &Delta<'_>) {
+        let now = Instant::now();
+        let version = delta.new.and_then(|new| new.meta().resource_version.to_string().parse().ok());
+        if let Some(version) = version.filter(|_| !delta.initial) {
+            self.0.seen.lock().entry(version).or_default().told = Some(now);
+        }
     }
 }
 
@@ -153,13 +177,12 @@ impl Book {
         watched >= patches as usize && newest.is_some_and(|(_, seen)| seen.reconciled.is_some())
     }
 
-    /// Returns microseconds from the watcher's event to the start of the reconcile that sees it, in order.
-    fn overheads(&self) -> Vec<f64> {
+    /// Returns microseconds from one sight of a change to another, in order.
+    fn between(&self, sights: impl Fn(&Seen) -> Option<(Instant, Instant)>) -> Vec<f64> {
         let seen = self.seen.lock();
-        let over = seen.values().filter_map(|seen| {
-            let (watched, reconciled) = (seen.watched?, seen.reconciled?);
-            let late = reconciled.saturating_duration_since(watched).as_secs_f64();
-            Some((late - watched.saturating_duration_since(reconciled).as_secs_f64()) * 1e6)
+        let over = seen.values().filter_map(sights).map(|(from, to)| {
+            let late = to.saturating_duration_since(from).as_secs_f64();
+            (late - from.saturating_duration_since(to).as_secs_f64()) * 1e6
         });
         let mut over: Vec<f64> = over.collect();
         over.sort_by(f64::total_cmp);

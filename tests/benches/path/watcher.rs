@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::{AsyncBufReadExt as _, StreamExt as _};
@@ -67,5 +68,5 @@ fn version_of(line: &str) -> Option<u64> {
 /// Returns a clock of the processor in seconds.
 pub(crate) fn seconds(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_secs_f64()
 }
