@@ -8,6 +8,7 @@
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
 mod body;
+mod chain;
 mod changes;
 mod declared;
 mod deliver;

@@ -7,8 +7,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use super::chain::Chain;
 use super::lens::Lens;
-use super::store::Chain;
 use super::view::View;
 use crate::key::{KindId, panic_text};
 

@@ -13,6 +13,8 @@
 //!    all the while.
 
 mod gone;
+mod own;
+mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,21 +22,16 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use self::gone::Gone;
+pub(super) use self::own::Removal;
 use super::body::{Form, Tally};
 use super::deliver::Job;
-use super::function::Function;
-use super::index::{Indexes, Plan, Values, merged};
+use super::index::{Indexes, Values};
 use super::meta::{Meta, ResourceVersion, Uid};
 use super::pack::{Intake, Packed};
-use super::select::{Indexed, Select};
 use super::slots::{Number, Slot, Slots};
 use super::view::View;
 use crate::client::Writer;
 use crate::key::{Key, Request};
-
-/// Slots a walk looks at before it lets a writer in. So few that a writer seldom waits long enough to be put to sleep,
-/// with half as many a list of ten thousand takes a tenth longer.
-const STRIDE: usize = 16;
 
 /// One step from a state to the next.
 #[derive(Clone, Debug)]
@@ -84,25 +81,6 @@ pub(super) struct Table {
 pub(super) struct Arrival {
     pub(super) view: View,
     pub(super) values: Values,
-}
-
-/// What a write of this process has removed from the server.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Removal<'a> {
-    pub(super) request: &'a Request,
-    pub(super) uid: &'a Uid,
-    /// One that the object had; `None` if the answer did not tell.
-    pub(super) version: Option<&'a ResourceVersion>,
-    /// The uids that were read under the name before the request was sent.
-    pub(super) shown: &'a [String],
-}
-
-/// How far a list has come. The lock is given up between two strides.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
-    next: Number,
-    /// Slots born later are news.
-    births: u64,
 }
 
 #[derive(Debug)]
@@ -258,56 +236,6 @@ impl Table {
         }
     }
 
-    /// Takes the answer to a write of this process, if it is news. Returns whether the object is in scope.
-    pub(super) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) -> bool {
-        let arrival = arrival.into();
-        let view = &arrival.view;
-        let version = &view.meta().resource_version;
-        let Some(part) = self.part_of(view.request()) else { return false };
-        let news = match self.get(view.request()) {
-            Some(stored) => version.is_newer_than(&stored.meta().resource_version),
-            // Nothing is stored: either the watch has not come so far, or it has passed and the object is gone.
-            None => part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress)),
-        };
-        let uid = &view.meta().uid;
-        if news && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
-            self.upsert(arrival, Origin::OwnWrite(writer));
-        }
-        true
-    }
-
-    /// Takes a removal of our own: hides the uid until its event or a newer list.
-    pub(super) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
-        let Removal { request, uid, version, shown } = *removal;
-        if self.part_of(request).is_none() {
-            return false;
-        }
-        let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
-        let Some((number, slot)) = found else {
-            // The watch has passed it or will show it yet: then it is not news.
-            self.gone.note_for_good(uid, self.epoch);
-            return true;
-        };
-        let (meta, seen) = (slot.view.meta(), slot.seen);
-        if meta.uid != *uid {
-            let earlier = meta.uid.clone();
-            self.gone.note_for_good(uid, self.epoch);
-            // What was there before, and is not what was removed, had gone by then. What came since may be its successor.
-            let before = version.is_some_and(|version| version.is_newer_than(&meta.resource_version));
-            if before || shown.iter().any(|uid| earlier == **uid) {
-                self.gone.note_for_good(&earlier, self.epoch);
-                self.remove(number, Origin::OwnWrite(writer));
-            }
-            return true;
-        }
-        let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
-        self.epoch += 1;
-        let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
-        self.hidden.insert(uid, hidden);
-        self.remove(number, Origin::OwnWrite(writer));
-        true
-    }
-
     /// Queues one look at everything.
     pub(super) fn resync(&mut self) {
         let all = self.all();
@@ -400,47 +328,6 @@ impl Table {
     }
 }
 
-/// Indexes that come when objects are there already.
-impl Table {
-    pub(super) fn indexes_mut(&mut self) -> &mut Indexes {
-        &mut self.indexes
-    }
-
-    /// Puts the next objects of a walk into a label index. Returns whether there are more.
-    pub(super) fn fill_label(&mut self, walk: &mut Walk, key: &str) -> bool {
-        let Self { objects, indexes, .. } = self;
-        let mut looked = 0;
-        for (number, slot) in objects.from(walk.next).take(STRIDE) {
-            indexes.fill_label(key, number, slot.view.meta());
-            walk.next = number.saturating_add(1);
-            looked += 1;
-        }
-        looked == STRIDE
-    }
-
-    /// Returns the next objects of a walk, for a function to be asked about them; none at the end.
-    pub(super) fn unanswered(&self, walk: &mut Walk) -> Vec<(Number, View)> {
-        let next = self.objects.from(walk.next).take(STRIDE);
-        let next: Vec<_> = next.map(|(number, slot)| (number, slot.view.clone())).collect();
-        walk.next = next.last().map_or(walk.next, |(number, _)| number.saturating_add(1));
-        next
-    }
-
-    /// Takes what the function answered, where the version is still the one it was asked about: a later one came with
-    /// its own answer.
-    pub(super) fn fill_function(
-        &mut self,
-        function: &Arc<Function>,
-        number: Number,
-        asked: &View,
-        values: Box<[Arc<str>]>,
-    ) {
-        if self.objects.get(number).is_some_and(|slot| slot.view.is(asked)) {
-            self.indexes.fill_function(function, number, values);
-        }
-    }
-}
-
 /// Reading.
 impl Table {
     pub(super) fn get(&self, request: &Request) -> Option<&View> {
@@ -464,59 +351,8 @@ impl Table {
         })
     }
 
-    /// Begins a list of what is there from now on.
-    pub(super) fn walk(&self) -> Walk {
-        Walk { next: 0, births: self.objects.births() }
-    }
-
-    /// Goes on with a list: by the narrowest index that the selection names, for one stride. Returns whether there is
-    /// more. Cheap clones only; nothing is decoded.
-    pub(super) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
-        let first = walk.next;
-        let mut looked = 0;
-        let mut look = |(number, slot): (Number, &Slot)| {
-            looked += 1;
-            walk.next = number.saturating_add(1);
-            if slot.born <= walk.births && self.picks(select, number, slot) {
-                out.push(slot.view.clone());
-            }
-        };
-        let with_slot = |number: Number| Some((number, self.objects.get(number)?));
-        match self.indexes.plan(select) {
-            Plan::Everything => self.objects.from(first).take(STRIDE).for_each(look),
-            Plan::Bucket(bucket) => bucket.from(first).take(STRIDE).filter_map(with_slot).for_each(look),
-            Plan::Bearers(bearers) => {
-                bearers.range(first..).take(STRIDE).copied().filter_map(with_slot).for_each(look);
-            }
-            Plan::Buckets(buckets) => {
-                let numbers = merged(&buckets, first, STRIDE);
-                numbers.into_iter().filter_map(with_slot).for_each(&mut look);
-            }
-        }
-        looked == STRIDE
-    }
-
-    fn picks(&self, select: &Select, number: Number, slot: &Slot) -> bool {
-        let has = |wanted: &Indexed| {
-            wanted.function.as_ref().is_some_and(|by| self.indexes.has(by, &wanted.value, number))
-        };
-        select.functions.iter().all(has) && select.admits(slot.view.meta())
-    }
-
-    /// Returns about how many objects a list will look at.
-    pub(super) fn estimate(&self, select: &Select) -> usize {
-        self.indexes.plan(select).len().min(self.objects.len())
-    }
-
-    #[cfg(test)]
-    pub(super) fn list(&self, select: &Select) -> Vec<View> {
-        let (mut walk, mut views) = (self.walk(), Vec::new());
-        while self.stride(&mut walk, select, &mut views) {}
-        views
-    }
-
-    pub(super) fn all(&self) -> Vec<View> {
-        self.objects.iter().map(|(_, slot)| slot.view.clone()).collect()
+    pub(super) fn indexes_mut(&mut self) -> &mut Indexes {
+        &mut self.indexes
     }
 
     pub(super) fn indexes(&self) -> &Indexes {

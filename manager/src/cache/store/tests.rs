@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cache::testing::{ByHand, object, object_in};
 use crate::cache::{HookFailure, LabelSelector, Store};
+use crate::client::Writer;
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {
     let mut object = object(name, name, version);

@@ -2,7 +2,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
 
+use super::walk::STRIDE;
 use super::*;
+use crate::cache::select::Select;
 use crate::cache::testing::{object, object_in, request, view, view_of};
 
 /// A table of one part that has listed `views` at `version` and told everybody.

@@ -1,0 +1,221 @@
+//! What enters a store, whoever brings it: lists, watches, and the answers to own writes.
+//!
+//! Everything is scanned, transformed and asked about before the lock is taken, and then is one step of the table.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Core, Coverage};
+use crate::cache::chain::Chain;
+use crate::cache::frame::Raw;
+use crate::cache::index::Values;
+use crate::cache::meta::{self, Meta, ResourceVersion, Scan, ScanError};
+use crate::cache::table::{Arrival, Removal, Table};
+use crate::cache::view::View;
+use crate::client::{Extent, Writer};
+use crate::key::Request;
+
+/// Changes not yet delivered at which the reflector stops reading from its connection.
+const BACKLOG: usize = 1024;
+
+/// What a watch event says happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cache) enum EventKind {
+    Changed,
+    Deleted,
+}
+
+// === impl Core ===
+
+/// What reflectors bring.
+impl Core {
+    pub(in crate::cache) fn begin_list(&self) -> u64 {
+        self.table.write().begin_list()
+    }
+
+    /// Takes one object of a list or of a watch's initial events. One that cannot be read costs itself alone.
+    pub(in crate::cache) fn listed<'a>(&self, part: usize, epoch: u64, raw: impl Into<Raw<'a>>) {
+        let raw = raw.into();
+        let scan = match self.open(raw) {
+            Ok(scan) => scan,
+            Err(error) => return self.refuse_listed(epoch, raw.bytes, &error),
+        };
+        let Scan { request, uid, resource_version, .. } = &scan;
+        if self.table.write().touch(epoch, request, uid, resource_version) {
+            return;
+        }
+        match self.close(scan) {
+            Ok(view) => self.arrive(view, |table, arrival| table.listed(part, epoch, arrival)),
+            Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
+        }
+    }
+
+    pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
+        self.counts.listed();
+        self.step(|table| table.end_list(part, epoch, version));
+        self.home.pool.sweep();
+    }
+
+    /// Takes one watch event; answers how far the watch has come, `None` for an object without a readable version.
+    pub(in crate::cache) fn event<'a>(
+        &self,
+        part: usize,
+        kind: EventKind,
+        raw: impl Into<Raw<'a>>,
+    ) -> Option<ResourceVersion> {
+        let raw = raw.into();
+        self.counts.event();
+        let opened = self.open(raw).and_then(|scan| {
+            let version = scan.resource_version.clone();
+            match kind {
+                EventKind::Deleted => {
+                    scan.check_kind(self.kind(), self.projection())?;
+                    self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
+                }
+                EventKind::Changed if self.knows(part, &scan) => {}
+                EventKind::Changed => {
+                    let view = self.close(scan)?;
+                    self.arrive(view, |table, arrival| table.changed(part, arrival));
+                }
+            }
+            Ok(version)
+        });
+        opened.map_err(|error| self.refuse_event(part, kind, raw.bytes, &error)).ok()
+    }
+
+    pub(in crate::cache) fn bookmark(&self, part: usize, version: &ResourceVersion) {
+        self.counts.event();
+        self.step(|table| table.advance(part, version));
+    }
+
+    /// Counts an object that cannot be taken, and names it once.
+    pub(in crate::cache) fn refuse(&self, raw: &[u8], error: &ScanError) {
+        self.counts.undecodable();
+        let name = meta::name_of(raw).map_or_else(|| "unknown".to_owned(), |request| request.to_string());
+        if self.counts.is_first_refusal(&name, std::mem::discriminant(error)) {
+            tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
+        }
+    }
+
+    /// The same for one that came with a watch event. That it is gone is believed all the same.
+    pub(in crate::cache) fn refuse_event(&self, part: usize, kind: EventKind, raw: &[u8], error: &ScanError) {
+        let other = matches!(error, ScanError::Kind { .. });
+        if kind == EventKind::Deleted
+            && !other
+            && let Some((request, uid, version)) = meta::identity_of(raw)
+        {
+            self.step(|table| table.deleted(part, &request, &uid, &version));
+        }
+        self.refuse(raw, error);
+    }
+
+    /// The same for one that was listed. It is there, so what is stored of it stays; not so what is stored of an
+    /// earlier object of that name.
+    pub(in crate::cache) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
+        // What is of another kind says nothing about ours of that name.
+        let other = matches!(error, ScanError::Kind { .. });
+        if let Some(request) = meta::name_of(raw).filter(|_| !other) {
+            self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
+        }
+        self.refuse(raw, error);
+    }
+
+    /// Waits until few enough changes are undelivered, and few enough bodies unpacked. The reflector reads on only
+    /// then, so a slow handler costs the server a full socket and not this process its memory.
+    ///
+    /// # Cancel safety
+    /// Changes nothing.
+    pub(in crate::cache) async fn room(&self) {
+        loop {
+            // Made before the look: a wake-up in between is not missed.
+            let freed = self.freed.notified();
+            if self.has_room() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    pub(in crate::cache) fn has_room(&self) -> bool {
+        let table = self.table.read();
+        let backlog = table.jobs.len() + self.in_delivery.load(Ordering::Relaxed);
+        backlog < BACKLOG && !table.intake.is_full()
+    }
+
+    fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
+        let (size, limit) = (raw.bytes.len(), self.max_object_bytes);
+        if limit != 0 && size > limit {
+            return Err(ScanError::TooLarge { size, limit });
+        }
+        Scan::open(raw)
+    }
+
+    fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
+        let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
+        if let Some(transform) = self.transform.get()
+            && let Some(changed) = transform.apply(&body)?
+        {
+            let seen;
+            (seen, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
+            // By labels, owners and finalizers the server and other controllers judge: what is read without decoding
+            // stays as the server has it. Of the rest a change counts that is left to be seen.
+            let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
+            let extent = Extent::Changed;
+            meta = Meta { extent, annotations_hash, content_hash, status_hash, ..meta };
+        }
+        Ok(View::new(self.home.clone(), meta, body))
+    }
+
+    /// Takes an event whose very version is stored: it costs nothing more, and its hooks have seen it.
+    fn knows(&self, part: usize, scan: &Scan<'_>) -> bool {
+        let Scan { request, uid, resource_version, .. } = scan;
+        let known = self.table.read().has(request, uid, resource_version);
+        if known {
+            self.step(|table| table.advance(part, resource_version));
+        }
+        known
+    }
+
+    /// Asks the index functions about a version and makes the step that takes it.
+    fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+        loop {
+            let functions = self.functions();
+            let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();
+            let table = self.table.write();
+            // Another function may have come meanwhile, or one may have gone.
+            if Arc::ptr_eq(&functions, &self.functions.read()) {
+                return self.step_in(table, |table| change(table, Arrival { view, values }));
+            }
+        }
+    }
+}
+
+/// What own writes bring. Each returns whether the store can vouch for what it now shows.
+impl Core {
+    /// Takes the object that a write was answered with.
+    pub(in crate::cache) fn written(&self, raw: &[u8], writer: Writer) -> bool {
+        let (true, Coverage::All | Coverage::Labels(_)) =
+            (self.started.load(Ordering::Acquire), &self.own_writes)
+        else {
+            return false;
+        };
+        let Ok(view) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
+        if let Coverage::Labels(selector) = &self.own_writes
+            && !selector.matches(&view.meta().labels)
+        {
+            // It has left the selection or was never in it; the watch says which.
+            return false;
+        }
+        self.arrive(view, |table, arrival| table.written(arrival, writer))
+    }
+
+    /// Returns the uid that reads show under a name.
+    pub(in crate::cache) fn shown(&self, request: &Request) -> Option<String> {
+        self.table.read().get(request).map(|view| view.meta().uid.to_string())
+    }
+
+    /// Takes what a write removed.
+    pub(in crate::cache) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
+        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(removal, writer))
+    }
+}

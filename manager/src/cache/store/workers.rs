@@ -1,0 +1,116 @@
+//! The store as its own two workers see it: the deliverer, who tells of changes, and the packer, who takes bodies.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::Core;
+use crate::cache::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
+use crate::cache::pack::{Intake, Packed};
+use crate::cache::select::Select;
+use crate::cache::view::View;
+
+// === impl Core ===
+
+/// What the deliverer needs.
+impl Core {
+    pub(in crate::cache) fn wake(&self) {
+        self.queued.notify_one();
+    }
+
+    pub(in crate::cache) async fn woken(&self) {
+        self.queued.notified().await;
+    }
+
+    pub(in crate::cache) fn take_jobs(&self) -> VecDeque<Job> {
+        let mut table = self.table.write();
+        let jobs = std::mem::take(&mut table.jobs);
+        // Set under the lock: `room` must not see them in neither place.
+        self.in_delivery.store(jobs.len(), Ordering::Relaxed);
+        drop(table);
+        jobs
+    }
+
+    pub(in crate::cache) fn job_done(&self) {
+        // At the end of a batch only: what came in meanwhile is taken next, and ends in another wake-up.
+        if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    pub(in crate::cache) fn tell(&self, member: &Member, delta: &Delta<'_>) {
+        if let Some(handler) = member.present()
+            && let Some(delta) = member.sees(delta)
+        {
+            self.call(handler, &delta);
+        }
+    }
+
+    /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
+    /// that takes too long.
+    pub(in crate::cache) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+        let Call { took, panic } = Call::of(handler, delta);
+        if let Some(panic) = panic {
+            self.counts.panicked(handler.name());
+            let object = delta.latest().map(|view| view.request().to_string());
+            tracing::error!(kind = %self.kind, handler = handler.name(), object, panic, "handler panicked; this delta is lost to it");
+        }
+        if took > SLOW_HANDLER {
+            self.counts.slow(handler.name());
+            tracing::warn!(kind = %self.kind, handler = handler.name(), ?took, "handler holds up the watch");
+        }
+    }
+
+    /// Counts no longer what this handler did: it has left.
+    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
+        self.counts.forget(handler);
+    }
+
+    pub(in crate::cache) fn queue_resync(&self) {
+        self.step(|table| {
+            if table.is_synced() {
+                table.resync();
+            }
+        });
+    }
+}
+
+/// What the packer needs.
+impl Core {
+    /// Waits for the intake's next call; one that came before is not missed.
+    pub(in crate::cache) async fn called(&self) {
+        self.unpacked.notified().await;
+    }
+
+    /// Does something with the intake; told the bytes of everything stored, as they are kept.
+    pub(in crate::cache) fn intake<T>(&self, act: impl FnOnce(&mut Intake, usize) -> T) -> T {
+        let mut table = self.table.write();
+        let bytes = table.bytes();
+        let outcome = act(&mut table.intake, bytes);
+        drop(table);
+        self.freed.notify_waiters();
+        outcome
+    }
+
+    /// Gives versions that are still stored their packed form, and `taken` bytes back to the intake.
+    pub(in crate::cache) fn packed(&self, turn: Vec<(View, Packed)>, taken: usize) {
+        let mut table = self.table.write();
+        let replaced = table.pack(turn);
+        table.intake.done(taken);
+        drop(table);
+        self.freed.notify_waiters();
+        // Bodies are given back to the allocator without the lock.
+        drop(replaced);
+    }
+
+    /// Returns what is stored, whether it has synced or not.
+    pub(in crate::cache) fn everything(&self) -> Vec<View> {
+        let (mut walk, everything) = (self.table.read().walk(), Select::all());
+        let mut views = Vec::new();
+        while self.table.read().stride(&mut walk, &everything, &mut views) {}
+        views
+    }
+
+    pub(in crate::cache) fn count(&self) -> usize {
+        self.table.read().count()
+    }
+}
