@@ -36,6 +36,8 @@ mod objects;
 mod own_writes;
 #[path = "shared/rules.rs"]
 mod rules;
+#[path = "shared/scopes.rs"]
+mod scopes;
 #[path = "shared/sharing.rs"]
 mod sharing;
 #[path = "shared/steering.rs"]

@@ -302,3 +302,6 @@ impl std::fmt::Debug for Member {
         f.debug_struct("Member").field("handler", &self.name()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -323,6 +323,17 @@ async fn a_transform_that_leaves_out_labels_and_finalizers_changes_no_selection(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_that_is_stopped_before_it_runs_asks_the_server_nothing() {
+    let (server, client) = testing::server::scripted();
+    let cache = Cache::new(CacheSettings::default(), client, &Registry::new());
+    let _store = cache.store::<ConfigMap>(Scope::all());
+    let stop = CancellationToken::new();
+    stop.cancel();
+    cache.run(stop).await;
+    assert_eq!(server.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_ends_every_task() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     rig.stop.cancel();

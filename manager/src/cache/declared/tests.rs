@@ -41,6 +41,23 @@ async fn an_index_goes_with_the_last_clone_or_view_of_its_handle_and_may_come_ba
 }
 
 #[tokio::test]
+async fn an_object_is_found_under_each_of_its_values_and_once_under_each() {
+    let by_hand = ByHand::unlisted();
+    let store = handle(&by_hand);
+    // Before the first list.
+    let letters = |view: &View| Ok(view.meta().name().chars().map(String::from).collect());
+    store.index_view("by-letter", letters).unwrap();
+    assert!(matches!(store.list(&Select::index("by-letter", "a")), Err(ReadError::NotSynced { .. })));
+    by_hand.relisted(&[object("anna", "u1", 5), object("ben", "u2", 6)], 10);
+    let found = |letter: &str| store.list(&Select::index("by-letter", letter)).unwrap().len();
+    assert_eq!((found("a"), found("n"), found("b"), found("x")), (1, 2, 1, 0));
+    let both = Select::index("by-letter", "n").indexed("by-letter", "b");
+    assert_eq!(store.list(&both).unwrap().len(), 1, "only who has both values");
+    by_hand.deleted(&object("anna", "u1", 11));
+    assert_eq!((found("a"), found("n")), (0, 1));
+}
+
+#[tokio::test]
 async fn handles_of_one_store_have_names_of_their_own() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5), object("b", "u2", 6)]);
     let (one, other, third) = (handle(&by_hand), handle(&by_hand), handle(&by_hand));

@@ -1,0 +1,116 @@
+//! What a store holds is what its scope says, as the real server understands it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use mainstay::cache::{Cache, CacheSettings, Projection, ReadError, Scope, Select, Store};
+use mainstay::key::{KindId, Request};
+use mainstay::metrics::Registry;
+use mainstay_tests::TestCluster;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// A running cache of one test's namespace. Dropping the second part stops it.
+fn start(cluster: &TestCluster) -> (Cache, JoinSet<()>) {
+    let settings =
+        CacheSettings { namespaces: vec![cluster.namespace().to_owned()], ..CacheSettings::default() };
+    let cache = Cache::new(settings, cluster.client(), &Registry::new());
+    let (mut running, to_run) = (JoinSet::new(), cache.clone());
+    running.spawn(async move { to_run.run(CancellationToken::new()).await });
+    (cache, running)
+}
+
+async fn create(cluster: &TestCluster, name: &str, labels: &Value) {
+    let map = json!({"metadata": {"name": name, "labels": labels}});
+    let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
+    cluster.api().create(&PostParams::default(), &map).await.expect("created");
+}
+
+fn names<K>(store: &Store<K>, select: &Select) -> BTreeSet<String> {
+    let entries = store.list(select).expect("it has synced");
+    entries.iter().map(|entry| entry.meta().name().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    create(&cluster, "a", &json!({"app": "web", "tier": "front"})).await;
+    create(&cluster, "b", &json!({"app": "web"})).await;
+    create(&cluster, "c", &json!({"app": "api"})).await;
+    let ours = cluster.namespace();
+    let cases: [(Scope, &[&str]); 9] = [
+        (Scope::all().labels("app"), &["a", "b", "c"]),
+        (Scope::all().labels("app=web"), &["a", "b"]),
+        (Scope::all().labels("app in (web, api),!tier"), &["b", "c"]),
+        (Scope::all().labels("app=none"), &[]),
+        (Scope::all().fields("metadata.name=b"), &["b"]),
+        (Scope::all().fields("metadata.name=b").labels("app=web"), &["b"]),
+        (Scope::all().fields("metadata.name=b").labels("app=api"), &[]),
+        (Scope::all().fields(format!("metadata.namespace={ours},metadata.name=c")), &["c"]),
+        (Scope::namespace(ours).labels("app=api"), &["c"]),
+    ];
+    for projection in [Projection::Full, Projection::Metadata] {
+        // Of its own: whoever needs metadata only is served by whole objects where there are any.
+        let (cache, _running) = start(&cluster);
+        let declared = cases.iter().map(|(scope, expected)| {
+            let store = cache.kind(KindId::of::<ConfigMap>(), scope.clone(), projection);
+            (Store::<DynamicObject>::new(store), *expected)
+        });
+        let declared: Vec<_> = declared.collect();
+        timeout(mainstay_tests::wait::PATIENCE, cache.settled()).await.expect("listed");
+        for (store, expected) in declared {
+            let scope = store.kind_store().scope();
+            let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(names(&store, &Select::all()), expected, "{projection:?} {scope}");
+            for name in ["a", "b", "c"] {
+                let found = store.entry(&Request::namespaced(ours, name)).expect("it has synced");
+                assert_eq!(found.is_some(), expected.contains(name), "{projection:?} {scope}: {name}");
+            }
+            for entry in store.list(&Select::all()).expect("it has synced") {
+                let types = entry.decode().expect("it is an object").types.clone().unwrap_or_default();
+                assert_eq!(
+                    (&*types.api_version, &*types.kind),
+                    ("v1", "ConfigMap"),
+                    "{projection:?} {scope}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cache_of_some_namespaces_reads_kinds_without_namespaces_and_refuses_others() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    create(&cluster, "a", &json!({})).await;
+    let (cache, _running) = start(&cluster);
+    let namespaces = cache.store::<Namespace>(Scope::all());
+    let maps = cache.store::<ConfigMap>(Scope::all());
+    let elsewhere = cache.store::<ConfigMap>(Scope::namespace("kube-system"));
+    namespaces
+        .index("by-first-label", |namespace| {
+            namespace.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect()
+        })
+        .expect("nobody else has the name");
+    timeout(mainstay_tests::wait::PATIENCE, cache.settled()).await.expect("listed");
+
+    let ours = cluster.namespace();
+    for name in [ours, "kube-system"] {
+        assert!(namespaces.get(&Request::cluster(name)).expect("it is read").is_some(), "{name}");
+        // The server labels each with its name.
+        assert_eq!(
+            names(&namespaces, &Select::index("by-first-label", name)),
+            BTreeSet::from([name.to_owned()])
+        );
+    }
+    assert!(maps.get(&Request::namespaced(ours, "a")).expect("it is in scope").is_some());
+    assert!(maps.get(&Request::namespaced(ours, "none")).expect("it is in scope").is_none());
+    let root = Request::namespaced("kube-system", "kube-root-ca.crt");
+    for store in [&maps, &elsewhere] {
+        let refused = store.get(&root).expect_err("it is outside");
+        assert!(matches!(refused, ReadError::OutOfScope { .. }), "{refused}");
+    }
+}
