@@ -3,6 +3,8 @@
 //! The writer's time is that on the clock, without the time in which it could have run and had no processor: with
 //! two threads busy instead of one, that is mostly what else the machine does. Waiting for a lock counts. The control is
 //! the same with readers of another store, who share the processors and their memory with the writer and nothing else.
+//! What is left is less the lock than the allocator: who drops a list is the last to hold what was replaced meanwhile, and
+//! gives back memory that the writer's thread has taken.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -13,24 +13,26 @@
 mod codec;
 mod fit;
 mod intake;
+mod shelf;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub use self::codec::Damage;
 pub(super) use self::codec::{Dictionary, Packed, Press, Workbench};
 pub(super) use self::intake::{Intake, Waiting};
+pub use self::shelf::Packing;
+pub(super) use self::shelf::Shelf;
 
 use self::codec::Samples;
 use self::fit::{Fit, Sum};
-use super::body::{Form, Tally};
+use super::body::Form;
 use super::store::Core;
 use super::view::View;
 
@@ -67,33 +69,6 @@ pub(super) struct Rules {
 
 /// All packing of one process happens at one bench.
 pub(super) type Workshop = Arc<tokio::sync::Mutex<Workbench>>;
-
-/// What packing comes to in one store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Packing {
-    /// Objects whose bodies are packed.
-    pub objects: usize,
-    /// Bytes of their bodies as they are kept.
-    pub bytes: usize,
-    /// Bytes of their bodies as they are read.
-    pub plain_bytes: usize,
-    /// Dictionaries that some body needs, the newest included.
-    pub dictionaries: usize,
-    /// Bytes of everything prepared from them.
-    pub dictionary_bytes: usize,
-}
-
-/// What a store says about its dictionaries.
-#[derive(Debug, Default)]
-pub(super) struct Shelf(Mutex<Shelved>);
-
-/// Nothing here keeps anything alive.
-#[derive(Debug, Default)]
-struct Shelved {
-    dictionaries: Vec<Weak<Dictionary>>,
-    press: Weak<Press>,
-}
 
 /// Packs the bodies of one store.
 #[derive(Debug)]
@@ -154,16 +129,6 @@ impl Default for Rules {
             window: 4 * 1024 * 1024,
             retrain: 16 * 1024 * 1024,
         }
-    }
-}
-
-// === impl Packing ===
-
-impl Packing {
-    /// Returns how many bytes one stands for; `None` where nothing is packed.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio has a few digits")]
-    pub fn ratio(&self) -> Option<f64> {
-        (self.bytes > 0).then(|| self.plain_bytes as f64 / self.bytes as f64)
     }
 }
 
@@ -389,27 +354,6 @@ impl Trained {
     /// Returns whether it is worth packing everything again.
     fn is_better(&self) -> bool {
         self.new.kept <= percent(self.old.kept, BETTER)
-    }
-}
-
-// === impl Shelf ===
-
-impl Shelf {
-    fn put(&self, press: &Arc<Press>) {
-        let mut shelved = self.0.lock();
-        shelved.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
-        shelved.dictionaries.push(Arc::downgrade(press.dictionary()));
-        shelved.press = Arc::downgrade(press);
-    }
-
-    pub(super) fn packing(&self, tally: Tally) -> Packing {
-        let shelved = self.0.lock();
-        let press = shelved.press.upgrade().map_or(0, |press| press.bytes());
-        let alive = shelved.dictionaries.iter().filter_map(Weak::upgrade);
-        let (dictionaries, dictionary_bytes) =
-            alive.fold((0, press), |(count, bytes), one| (count + 1, bytes + one.bytes()));
-        let Tally { objects, kept, plain } = tally;
-        Packing { objects, bytes: kept, plain_bytes: plain, dictionaries, dictionary_bytes }
     }
 }
 

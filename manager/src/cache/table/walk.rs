@@ -13,8 +13,8 @@ use crate::cache::select::{Indexed, Select};
 use crate::cache::slots::{Number, Slot};
 use crate::cache::view::View;
 
-/// Slots a walk looks at before it lets a writer in. So few that a writer seldom waits long enough to be put to sleep,
-/// with half as many a list of ten thousand takes a tenth longer.
+/// Slots a walk looks at before it lets a writer in: it waits for a microsecond or two and is hardly ever put to sleep.
+/// With half as many a list of ten thousand takes a tenth longer.
 pub(super) const STRIDE: usize = 16;
 
 /// How far a list has come. The lock is given up between two strides.
