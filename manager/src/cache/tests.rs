@@ -112,17 +112,6 @@ async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_write_that_leaves_a_label_selection_is_left_to_the_watch() {
-    let mut rig = Rig::start(CacheSettings::default());
-    let selected = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
-    rig.server.next().await.stream().end_of_initial_events(10);
-    selected.settled().await;
-    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
-    assert!(selected.get(&request("a")).unwrap().is_none(), "its labels are not selected");
-    assert_eq!(rig.cache.0.uncovered(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_late_handler_gets_what_is_there_and_a_dropped_one_nothing_more() {
     let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let (first, mut told_first) = teller();

@@ -190,23 +190,26 @@ impl Core {
     }
 }
 
-/// What own writes bring. Each returns whether the store can vouch for what it now shows.
+/// What own writes bring. Each returns whether the store can vouch for what it now shows. It can where it shows nothing:
+/// its list has yet to begin, or the object is outside.
 impl Core {
     /// Takes the object that a write was answered with.
     pub(in crate::cache) fn written(&self, raw: &[u8], writer: Writer) -> bool {
-        let (true, Coverage::All | Coverage::Labels(_)) =
-            (self.started.load(Ordering::Acquire), &self.own_writes)
-        else {
+        if !self.started.load(Ordering::Acquire) {
+            return true;
+        }
+        if matches!(self.own_writes, Coverage::Nothing) {
             return false;
-        };
+        }
         let Ok(view) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
         if let Coverage::Labels(selector) = &self.own_writes
             && !selector.matches(&view.meta().labels)
         {
-            // It has left the selection or was never in it; the watch says which.
-            return false;
+            self.step(|table| table.left(view.meta(), writer));
+            return true;
         }
-        self.arrive(view, |table, arrival| table.written(arrival, writer))
+        self.arrive(view, |table, arrival| table.written(arrival, writer));
+        true
     }
 
     /// Returns the uid that reads show under a name.
@@ -216,6 +219,6 @@ impl Core {
 
     /// Takes what a write removed.
     pub(in crate::cache) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
-        self.started.load(Ordering::Acquire) && self.step(|table| table.hide(removal, writer))
+        !self.started.load(Ordering::Acquire) || self.step(|table| table.hide(removal, writer))
     }
 }

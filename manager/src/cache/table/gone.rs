@@ -61,6 +61,11 @@ impl Gone {
         self.by_uid.insert(uid.clone(), Deletion { version, epoch });
     }
 
+    /// Returns whether anything was noted of it.
+    pub(super) fn knows(&self, uid: &Uid) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
     /// Returns whether this version of the object was before its deletion. One that was selected again after it had
     /// left a selection is newer.
     pub(super) fn had(&self, uid: &Uid, version: &ResourceVersion) -> bool {

@@ -1,7 +1,8 @@
 //! What this process has written itself, judged by how far the watch has come.
 
 use super::{Arrival, Hidden, Origin, Table};
-use crate::cache::meta::{ResourceVersion, Uid};
+use crate::cache::meta::{Meta, ResourceVersion, Uid};
+use crate::cache::slots::Slot;
 use crate::client::Writer;
 use crate::key::Request;
 
@@ -19,12 +20,12 @@ pub(in crate::cache) struct Removal<'a> {
 // === impl Table ===
 
 impl Table {
-    /// Takes the answer to a write of this process, if it is news. Returns whether the object is in scope.
-    pub(in crate::cache) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) -> bool {
+    /// Takes the answer to a write of this process, if it is news.
+    pub(in crate::cache) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
         let arrival = arrival.into();
         let view = &arrival.view;
         let version = &view.meta().resource_version;
-        let Some(part) = self.part_of(view.request()) else { return false };
+        let Some(part) = self.part_of(view.request()) else { return };
         let news = match self.get(view.request()) {
             Some(stored) => version.is_newer_than(&stored.meta().resource_version),
             // Nothing is stored: either the watch has not come so far, or it has passed and the object is gone.
@@ -34,14 +35,31 @@ impl Table {
         if news && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
-        true
     }
 
-    /// Takes a removal of our own: hides the uid until its event or a newer list.
+    /// Takes the answer to a write of this process that has put an object out of the selection, or that found it there:
+    /// of what it was until then nothing is shown any more.
+    pub(in crate::cache) fn left(&mut self, meta: &Meta, writer: Writer) {
+        let Meta { request, uid, resource_version, .. } = meta;
+        if self.part_of(request).is_none() {
+            return;
+        }
+        self.gone.note(uid, resource_version, self.epoch);
+        let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
+        let older = |slot: &Slot| resource_version.is_newer_than(&slot.view.meta().resource_version);
+        if let Some((number, _)) = found.filter(|(_, slot)| older(slot))
+            && let Some(view) = self.remove(number, Origin::OwnWrite(writer))
+        {
+            self.gone.note(&view.meta().uid, resource_version, self.epoch);
+        }
+    }
+
+    /// Takes a removal of our own: hides the uid until its event or a newer list. Returns whether reads of the name are
+    /// no older than the removal now.
     pub(in crate::cache) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
         let Removal { request, uid, version, shown } = *removal;
         if self.part_of(request).is_none() {
-            return false;
+            return true;
         }
         let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
         let Some((number, slot)) = found else {
@@ -50,22 +68,24 @@ impl Table {
             return true;
         };
         let (meta, seen) = (slot.view.meta(), slot.seen);
-        if meta.uid != *uid {
-            let earlier = meta.uid.clone();
-            self.gone.note_for_good(uid, self.epoch);
-            // What was there before, and is not what was removed, had gone by then. What came since may be its successor.
-            let before = version.is_some_and(|version| version.is_newer_than(&meta.resource_version));
-            if before || shown.iter().any(|uid| earlier == **uid) {
-                self.gone.note_for_good(&earlier, self.epoch);
-                self.remove(number, Origin::OwnWrite(writer));
-            }
+        if meta.uid == *uid {
+            let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
+            self.epoch += 1;
+            let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
+            self.hidden.insert(uid, hidden);
+            self.remove(number, Origin::OwnWrite(writer));
             return true;
         }
-        let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
-        self.epoch += 1;
-        let hidden = Hidden { request: request.clone(), epoch: self.epoch, version, seen };
-        self.hidden.insert(uid, hidden);
-        self.remove(number, Origin::OwnWrite(writer));
-        true
+        // Another object: an earlier one, which had gone by then, or one that took the name since.
+        let (other, at) = (meta.uid.clone(), &meta.resource_version);
+        let is_earlier = shown.iter().any(|uid| other == **uid)
+            || version.is_some_and(|version| version.is_newer_than(at));
+        let is_later = self.gone.knows(uid) || version.is_some_and(|version| at.is_newer_than(version));
+        self.gone.note_for_good(uid, self.epoch);
+        if is_earlier {
+            self.gone.note_for_good(&other, self.epoch);
+            self.remove(number, Origin::OwnWrite(writer));
+        }
+        is_earlier || is_later
     }
 }

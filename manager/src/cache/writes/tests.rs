@@ -2,9 +2,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::testing::{Rig, object, request, teller};
+use crate::cache::testing::server::scripted;
+use crate::cache::testing::{Rig, config_map, object, object_in, request, teller};
 use crate::cache::{CacheSettings, KindStore, Projection, Scope};
 use crate::key::KindId;
+use crate::metrics::Registry;
 
 fn path(name: &str) -> ResourcePath {
     ResourcePath {
@@ -126,8 +128,56 @@ async fn an_own_delete_answered_late_spares_who_took_the_name_since() {
     // What it removed came and went between the two lists.
     rig.cache.deleted(&path("a"), &status("u2"), &before, Writer::default());
     assert_eq!(shown(&store).as_deref(), Some("u3"));
+    assert_eq!(rig.cache.0.uncovered(), 1, "for all that is known u3 may have come before it");
     let mut removed = object("a", "u2", 12);
     removed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     rig.cache.deleted(&path("a"), &bytes(&removed), &before, Writer::default());
     assert_eq!(shown(&store).as_deref(), Some("u3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_that_leaves_a_label_selection_is_read_at_once_and_one_outside_it_concerns_nobody() {
+    let mut rig = Rig::start(CacheSettings::default());
+    let store = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
+    let labelled = |name, uid, version, app| {
+        let mut object = object(name, uid, version);
+        object["metadata"]["labels"] = json!({"app": app});
+        object
+    };
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &labelled("a", "u1", 5, "web"));
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 12, "api")), Writer::default());
+    assert_eq!(shown(&store), None);
+    rig.cache.written(&path("b"), &bytes(&labelled("b", "u2", 14, "api")), Writer::default());
+    stream.event("MODIFIED", &labelled("a", "u1", 11, "web"));
+    stream.event("DELETED", &labelled("a", "u1", 12, "web"));
+    stream.event("ADDED", &labelled("b", "u2", 13, "web"));
+    stream.event("DELETED", &labelled("b", "u2", 14, "web"));
+    rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 15, "web")), Writer::default());
+    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@15 own"]);
+    rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 12, "api")), Writer::default());
+    assert_eq!(shown(&store).as_deref(), Some("u1"), "selected again since");
+    assert_eq!(rig.cache.0.uncovered(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_writes_before_the_start_or_outside_the_scope_are_missed_by_no_read() {
+    let (_server, client) = scripted();
+    let settings = CacheSettings { namespaces: vec!["bank".into()], ..CacheSettings::default() };
+    let cache = Cache::new(settings.clone(), client, &Registry::new());
+    let _store = cache.kind(config_map(), Scope::all().fields("metadata.name=a"), Projection::Full);
+    cache.written(&path("a"), &bytes(&object_in("bank", "a", "u1", 12)), Writer::default());
+    cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
+    assert_eq!(cache.0.uncovered(), 0);
+    let mut rig = Rig::start(settings);
+    let store = rig.config_maps();
+    rig.server.next().await.stream().end_of_initial_events(10);
+    store.settled().await;
+    rig.cache.written(&path("a"), &bytes(&object("a", "u1", 12)), Writer::default());
+    rig.cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
+    assert_eq!((rig.cache.0.uncovered(), store.status().objects), (0, 0));
 }
