@@ -175,7 +175,7 @@ fn main() -> std::process::ExitCode {
         .controllers(["directory"])
         .setup(|manager| {
             let services = manager.store::<Service>(Scope::all());
-            let cards = manager.store::<ConfigMap>(Scope::all().labels("card=yes"));
+            let cards = manager.store::<ConfigMap>(Scope::all().labels("card=yes".parse()?));
             let controller =
                 Controller::new("directory").reconciles_when(&services, concerns_us).owns(&cards);
             manager.register(controller.reconciler(directory(&services, &cards)?))?;

@@ -28,7 +28,7 @@ fn main() -> std::process::ExitCode {
     Program::new("greeter", env!("CARGO_PKG_VERSION"), "Says hello to ConfigMaps")
         .controllers(["greeter"])
         .setup(|manager| {
-            let maps = manager.store::<ConfigMap>(Scope::all().labels("greet=yes"));
+            let maps = manager.store::<ConfigMap>(Scope::all().labels("greet=yes".parse()?));
             let controller = Controller::new("greeter").reconciles(&maps);
             manager.register(controller.reconciler(Greeter { maps }))?;
             Ok(())

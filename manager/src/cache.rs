@@ -21,13 +21,16 @@ mod home;
 mod index;
 mod json;
 mod kind;
+mod left_out;
 mod lens;
 mod meta;
+mod paced;
 mod pack;
 mod pages;
 mod recent;
 mod reflector;
 mod select;
+mod settings;
 mod slots;
 mod status;
 mod store;
@@ -40,7 +43,7 @@ mod transform;
 mod view;
 mod writes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -59,7 +62,7 @@ use self::lens::Lens;
 use self::pack::{Packer, Rules, Workshop};
 use self::reflector::Reflector;
 use self::status::Families;
-use self::store::Core;
+use self::store::{Core, Ended};
 use self::transform::Transform;
 use crate::key::{KindId, KindScope};
 use crate::metrics::Registry;
@@ -72,6 +75,7 @@ pub use kind::KindStore;
 pub use meta::{Labels, Meta, Owner, ResourceVersion, Shared, Uid};
 pub use pack::{Damage, Pack, Packing};
 pub use select::{LabelSelector, Scope, Select, SelectorError};
+pub use settings::CacheSettings;
 pub use status::{HandlerTrouble, KindStatus};
 pub use transform::TransformError;
 pub use view::{ReadError, View};
@@ -81,21 +85,6 @@ pub use view::{ReadError, View};
 pub const PAUSED_ANNOTATION: &str = "mainstay.dev/paused";
 /// Any new value asks for a reconcile at once.
 pub const RECONCILE_AT_ANNOTATION: &str = "mainstay.dev/reconcile-at";
-
-/// What the configuration says about the cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheSettings {
-    /// The only namespaces to look at; empty means all of them.
-    pub namespaces: Vec<String>,
-    /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
-    pub resync: Duration,
-    /// Longest object taken, as the server sends it; 0 means no limit.
-    pub max_object_bytes: usize,
-    /// Whether bodies are kept packed.
-    pub pack: Pack,
-    /// The same for single kinds, by `Kind` or `Kind.group`.
-    pub pack_kinds: BTreeMap<String, Pack>,
-}
 
 /// How much of each object a store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,20 +114,6 @@ struct Inner {
     uncovered: AtomicU64,
     /// Where the bodies of all stores are packed.
     workshop: Workshop,
-}
-
-// === impl CacheSettings ===
-
-impl Default for CacheSettings {
-    fn default() -> Self {
-        Self {
-            namespaces: Vec::new(),
-            resync: Duration::from_hours(10),
-            max_object_bytes: 8 * 1024 * 1024,
-            pack: Pack::default(),
-            pack_kinds: BTreeMap::new(),
-        }
-    }
 }
 
 // === impl Cache ===
@@ -294,8 +269,10 @@ impl Cache {
     pub async fn run(&self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         let mut names = HashMap::new();
+        let mut begun = self.0.begin();
+        self.0.settings.warn_of_strays(&self.0.cores());
         loop {
-            for core in self.0.begin() {
+            for core in begun {
                 let span = tracing::info_span!("cache", kind = %core.kind());
                 let task = self.0.clone().run_store(core.clone(), stop.clone());
                 names.insert(tasks.spawn(task.instrument(span)).id(), core);
@@ -307,6 +284,7 @@ impl Cache {
                 () = self.0.declared.notified() => {}
                 Some(ended) = tasks.join_next_with_id() => note_end(&mut names, ended),
             }
+            begun = self.0.begin();
         }
         while let Some(ended) = tasks.join_next_with_id().await {
             note_end(&mut names, ended);
@@ -373,6 +351,7 @@ impl Inner {
 
     /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
     async fn run_store(self: Arc<Self>, store: Arc<Core>, stop: CancellationToken) {
+        let _ended = Ended(store.clone());
         let reflectors = (0..store.parts().len()).map(|part| {
             let random = self.random.lock().fork();
             Reflector::new(self.client.clone(), store.clone(), part, random).run()
@@ -411,30 +390,6 @@ async fn resync(store: Arc<Core>, period: Duration, mut random: fastrand::Rng) {
     loop {
         tokio::time::sleep(period.mul_f64(1.0 - random.f64() / 10.0)).await;
         store.queue_resync();
-    }
-}
-
-impl CacheSettings {
-    /// Whether the bodies of a kind are kept packed.
-    fn pack_of(&self, kind: &KindId) -> Pack {
-        self.pack_kinds.get(&kind.to_string()).copied().unwrap_or(self.pack)
-    }
-
-    /// The namespaces to list and watch, one reflector each; a single `None` is all, none at all is a scope that
-    /// the configuration does not allow.
-    fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {
-        if !kind.is_namespaced() {
-            return vec![None];
-        }
-        match &scope.namespace {
-            Some(namespace) => {
-                let allowed =
-                    self.namespaces.is_empty() || self.namespaces.iter().any(|one| **one == **namespace);
-                allowed.then(|| Some(namespace.clone())).into_iter().collect()
-            }
-            None if self.namespaces.is_empty() => vec![None],
-            None => self.namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
-        }
     }
 }
 

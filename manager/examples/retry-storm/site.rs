@@ -49,7 +49,7 @@ impl Site {
         )?;
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("retry-storm") };
         let manager = Manager::new(options, configuration, connection.clone())?;
-        let maps = manager.store::<ConfigMap>(Scope::namespace(namespace).labels(LABEL));
+        let maps = manager.store::<ConfigMap>(Scope::namespace(namespace).labels(LABEL.parse()?));
         let controller = Controller::new(name).reconciles(&maps);
         manager.register(controller.reconciler(make(maps)))?;
         let mut running = JoinSet::new();

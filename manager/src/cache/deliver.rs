@@ -87,13 +87,18 @@ pub(super) enum Job {
 
 /// One subscribed handler.
 pub(super) struct Member {
-    handler: Box<dyn DeltaHandler>,
+    handler: Handler,
+    /// Asked for once, where the handler joins: a panic in it is the caller's.
+    name: Box<str>,
     /// Set by [`Left`] alone.
     gone: Arc<AtomicBool>,
     synced: watch::Sender<bool>,
     /// The part of the store it is told of; `None` is all of it.
     lens: Option<Arc<Lens>>,
 }
+
+/// A handler that may panic when it is dropped: that would end the task of its store.
+struct Handler(Option<Box<dyn DeltaHandler>>);
 
 /// Owns the handlers of one store and the only reading end of its lane.
 #[derive(Debug)]
@@ -129,7 +134,9 @@ impl Subscription {
     pub(super) fn new(store: Arc<KindStore>, handler: Box<dyn DeltaHandler>) -> (Self, Member) {
         let gone = Arc::new(AtomicBool::new(false));
         let (sender, synced) = watch::channel(false);
-        let member = Member { handler, gone: gone.clone(), synced: sender, lens: None };
+        let name = handler.name().into();
+        let handler = Handler(Some(handler));
+        let member = Member { handler, name, gone: gone.clone(), synced: sender, lens: None };
         (Self { left: Left { gone, store }, synced }, member)
     }
 
@@ -233,6 +240,10 @@ impl Deliverer {
             }
             Job::Resync(present) => {
                 for view in present {
+                    // What has changed since is told by its change, before or after this.
+                    if !self.store.holds(&view) {
+                        continue;
+                    }
                     let delta = Delta {
                         old: Some(&view),
                         new: Some(&view),
@@ -274,11 +285,21 @@ impl Member {
 
     /// Returns the handler; `None` if it has left.
     pub(super) fn present(&self) -> Option<&dyn DeltaHandler> {
-        (!self.gone.load(Ordering::Acquire)).then_some(&*self.handler)
+        self.handler.0.as_deref().filter(|_| !self.gone.load(Ordering::Acquire))
     }
 
     pub(super) fn name(&self) -> &str {
-        self.handler.name()
+        &self.name
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let handler = self.0.take();
+        // Nothing of the store is reachable from it.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
+            tracing::error!(panic = panic_text(&*payload), "handler panicked when it was dropped");
+        }
     }
 }
 

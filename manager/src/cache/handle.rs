@@ -190,6 +190,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
 
     /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
     ///
+    /// Of an object that cannot be read any more, or is longer than `cache.maxObjectBytes` by now, it is the last version
+    /// that was taken, own writes included. [`KindStatus::left_out`](super::KindStatus::left_out) names such objects.
+    ///
     /// # Errors
     /// As [`Store::entry`], and when the object is not a `K`.
     pub fn get(&self, request: &Request) -> Result<Option<Arc<K>>, ReadError> {

@@ -137,7 +137,7 @@ impl KindStore {
 
     /// Calls a handler with a delta of this store, as [`KindStore::subscribe`] does.
     pub(crate) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
-        self.source().call(handler, delta);
+        self.source().call(handler.name(), handler, delta);
     }
 }
 

@@ -7,7 +7,8 @@
 //! # Invariants
 //! 1. Packing changes how a version is kept, never which version is stored, and tells nobody.
 //! 2. No lock is held while anything is packed, unpacked or learnt; the table's is taken to swap a turn's results.
-//! 3. Plain bytes on their way to being packed are bounded: the reflector reads on when there is room again.
+//! 3. Plain bytes on their way to being packed are bounded: the reflector reads on when there is room again. It waits
+//!    for [`PATIENCE`] at most: a blocking pool that others have filled costs memory, never a watch.
 //! 4. A dictionary lives as long as a body needs it.
 
 mod codec;
@@ -113,6 +114,8 @@ struct Turn {
 const WORTH: usize = 66;
 /// Per cent of what the old dictionary packs to that a new one may still need: everything is packed again for it.
 const BETTER: usize = 95;
+/// How long the reflector waits for a packer that does not move. A turn takes some milliseconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two turns that nobody waits for.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -204,6 +207,10 @@ impl Packer {
         let mut fit = Fit::new(self.rules, &first, self.store.count());
         let mut press = self.adopt(first);
         loop {
+            if self.store.intake(|intake, _| intake.resume()) {
+                tracing::info!(kind = %self.store.kind(), "packing goes on");
+                self.pack_again();
+            }
             if fit.is_poor(self.store.count()) {
                 let trained = self.train(Some(press.clone())).await?;
                 fit.judge(self.store.count());
@@ -234,9 +241,14 @@ impl Packer {
         tracing::debug!(kind = %self.store.kind(), dictionary = ?press.dictionary(), samples, plain, kept, "packing");
         let press = Arc::new(press);
         self.store.shelf.put(&press);
+        self.pack_again();
+        press
+    }
+
+    /// Looks at all that is stored, little by little.
+    fn pack_again(&mut self) {
         let views = self.store.everything().into_iter();
         self.again = views.map(|view| Waiting { view, bytes: 0 }).collect();
-        press
     }
 
     /// Takes what has waited long enough.

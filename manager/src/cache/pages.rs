@@ -92,31 +92,40 @@ impl PageReader {
         }
     }
 
-    /// Takes the next bytes of the page; the items that they complete are `found`.
-    pub(super) fn push(&mut self, mut bytes: &[u8], mut found: impl FnMut(Item)) {
+    /// Takes bytes of the page up to the end of an item, and gives that; `None` when it has taken all of them.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Item> {
         while let Some(&byte) = bytes.first() {
             let length = if self.text == Text::Inside { plain(bytes).max(1) } else { 1 };
-            let (head, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
-            bytes = rest;
+            let (head, rest) = bytes.split_at_checked(length).unwrap_or((*bytes, &[]));
+            *bytes = rest;
             if self.place == Place::Items && self.text == Text::Outside && !between(byte) {
                 self.place = Place::Item;
             }
-            match self.place {
+            let found = match self.place {
                 Place::Item if ends_item(self.text, self.depth, byte) => {
                     // A number or a word, which only what follows it ends.
-                    self.complete(&mut found);
+                    let item = self.complete();
                     self.outside(head);
+                    item
                 }
                 Place::Item => {
-                    self.keep(head, &mut found);
+                    let too_long = self.keep(head);
                     self.follow(byte);
-                    if self.depth == 2 && self.text == Text::Outside && matches!(byte, b'}' | b']' | b'"') {
-                        self.complete(&mut found);
-                    }
+                    let ends =
+                        self.depth == 2 && self.text == Text::Outside && matches!(byte, b'}' | b']' | b'"');
+                    let whole = if ends { self.complete() } else { None };
+                    too_long.or(whole)
                 }
-                Place::Items | Place::Envelope | Place::Key => self.outside(head),
+                Place::Items | Place::Envelope | Place::Key => {
+                    self.outside(head);
+                    None
+                }
+            };
+            if found.is_some() {
+                return found;
             }
         }
+        None
     }
 
     /// Reads what stands around the items, once everything has come.
@@ -176,22 +185,19 @@ impl PageReader {
         key.strip_prefix(b"items\"").is_some_and(|rest| rest.trim_ascii() == b":")
     }
 
-    fn keep(&mut self, bytes: &[u8], found: &mut impl FnMut(Item)) {
+    fn keep(&mut self, bytes: &[u8]) -> Option<Item> {
         if self.dropping {
-            return;
+            return None;
         }
         self.item.extend_from_slice(bytes);
-        if self.limit != 0 && self.item.len() > self.limit {
-            self.dropping = true;
-            found(Item::TooLong(std::mem::take(&mut self.item).freeze()));
-        }
+        self.dropping = self.limit != 0 && self.item.len() > self.limit;
+        self.dropping.then(|| Item::TooLong(std::mem::take(&mut self.item).freeze()))
     }
 
-    fn complete(&mut self, found: &mut impl FnMut(Item)) {
+    fn complete(&mut self) -> Option<Item> {
         self.place = Place::Items;
-        if !std::mem::take(&mut self.dropping) {
-            found(Item::Whole(self.item.split().freeze()));
-        }
+        let dropped = std::mem::take(&mut self.dropping);
+        (!dropped).then(|| Item::Whole(self.item.split().freeze()))
     }
 }
 
@@ -226,9 +232,13 @@ mod tests {
         let mut reader = PageReader::new(limit);
         let mut items = Vec::new();
         for bytes in page.chunks(piece) {
-            reader.push(bytes, |item| items.push(item));
+            push(&mut reader, bytes, &mut items);
         }
         (items, reader.end())
+    }
+
+    fn push(reader: &mut PageReader, mut bytes: &[u8], items: &mut Vec<Item>) {
+        items.extend(std::iter::from_fn(|| reader.next(&mut bytes)));
     }
 
     fn whole(text: &'static str) -> Item {
@@ -260,12 +270,12 @@ mod tests {
     fn an_item_over_the_limit_is_dropped_as_it_arrives() {
         let mut reader = PageReader::new(100);
         let mut items = Vec::new();
-        reader.push(b"{\"items\":[{\"a\":1},{\"name\":\"big\",\"x\":\"", |item| items.push(item));
+        push(&mut reader, b"{\"items\":[{\"a\":1},{\"name\":\"big\",\"x\":\"", &mut items);
         for _ in 0..1000 {
-            reader.push(&[b'x'; 1000], |item| items.push(item));
+            push(&mut reader, &[b'x'; 1000], &mut items);
             assert!(reader.item.capacity() < 4096, "nothing of it is kept");
         }
-        reader.push(b"\"},{\"b\":2}],\"metadata\":{\"resourceVersion\":\"7\"}}", |item| items.push(item));
+        push(&mut reader, b"\"},{\"b\":2}],\"metadata\":{\"resourceVersion\":\"7\"}}", &mut items);
         let [first, Item::TooLong(head), last] = &items[..] else { panic!("{items:?}") };
         assert_eq!((first, last), (&whole("{\"a\":1}"), &whole("{\"b\":2}")));
         assert!(head.starts_with(b"{\"name\":\"big\""), "its beginning tells what it was");
@@ -292,7 +302,7 @@ mod tests {
     fn nothing_around_the_items_is_kept_without_bound() {
         let mut reader = PageReader::new(0);
         for _ in 0..1000 {
-            reader.push(&[b'{'; 1000], |_| {});
+            push(&mut reader, &[b'{'; 1000], &mut Vec::new());
         }
         assert!(reader.envelope.len() < ENVELOPE + 1000);
     }

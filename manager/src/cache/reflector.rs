@@ -228,10 +228,15 @@ impl Reflector {
         let limit = self.store.object_limit();
         let mut page = PageReader::new(limit);
         while let Some(bytes) = next_bytes(&mut body).await? {
-            page.push(&bytes, |item| match item {
-                Item::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
-                Item::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
-            });
+            let mut rest = &bytes[..];
+            while let Some(item) = page.next(&mut rest) {
+                match item {
+                    Item::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
+                    Item::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
+                }
+                // After each: one piece of the answer, or all of it, may hold thousands.
+                self.store.room().await;
+            }
         }
         page.end().map_err(|error| Failure::Refused(format!("the list cannot be read: {error}")))
     }
@@ -259,7 +264,7 @@ impl Reflector {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
         let body = self.endpoint.watch(&version.to_string(), seconds).await?;
-        self.store.counts.watching();
+        self.store.counts.watching(self.part);
         self.follow(Stream::new(body, &self.store, Phase::Live, began, seconds)).await
     }
 
@@ -357,7 +362,7 @@ impl Reflector {
         match (event.kind.as_ref(), stream.phase) {
             ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
             (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),
-            (_, Phase::Live) => self.store.refuse(raw, &error),
+            (_, Phase::Live) => self.store.refuse_event(self.part, EventKind::Changed, raw, &error),
         }
     }
 
@@ -380,7 +385,7 @@ impl Reflector {
         match phase {
             Phase::Initial(epoch) if bookmark.ends_initial_events() => {
                 self.store.end_list(self.part, epoch, &version);
-                self.store.counts.watching();
+                self.store.counts.watching(self.part);
                 self.resume = Some(version);
                 stream.phase = Phase::Live;
                 stream.settled = true;

@@ -14,8 +14,8 @@ use crate::key::Key;
 pub struct Scope {
     /// `None` means all that the configuration allows.
     pub(super) namespace: Option<Arc<str>>,
-    /// In the server's syntax.
-    pub(super) labels: Option<Arc<str>>,
+    /// `None` means any; never a selector that matches all.
+    pub(super) labels: Option<LabelSelector>,
     /// In the server's syntax. Own writes do not enter such a store at once: a field cannot be judged here.
     pub(super) fields: Option<Arc<str>>,
 }
@@ -39,23 +39,29 @@ pub(super) struct Indexed {
     pub(super) function: Option<Arc<Function>>,
 }
 
-/// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy`. The empty one matches all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy,cores>4`. The empty one matches all.
+///
+/// Displays as the server takes it, in an order of its own: two that ask for the same in another order are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelSelector(Vec<Requirement>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Requirement {
     key: String,
     test: Test,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Test {
     Exists,
     Absent,
     In(Vec<String>),
     /// Also true where the label is missing, as on the server.
     NotIn(Vec<String>),
+    /// False where the value is no integer.
+    Above(i64),
+    /// As [`Test::Above`].
+    Below(i64),
 }
 
 /// The text is not a label selector; it must be changed.
@@ -82,13 +88,22 @@ impl Scope {
     }
 
     /// Holds only what a label selector picks; the server does the picking.
+    ///
+    /// ```
+    /// use mainstay::cache::{Scope, SelectorError};
+    ///
+    /// let scope = Scope::namespace("shop").labels("tier!=cache,app=web".parse()?);
+    /// assert_eq!(scope.to_string(), "namespace shop, labels app=web,tier!=cache");
+    /// # Ok::<(), SelectorError>(())
+    /// ```
     #[must_use]
-    pub fn labels(mut self, selector: impl Into<Arc<str>>) -> Self {
-        self.labels = Some(selector.into());
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = Some(selector).filter(|selector| !selector.0.is_empty());
         self
     }
 
-    /// Holds only what a field selector picks, such as `metadata.name=web`.
+    /// Holds only what a field selector picks, such as `metadata.name=web`. The server alone knows which fields a kind can
+    /// be selected by: a store with one that it does not know never syncs, and its status says why.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
         self.fields = Some(selector.into());
@@ -189,6 +204,8 @@ impl LabelSelector {
             }
             requirements.push(Requirement::parse(part.trim()).ok_or_else(|| refuse(part))?);
         }
+        requirements.sort_unstable();
+        requirements.dedup();
         Ok(Self(requirements))
     }
 
@@ -202,7 +219,7 @@ impl LabelSelector {
 
     /// Returns the labels that all picked objects have.
     pub(super) fn needed(&self) -> impl Iterator<Item = &str> {
-        let needs = |test: &Test| matches!(test, Test::Exists | Test::In(_));
+        let needs = |test: &Test| !matches!(test, Test::Absent | Test::NotIn(_));
         self.0.iter().filter(move |requirement| needs(&requirement.test)).map(|requirement| &*requirement.key)
     }
 
@@ -215,6 +232,16 @@ impl LabelSelector {
     /// Returns whether the labels satisfy every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.0.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { "," })?;
+            fmt::Display::fmt(requirement, f)?;
+        }
+        Ok(())
     }
 }
 
@@ -235,12 +262,20 @@ impl Requirement {
         if let Some(list) = text.strip_suffix(')') {
             let (head, list) = list.split_once('(')?;
             let (key, word) = head.trim_end().rsplit_once(char::is_whitespace)?;
-            let values: Vec<String> = list.split(',').map(|value| value.trim().to_owned()).collect();
+            let mut values = list.split(',').map(value_of).collect::<Option<Vec<String>>>()?;
+            values.sort_unstable();
+            values.dedup();
             return match word {
                 "in" => requirement(key, Test::In(values)),
                 "notin" => requirement(key, Test::NotIn(values)),
                 _ => None,
             };
+        }
+        if let Some((key, bound)) = text.split_once('>') {
+            return requirement(key, Test::Above(bound.trim().parse().ok()?));
+        }
+        if let Some((key, bound)) = text.split_once('<') {
+            return requirement(key, Test::Below(bound.trim().parse().ok()?));
         }
         if let Some((key, value)) = text.split_once("!=") {
             return requirement(key, Test::NotIn(vec![value_of(value)?]));
@@ -254,11 +289,34 @@ impl Requirement {
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         let among = |list: &[String]| value.is_some_and(|value| list.iter().any(|one| one == value));
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.test {
+            Test::Above(bound) => number().is_some_and(|number| number > *bound),
+            Test::Below(bound) => number().is_some_and(|number| number < *bound),
             Test::Exists => value.is_some(),
             Test::Absent => value.is_none(),
             Test::In(list) => among(list),
             Test::NotIn(list) => !among(list),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        match &self.test {
+            Test::Exists => f.write_str(key),
+            Test::Absent => write!(f, "!{key}"),
+            Test::In(values) => match &values[..] {
+                [value] => write!(f, "{key}={value}"),
+                values => write!(f, "{key} in ({})", values.join(",")),
+            },
+            Test::NotIn(values) => match &values[..] {
+                [value] => write!(f, "{key}!={value}"),
+                values => write!(f, "{key} notin ({})", values.join(",")),
+            },
+            Test::Above(bound) => write!(f, "{key}>{bound}"),
+            Test::Below(bound) => write!(f, "{key}<{bound}"),
         }
     }
 }
@@ -294,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_selector_reads_as_the_server_reads_it() {
-        let web = labels(&[("app", "web"), ("tier", "front")]);
+        let web = labels(&[("app", "web"), ("cores", "4"), ("tier", "front")]);
         for (selector, matches) in [
             ("", true),
             ("app=web", true),
@@ -307,14 +365,47 @@ mod tests {
             ("!zone", true),
             ("!app", false),
             ("zone", false),
+            ("cores>3", true),
+            ("cores > 4", false),
+            ("cores<5", true),
+            ("app<5", false),
+            ("zone<5", false),
         ] {
             assert_eq!(LabelSelector::parse(selector).unwrap().matches(&web), matches, "{selector}");
         }
     }
 
     #[test]
+    fn selectors_that_ask_for_the_same_are_the_same_scope() {
+        for (one, other, shown) in [
+            ("tier = x, app==web", "app=web,tier=x,app=web", "app=web,tier=x"),
+            ("app in (web, api)", "app in (api,web,web)", "app in (api,web)"),
+            ("app in (web)", "app=web", "app=web"),
+            (
+                "!old,cores>4,zone notin (b,a)",
+                "zone notin (a, b) , !old, cores > 4",
+                "cores>4,!old,zone notin (a,b)",
+            ),
+            ("a=,b", "b,a in ()", "a=,b"),
+        ] {
+            let scope = |text: &str| Scope::all().labels(text.parse().unwrap());
+            assert_eq!(scope(one), scope(other));
+            assert_eq!(scope(one).to_string(), format!("all, labels {shown}"));
+            assert_eq!(scope(shown), scope(one), "what is shown is what is asked for");
+        }
+        assert_eq!(Scope::all().labels(LabelSelector::default()), Scope::all());
+    }
+
+    #[test]
     fn what_is_not_a_selector_is_refused_by_its_part() {
-        for (selector, part) in [("app=web,,", ""), ("a b", "a b"), ("a in x", "a in x"), ("=x", "=x")] {
+        for (selector, part) in [
+            ("app=web,,", ""),
+            ("a b", "a b"),
+            ("a in x", "a in x"),
+            ("a in (b c)", "a in (b c)"),
+            ("=x", "=x"),
+            ("a>b", "a>b"),
+        ] {
             let error = LabelSelector::parse(selector).unwrap_err();
             assert_eq!(error.part, part, "{selector}");
         }

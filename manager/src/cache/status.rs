@@ -3,9 +3,8 @@
 //! The numbers live in the stores and are read when asked for, so a status page and a scrape cannot disagree.
 //! Labels are kind and group, never names of objects.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,6 +18,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::left_out::LeftOut;
+use super::paced::Paced;
 use super::pack::Packing;
 use super::store::Core;
 use super::table::Table;
@@ -64,6 +65,11 @@ pub struct KindStatus {
     pub last_event_age: Option<Duration>,
     /// Objects and events that could not be taken, and typed reads that failed.
     pub decode_errors: u64,
+    /// Times that packing was held up for so long that objects were kept as they came.
+    pub pack_stalls: u64,
+    /// Objects that could not be taken as they are now, and why: what is served of them is an older version, or nothing.
+    /// The first hundred; each until it is taken or gone.
+    pub left_out: BTreeMap<String, String>,
     /// Panics and slow calls by handler, for those that had any and have not left.
     pub handlers: BTreeMap<String, HandlerTrouble>,
     /// Versions left out of an index whose function failed, by index, for those that had any and have not gone.
@@ -79,23 +85,29 @@ pub struct HandlerTrouble {
     pub slow: u64,
 }
 
-/// Refused objects that are named in the log; the others are only counted.
-const REFUSALS: usize = 1000;
-
 /// The moving numbers of one store.
 #[derive(Debug)]
 pub(super) struct Counts {
-    watches: AtomicU64,
-    lists: AtomicU64,
+    /// By part.
+    watches: Box<[AtomicU64]>,
+    /// By part.
+    lists: Box<[AtomicU64]>,
     events: AtomicU64,
     decode_errors: AtomicU64,
-    /// Hashes of what was said about objects left out; no more than [`REFUSALS`].
-    refusals: Mutex<HashSet<u64>>,
+    pack_stalls: AtomicU64,
+    pub(super) left_out: LeftOut,
     health: Mutex<Health>,
     /// True once every part has been listed or found absent; never false again. Written under `health`.
     settled: watch::Sender<bool>,
-    handlers: Mutex<BTreeMap<String, HandlerTrouble>>,
-    unindexed: Mutex<BTreeMap<String, u64>>,
+    handlers: Mutex<BTreeMap<String, Trouble>>,
+    unindexed: Mutex<BTreeMap<String, Paced>>,
+}
+
+/// A [`HandlerTrouble`] and what of it was told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trouble {
+    panics: Paced,
+    slow: Paced,
 }
 
 #[derive(Debug)]
@@ -127,12 +139,14 @@ impl Counts {
         let error = parts.is_empty().then(|| nothing.to_owned());
         let down =
             vec![Some(Down { since: Instant::now(), error, absent: parts.is_empty() }); parts.len().max(1)];
+        let by_part = || down.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
-            watches: AtomicU64::new(0),
-            lists: AtomicU64::new(0),
+            watches: by_part(),
+            lists: by_part(),
             events: AtomicU64::new(0),
             decode_errors: AtomicU64::new(0),
-            refusals: Mutex::default(),
+            pack_stalls: AtomicU64::new(0),
+            left_out: LeftOut::default(),
             settled: watch::Sender::new(parts.is_empty()),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
@@ -140,12 +154,12 @@ impl Counts {
         }
     }
 
-    pub(super) fn watching(&self) {
-        self.watches.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn watching(&self, part: usize) {
+        add_one(&self.watches, part);
     }
 
-    pub(super) fn listed(&self) {
-        self.lists.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn listed(&self, part: usize) {
+        add_one(&self.lists, part);
     }
 
     pub(super) fn event(&self) {
@@ -157,25 +171,23 @@ impl Counts {
         self.decode_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether this has not been said of this object yet, or nothing more is to be said: an object that cannot
-    /// be read comes again with every list.
-    pub(super) fn is_first_refusal(&self, object: &str, reason: impl Hash) -> bool {
-        let mut hasher = DefaultHasher::new();
-        (object, reason).hash(&mut hasher);
-        let mut refusals = self.refusals.lock();
-        refusals.len() < REFUSALS && refusals.insert(hasher.finish())
+    pub(super) fn unpacked(&self) {
+        self.pack_stalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn panicked(&self, handler: &str) {
-        self.handlers.lock().entry(handler.to_owned()).or_default().panics += 1;
+    /// Counts a panic; returns how many are to be told.
+    pub(super) fn panicked(&self, handler: &str) -> Option<u64> {
+        self.handlers.lock().entry(handler.to_owned()).or_default().panics.add()
     }
 
-    pub(super) fn slow(&self, handler: &str) {
-        self.handlers.lock().entry(handler.to_owned()).or_default().slow += 1;
+    /// Counts a slow call; returns how many are to be told.
+    pub(super) fn slow(&self, handler: &str) -> Option<u64> {
+        self.handlers.lock().entry(handler.to_owned()).or_default().slow.add()
     }
 
-    pub(super) fn unindexed(&self, index: &str) {
-        *self.unindexed.lock().entry(index.to_owned()).or_default() += 1;
+    /// Counts a version that an index goes without; returns how many are to be told.
+    pub(super) fn unindexed(&self, index: &str) -> Option<u64> {
+        self.unindexed.lock().entry(index.to_owned()).or_default().add()
     }
 
     pub(super) fn forget_index(&self, index: &str) {
@@ -222,7 +234,6 @@ impl Counts {
     pub(super) fn status(&self, store: &Core, table: &Table) -> KindStatus {
         let health = self.health.lock();
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let parts = health.down.len() as u64;
         KindStatus {
             kind: store.kind().clone(),
             scope: store.describe_scope(),
@@ -235,14 +246,45 @@ impl Counts {
             objects: table.count(),
             bytes: table.bytes(),
             packing: store.shelf.packing(table.tally()),
-            restarts: load(&self.watches).saturating_sub(parts),
-            relists: load(&self.lists).saturating_sub(parts),
+            restarts: after_first(&self.watches),
+            relists: after_first(&self.lists),
             events: load(&self.events),
             last_event_age: health.last_event.map(|at| at.elapsed()),
             decode_errors: load(&self.decode_errors),
-            handlers: self.handlers.lock().clone(),
-            unindexed: self.unindexed.lock().clone(),
+            pack_stalls: load(&self.pack_stalls),
+            left_out: self.left_out.named(),
+            handlers: self
+                .handlers
+                .lock()
+                .iter()
+                .map(|(name, trouble)| (name.clone(), trouble.counts()))
+                .collect(),
+            unindexed: self
+                .unindexed
+                .lock()
+                .iter()
+                .map(|(name, paced)| (name.clone(), paced.count()))
+                .collect(),
         }
+    }
+}
+
+fn add_one(by_part: &[AtomicU64], part: usize) {
+    if let Some(number) = by_part.get(part) {
+        number.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The sum of what came after the first of each part. A part that never began takes nothing from the others.
+fn after_first(by_part: &[AtomicU64]) -> u64 {
+    by_part.iter().map(|number| number.load(Ordering::Relaxed).saturating_sub(1)).sum()
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    fn counts(self) -> HandlerTrouble {
+        HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
     }
 }
 
@@ -284,7 +326,7 @@ const GAUGES: [Row; 9] = [
     }),
 ];
 
-const COUNTERS: [Row; 4] = [
+const COUNTERS: [Row; 5] = [
     ("mainstay_cache_events", "Watch events taken, bookmarks included, by kind", |status| status.events),
     ("mainstay_cache_relists", "Lists completed after the first, by kind", |status| status.relists),
     ("mainstay_cache_watch_restarts", "Watches opened after the first, by kind", |status| status.restarts),
@@ -292,6 +334,11 @@ const COUNTERS: [Row; 4] = [
         "mainstay_cache_decode_errors",
         "Objects and events that could not be taken or decoded, by kind",
         |status| status.decode_errors,
+    ),
+    (
+        "mainstay_cache_pack_stalls",
+        "Times that packing was held up for so long that objects were kept as they came, by kind",
+        |status| status.pack_stalls,
     ),
 ];
 

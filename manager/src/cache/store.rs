@@ -3,7 +3,9 @@
 //! Not generic: it holds bytes and slim metadata; [`super::Store`] puts a type on top. One lock guards the
 //! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned, and index functions asked,
 //! before it is taken; objects are decoded and handed to handlers after it is released. A list of many takes it again
-//! and again, so that no writer waits for more than a dozen objects or two.
+//! and again, so that no writer waits for more than a dozen objects or two; so does a resync. Two things hold it for as
+//! long as it takes to look at each object once, some tens of nanoseconds each: a handler that joins, which must miss
+//! nothing, and the end of a list, which finds what is gone.
 //!
 //! Lock order: the table, then the functions.
 
@@ -68,6 +70,8 @@ pub(super) struct Core {
     started: AtomicBool,
     /// Nobody uses it any more.
     retired: CancellationToken,
+    /// Nobody delivers any more: its task has ended. Set for good, by [`Ended`].
+    ended: AtomicBool,
     pub(super) counts: Counts,
 }
 
@@ -78,6 +82,10 @@ enum Coverage {
     Labels(LabelSelector),
     Nothing,
 }
+
+/// Held by the task of a store. Own writes are read for as long as the store is, also after its end.
+#[derive(Debug)]
+pub(super) struct Ended(pub(super) Arc<Core>);
 
 // === impl Core ===
 
@@ -92,7 +100,7 @@ impl Core {
         let own_writes = match (&scope.fields, &scope.labels) {
             (Some(_), _) => Coverage::Nothing,
             (None, None) => Coverage::All,
-            (None, Some(labels)) => LabelSelector::parse(labels).map_or(Coverage::Nothing, Coverage::Labels),
+            (None, Some(labels)) => Coverage::Labels(labels.clone()),
         };
         Self {
             counts: Counts::new(&parts),
@@ -114,6 +122,7 @@ impl Core {
             shelf: Shelf::default(),
             started: AtomicBool::new(false),
             retired: CancellationToken::new(),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -240,8 +249,7 @@ impl Core {
     fn join_in(&self, mut table: RwLockWriteGuard<'_, Table>, member: Member) {
         let (present, synced) = (table.all(), table.is_synced());
         table.jobs.push_back(Job::Join { member, present, synced });
-        drop(table);
-        self.wake();
+        self.release(table);
     }
 
     /// Gives up its handlers for another store to tell, if it has not been started and `commit` agrees.
@@ -327,16 +335,38 @@ impl Core {
 
     fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
         let outcome = change(&mut table);
-        let (queued, called) = (!table.jobs.is_empty(), table.intake.calls());
-        drop(table);
-        if queued {
-            self.wake();
-        }
+        let called = table.intake.calls();
+        self.release(table);
         self.moved.notify_waiters();
         if called {
             self.unpacked.notify_one();
         }
         outcome
+    }
+
+    /// Gives up the lock and has what is queued delivered; dropped, if nobody delivers any more.
+    fn release(&self, mut table: RwLockWriteGuard<'_, Table>) {
+        if self.ended.load(Ordering::Acquire) {
+            let undelivered = std::mem::take(&mut table.jobs);
+            // Handlers among them are of users, and not dropped under the lock.
+            drop(table);
+            drop(undelivered);
+            return;
+        }
+        let queued = !table.jobs.is_empty();
+        drop(table);
+        if queued {
+            self.wake();
+        }
+    }
+}
+
+// === impl Ended ===
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Under the lock that queues: what is queued later sees it, and what was queued before goes with this step.
+        self.0.step(|_| self.0.ended.store(true, Ordering::Release));
     }
 }
 

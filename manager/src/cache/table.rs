@@ -236,10 +236,9 @@ impl Table {
         }
     }
 
-    /// Queues one look at everything.
-    pub(super) fn resync(&mut self) {
-        let all = self.all();
-        self.jobs.push_back(Job::Resync(all));
+    /// Returns whether a version is the one stored.
+    pub(super) fn holds(&self, view: &View) -> bool {
+        self.get(view.request()).is_some_and(|stored| stored.is(view))
     }
 
     /// Stores a version that is not older than what is stored, and queues the change.

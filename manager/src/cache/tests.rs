@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::testing::{Rig, config_map, object, request, teller};
+use super::testing::{ByHand, Rig, config_map, object, request, teller};
 use super::*;
 use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
@@ -155,6 +155,19 @@ async fn a_resync_shows_everything_without_asking_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resync_tells_nothing_that_a_change_tells() {
+    let by_hand = ByHand::listed(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]);
+    let (handler, mut told) = teller();
+    let mut subscription = by_hand.store.subscribe(handler);
+    subscription.synced().await;
+    assert_eq!(told.take(3).await.len(), 3);
+    by_hand.resynced();
+    by_hand.changed(&object("a", "u1", 11));
+    by_hand.deleted(&object("b", "u2", 12));
+    assert_eq!(told.take(3).await, ["c@7 -> c@7 resync", "a@5 -> a@11", "- b@6"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn readers_of_one_version_share_one_decoded_object() {
     let (rig, _store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let typed = rig.cache.store::<ConfigMap>(Scope::all());
@@ -284,7 +297,8 @@ async fn a_transform_that_leaves_out_labels_and_finalizers_changes_no_selection(
         Ok(())
     };
     rig.cache.transform(config_map(), strip).unwrap();
-    let selected = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
+    let selected =
+        rig.cache.kind(config_map(), Scope::all().labels("app=web".parse().unwrap()), Projection::Full);
     let stream = rig.server.next().await.stream();
     let web = |version| {
         let mut web = object("a", "u1", version);
@@ -306,9 +320,59 @@ async fn a_transform_that_leaves_out_labels_and_finalizers_changes_no_selection(
     stream.event("ADDED", &web(5));
     stream.end_of_initial_events(10);
     wide.settled().await;
-    let part = rig.cache.kind(config_map(), Scope::namespace("shop").labels("app"), Projection::Full);
+    let part = rig.cache.kind(
+        config_map(),
+        Scope::namespace("shop").labels("app".parse().unwrap()),
+        Projection::Full,
+    );
     part.settled().await;
     assert!(part.get(&request("a")).unwrap().is_some(), "a part of the whole is told by the same labels");
+}
+
+/// Panics when it is dropped.
+struct Leaves;
+
+impl DeltaHandler for Leaves {
+    fn handle(&self, _delta: &Delta<'_>) {}
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_as_it_leaves_takes_nobody_with_it() {
+    let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, mut told) = teller();
+    let _subscription = store.subscribe(handler);
+    let mut leaves = store.subscribe(Box::new(Leaves));
+    leaves.synced().await;
+    drop(leaves);
+    stream.event("MODIFIED", &object("a", "u1", 11));
+    assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    assert!(store.status().down_since.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_writes_after_the_stop_are_read_and_kept_for_nobody() {
+    let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let (handler, mut told) = teller();
+    let mut subscription = store.subscribe(handler);
+    subscription.synced().await;
+    assert_eq!(told.next().await, "+ a@5 initial");
+    rig.stop.cancel();
+    rig.tasks.join_next().await.unwrap().unwrap();
+    let before = store.get(&request("a")).unwrap().unwrap();
+    for version in 12..5_000 {
+        rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", version)), Writer::default());
+    }
+    let version = store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string();
+    assert_eq!(version, "4999");
+    assert!(!before.is_held_elsewhere(), "no change is queued that holds it");
+    let _late = store.subscribe(teller().0);
+    assert!(store.core().has_room(), "nor is anything else");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,8 @@ struct Store {
     events: u64,
     last_event_seconds: Option<f64>,
     decode_errors: u64,
+    /// Objects served as they were before, or not at all, and why: some of them, if they are many.
+    left_out: BTreeMap<String, String>,
     /// Handlers that had trouble, by name.
     handlers: BTreeMap<String, Trouble>,
     /// Versions left out of an index whose function failed, by index.
@@ -90,6 +92,7 @@ impl From<KindStatus> for Store {
             events: status.events,
             last_event_seconds: status.last_event_age.map(seconds),
             decode_errors: status.decode_errors,
+            left_out: status.left_out,
             handlers: handlers
                 .map(|(name, trouble)| (name, Trouble { panics: trouble.panics, slow: trouble.slow }))
                 .collect(),

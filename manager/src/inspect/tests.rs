@@ -222,11 +222,11 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let expected = concat!(
         r#"{"caches":[{"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
         r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
-        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}},"#,
+        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},"#,
         r#"{"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
         r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
         r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
-        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"handlers":{},"unindexed":{}}]}"#,
+        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
         "\n",
     );
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
@@ -254,6 +254,8 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         events: 7,
         last_event_age: Some(Duration::from_micros(1_500_001)),
         decode_errors: 8,
+        pack_stalls: 0,
+        left_out: [("shop/big".to_owned(), "too long".to_owned())].into(),
         handlers: [("owner".to_owned(), trouble)].into(),
         unindexed: [("by-node".to_owned(), 9)].into(),
     };
@@ -262,7 +264,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"#,
         r#""packed":{"objects":2,"bytes":300,"plainBytes":3100,"ratio":10.3,"dictionaries":1,"#,
         r#""dictionaryBytes":9000},"restarts":5,"#,
-        r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"#,
+        r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,
         r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
     );
     assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);

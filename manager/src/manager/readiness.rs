@@ -125,6 +125,8 @@ mod tests {
             events: 0,
             last_event_age: None,
             decode_errors: 0,
+            pack_stalls: 0,
+            left_out: BTreeMap::new(),
             handlers: BTreeMap::new(),
             unindexed: BTreeMap::new(),
         }

@@ -106,8 +106,10 @@ impl Scene {
         let mut controller = None;
         let manager = LocalManager::start_with(&cluster, &identity, &changes, |manager| {
             let ingresses = manager.store::<Ingress>(Scope::all());
-            let children = manager.store::<Service>(Scope::all().labels("is=child"));
-            let friends = manager.store::<Service>(Scope::all().labels("is=friend"));
+            let children =
+                manager.store::<Service>(Scope::all().labels("is=child".parse().expect("a selector")));
+            let friends =
+                manager.store::<Service>(Scope::all().labels("is=friend".parse().expect("a selector")));
             let waits_for =
                 |view: &View| view.request().namespace().map(|namespace| Request::namespaced(namespace, WEB));
             let wired = Controller::new("backoff")

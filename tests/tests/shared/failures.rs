@@ -44,7 +44,8 @@ async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_ow
     let (reconciler, mut runs) = witness(end_as_named);
     let mut controller = None;
     let manager = LocalManager::start_with(&cluster, &identity, &changes, |manager| {
-        let store = manager.store::<ConfigMap>(Scope::all().labels("of=failures"));
+        let store =
+            manager.store::<ConfigMap>(Scope::all().labels("of=failures".parse().expect("a selector")));
         let wired = Controller::new("failures").reconciles(&store).reconciler(reconciler);
         controller = Some(manager.register(wired).expect("registered"));
     })

@@ -210,7 +210,8 @@ impl<'a> Scene<'a> {
         let manager =
             LocalManager::start_with(cluster, &identity.through(middlebox.address()), &changes, |manager| {
                 let subjects = manager.store::<K>(Scope::all());
-                let maps = manager.store::<ConfigMap>(Scope::all().labels("of=kinds"));
+                let maps =
+                    manager.store::<ConfigMap>(Scope::all().labels("of=kinds".parse().expect("a selector")));
                 let subject = Controller::new("subject").reconciles(&subjects).reconciler(subject);
                 let other = Controller::new("other").reconciles(&maps).reconciler(other);
                 for registration in [subject, other] {

@@ -35,7 +35,7 @@ fn rules() -> Value {
 
 /// The objects of a test, without the maps that every namespace has.
 fn maps(manager: &Manager) -> Store<ConfigMap> {
-    manager.store(Scope::all().labels("of=members"))
+    manager.store(Scope::all().labels("of=members".parse().expect("a selector")))
 }
 
 async fn create(cluster: &TestCluster, name: &str) {

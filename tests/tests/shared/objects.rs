@@ -89,7 +89,7 @@ async fn start(
     let identity = cluster.install_base_with(&rules).await;
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
         // The label says whose objects these are, and nobody changes it.
-        let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects"));
+        let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects".parse().expect("a selector")));
         let reconciler = object(&maps, finalizer(), witness);
         let controller = Controller::new("objects").reconciles(&maps);
         drop(manager.register(controller.reconciler(reconciler)).expect("registered"));

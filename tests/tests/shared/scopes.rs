@@ -43,15 +43,15 @@ async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
     create(&cluster, "c", &json!({"app": "api"})).await;
     let ours = cluster.namespace();
     let cases: [(Scope, &[&str]); 9] = [
-        (Scope::all().labels("app"), &["a", "b", "c"]),
-        (Scope::all().labels("app=web"), &["a", "b"]),
-        (Scope::all().labels("app in (web, api),!tier"), &["b", "c"]),
-        (Scope::all().labels("app=none"), &[]),
+        (Scope::all().labels("app".parse().expect("a selector")), &["a", "b", "c"]),
+        (Scope::all().labels("app=web".parse().expect("a selector")), &["a", "b"]),
+        (Scope::all().labels("app in (web, api),!tier".parse().expect("a selector")), &["b", "c"]),
+        (Scope::all().labels("app=none".parse().expect("a selector")), &[]),
         (Scope::all().fields("metadata.name=b"), &["b"]),
-        (Scope::all().fields("metadata.name=b").labels("app=web"), &["b"]),
-        (Scope::all().fields("metadata.name=b").labels("app=api"), &[]),
+        (Scope::all().fields("metadata.name=b").labels("app=web".parse().expect("a selector")), &["b"]),
+        (Scope::all().fields("metadata.name=b").labels("app=api".parse().expect("a selector")), &[]),
         (Scope::all().fields(format!("metadata.namespace={ours},metadata.name=c")), &["c"]),
-        (Scope::namespace(ours).labels("app=api"), &["c"]),
+        (Scope::namespace(ours).labels("app=api".parse().expect("a selector")), &["c"]),
     ];
     for projection in [Projection::Full, Projection::Metadata] {
         // Of its own: whoever needs metadata only is served by whole objects where there are any.

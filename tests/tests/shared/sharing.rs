@@ -111,7 +111,9 @@ async fn controllers_of_one_kind_share_one_watch_that_ends_with_the_last_and_dis
     assert_eq!((total("all", "error"), total("picky", "success")), (Some(0.0), None));
 
     // A part of what is watched already is read through that watch.
-    let labelled = manager.manager.store::<CSIStorageCapacity>(Scope::all().labels("step=pick"));
+    let labelled = manager
+        .manager
+        .store::<CSIStorageCapacity>(Scope::all().labels("step=pick".parse().expect("a selector")));
     let (reconciler, mut parts_runs) = witness(done);
     let part = Controller::new("part").reconciles(&labelled).reconciler(reconciler);
     let part = manager.manager.register(part).expect("registered");

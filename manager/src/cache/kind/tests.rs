@@ -115,7 +115,8 @@ async fn a_narrower_scope_declared_before_the_start_reads_through_the_wider_one(
 #[tokio::test(start_paused = true)]
 async fn what_enters_a_part_is_told_as_created_and_what_leaves_it_as_deleted() {
     let objects = [labelled("a", 5, "web"), labelled("b", 6, "api")];
-    let (_rig, narrow, _wide, stream) = wide_and_narrow(Scope::all().labels("app=web"), &objects).await;
+    let (_rig, narrow, _wide, stream) =
+        wide_and_narrow(Scope::all().labels("app=web".parse().unwrap()), &objects).await;
     let (handler, mut told) = teller();
     let mut subscription = narrow.subscribe(handler);
     subscription.synced().await;

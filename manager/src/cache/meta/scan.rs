@@ -38,6 +38,8 @@ pub(in crate::cache) struct Scan<'a> {
     pub(in crate::cache) request: Request,
     pub(in crate::cache) uid: Uid,
     pub(in crate::cache) resource_version: ResourceVersion,
+    /// Bytes of the object, without what may follow it.
+    pub(in crate::cache) size: usize,
     members: Vec<Member<'a>>,
     metadata: Metadata<'a>,
 }
@@ -84,6 +86,7 @@ impl<'a> Scan<'a> {
         let mut cursor = Cursor::new(raw.bytes)?;
         let mut metadata = Metadata::default();
         let members = walk(&mut cursor, &mut metadata)?;
+        let size = cursor.at();
         raw.end(&mut cursor)?;
         let name = text("name", metadata.name)?.ok_or(ScanError::Missing("name"))?;
         let namespace = text("namespace", metadata.namespace)?;
@@ -95,6 +98,7 @@ impl<'a> Scan<'a> {
             request: Request::new(namespace.as_deref(), &name),
             uid: Uid::new(&uid),
             resource_version,
+            size,
             members,
             metadata,
         })

@@ -20,6 +20,8 @@ pub(in crate::cache) struct Intake {
     taken: usize,
     /// The packer has to look. Cleared by whoever wakes it.
     call: bool,
+    /// The packer has kept the reflector waiting for too long: until it moves again, nothing waits for it.
+    overdue: bool,
 }
 
 /// A body that waits, or was taken.
@@ -49,6 +51,7 @@ impl Intake {
     pub(in crate::cache) fn offer(&mut self, view: &View, total: usize) {
         match self.stage {
             Stage::Closed => {}
+            Stage::Open(_) if self.overdue => {}
             Stage::Above(at) => self.call |= total >= at,
             Stage::Open(rules) => {
                 let (first, was_eager) = (self.is_empty(), self.is_eager());
@@ -69,6 +72,21 @@ impl Intake {
     /// Returns whether so much is plain that the reflector should wait.
     pub(in crate::cache) fn is_full(&self) -> bool {
         matches!(self.stage, Stage::Open(rules) if self.bytes >= rules.full)
+    }
+
+    /// Gives up on a packer that has filled it and does not empty it: what waits stays plain until it moves again.
+    /// Returns whether that is news.
+    pub(in crate::cache) fn give_up(&mut self) -> bool {
+        let full = self.is_full();
+        if full {
+            *self = Self { stage: self.stage, overdue: true, ..Self::default() };
+        }
+        full
+    }
+
+    /// Returns whether it had given up: what is stored has to be looked at as a whole then.
+    pub(super) fn resume(&mut self) -> bool {
+        std::mem::take(&mut self.overdue)
     }
 
     /// Lets nothing in, and forgets what waits.
@@ -112,6 +130,6 @@ impl Intake {
     }
 
     fn waiting(&self) -> usize {
-        self.bytes - self.taken
+        self.bytes.saturating_sub(self.taken)
     }
 }

@@ -23,6 +23,7 @@ const RULES: Rules = Rules {
 struct Rig {
     store: Arc<Core>,
     version: u64,
+    workshop: Workshop,
     tasks: JoinSet<()>,
 }
 
@@ -35,8 +36,9 @@ impl Rig {
         store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1"));
         let mut tasks = JoinSet::new();
         tasks.spawn(Deliverer::new(store.clone()).run());
-        tasks.spawn(Packer::new(store.clone(), pack, RULES, Workshop::default()).run());
-        Self { store, version: 10, tasks }
+        let workshop = Workshop::default();
+        tasks.spawn(Packer::new(store.clone(), pack, RULES, workshop.clone()).run());
+        Self { store, version: 10, workshop, tasks }
     }
 
     /// Stores an object with this data, or a newer version of it.
@@ -208,6 +210,28 @@ async fn the_reflector_waits_while_too_much_is_plain() {
     assert_eq!(began.elapsed(), Duration::ZERO, "no delay when it presses");
     rig.settle().await;
     assert_eq!(rig.packing().objects, 50 + sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packer_that_is_held_up_costs_memory_and_no_watch() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    // As long as the blocking pool is full of what others do, some turn has the bench and does not end.
+    let bench = rig.workshop.clone().lock_owned().await;
+    let mut sent = 0;
+    while rig.store.has_room() {
+        rig.put(&format!("more-{sent}"), &alike(sent));
+        sent += 1;
+    }
+    let began = Instant::now();
+    rig.store.room().await;
+    assert_eq!((began.elapsed(), rig.store.status().pack_stalls), (PATIENCE, 1));
+    rig.put_all(400, alike);
+    assert!(rig.store.has_room(), "nobody waits for a packer that does not move");
+    drop(bench);
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 400 + sent, "what was kept as it came is packed after all");
 }
 
 #[tokio::test(start_paused = true)]

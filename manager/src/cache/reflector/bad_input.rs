@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cache::status::Counts;
 use crate::cache::testing::server::Stream;
 use crate::cache::testing::{Rig, object, request, teller};
-use crate::cache::{CacheSettings, KindStore, Select};
+use crate::cache::{CacheSettings, KindStore, ResourceVersion, Select};
 
 /// Longest object of these tests, in bytes.
 const LIMIT: usize = 2000;
@@ -127,6 +126,31 @@ async fn an_object_that_cannot_be_read_any_more_is_not_taken_for_gone_by_a_list(
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_is_served_as_it_was_is_named_until_it_can_be_taken_again() {
+    let (mut rig, store, stream) = synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
+    let left_out = || store.status().left_out.into_keys().collect::<Vec<_>>();
+    stream.send(&event("MODIFIED", &large("a", "u1", 20)));
+    stream.send(&event("MODIFIED", &large("b", "u2", 21)));
+    stream.bookmark(30);
+    store.caught_up(&request("c"), &ResourceVersion::new("30")).await.unwrap();
+    assert_eq!(left_out(), ["shop/a", "shop/b"]);
+    let version = store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string();
+    assert_eq!(version, "5", "the last that could be taken");
+    stream.event("MODIFIED", &object("b", "u2", 31));
+    stream.error(410, "Expired");
+    let stream = rig.server.next().await.stream();
+    stream.send(&event("ADDED", &large("a", "u1", 20)));
+    stream.event("ADDED", &object("b", "u2", 31));
+    stream.end_of_initial_events(40);
+    store.caught_up(&request("c"), &ResourceVersion::new("40")).await.unwrap();
+    assert_eq!(left_out(), ["shop/a"]);
+    stream.send(&event("DELETED", &large("a", "u1", 41)));
+    stream.bookmark(50);
+    store.caught_up(&request("c"), &ResourceVersion::new("50")).await.unwrap();
+    assert_eq!(left_out(), [""; 0], "it is gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_no_list_does_not_empty_the_store() {
     let (mut rig, store, stream) = synced(&[object("a", "u1", 5)]).await;
     stream.error(410, "Expired");
@@ -148,6 +172,26 @@ async fn what_is_no_list_does_not_empty_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_limit_is_the_same_for_every_way_in_and_itself_allowed() {
+    let exact = object("a", "u1", 11).to_string();
+    let settings =
+        CacheSettings { max_object_bytes: exact.len(), resync: Duration::ZERO, ..CacheSettings::default() };
+    // The second in an order in which no server writes.
+    let backwards = format!("{{\"object\":{exact},\"type\":\"MODIFIED\"}}\n");
+    for line in [event("MODIFIED", &exact), backwards] {
+        let (_rig, store, stream) = Rig::synced_with(settings.clone(), &[object("a", "u1", 5)]).await;
+        let version = || store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string();
+        stream.send(&line);
+        store.caught_up(&request("a"), &ResourceVersion::new("11")).await.unwrap();
+        assert_eq!(version(), "11", "{line}");
+        stream.send(&event("MODIFIED", &object("a", "u1", 123).to_string()));
+        stream.bookmark(200);
+        store.caught_up(&request("b"), &ResourceVersion::new("200")).await.unwrap();
+        assert_eq!((version(), store.status().decode_errors), ("11".to_owned(), 1), "one that is longer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_hundred_megabytes_without_a_line_end_are_dropped_as_they_come() {
     let (_rig, store, stream) = synced(&[object("a", "u1", 5)]).await;
     let (handler, mut told) = teller();
@@ -163,15 +207,4 @@ async fn two_hundred_megabytes_without_a_line_end_are_dropped_as_they_come() {
     stream.event("MODIFIED", &object("a", "u1", 30));
     assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@30"]);
     assert_eq!(store.status().decode_errors, 1);
-}
-
-#[test]
-fn what_is_left_out_again_and_again_is_named_once() {
-    let counts = Counts::new(&[None]);
-    let first = |name: &str, reason: u8| counts.is_first_refusal(name, reason);
-    assert!(first("shop/a", 1) && !first("shop/a", 1));
-    assert!(first("shop/a", 2), "for another reason");
-    assert!(first("shop/b", 1), "another object");
-    let named = (0..10_000).filter(|number| first(&format!("shop/{number}"), 1)).count();
-    assert!(named < 1000, "and of very many not all: {named}");
 }

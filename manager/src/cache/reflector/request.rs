@@ -54,7 +54,10 @@ pub(super) enum Failure {
 impl Endpoint {
     pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
         let mut base = format!("{path}?");
-        for (name, selector) in [("labelSelector", &scope.labels), ("fieldSelector", &scope.fields)] {
+        let labels = scope.labels.as_ref().map(ToString::to_string);
+        for (name, selector) in
+            [("labelSelector", labels.as_deref()), ("fieldSelector", scope.fields.as_deref())]
+        {
             if let Some(selector) = selector {
                 base.push_str(name);
                 base.push('=');

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::cache::meta::ResourceVersion;
 use crate::cache::table::Removal;
 use crate::cache::testing::{Rig, object, object_in, request, teller};
-use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, Select};
+use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStatus, KindStore, Projection, Scope, Select};
 use crate::client::Writer;
 
 fn never_resync() -> CacheSettings {
@@ -428,16 +428,45 @@ async fn a_store_of_several_namespaces_syncs_when_all_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
+    let namespaces = ["shop", "bank", "site"].map(str::to_owned).to_vec();
+    let mut rig = Rig::start(CacheSettings { namespaces, ..never_resync() });
+    let store = rig.config_maps();
+    let mut watched = None;
+    for _ in 0..3 {
+        let call = rig.server.next().await;
+        if call.has("/namespaces/shop/") {
+            watched = Some(call.stream())
+        } else {
+            call.refuse(403, "Forbidden")
+        }
+    }
+    let mut stream = watched.unwrap();
+    stream.end_of_initial_events(10);
+    store.settled().await;
+    for restarts in 1..4 {
+        stream.reset();
+        loop {
+            let call = rig.server.next().await;
+            if call.has("/namespaces/shop/") {
+                stream = call.stream();
+                break;
+            }
+            call.refuse(403, "Forbidden");
+        }
+        stream.bookmark(10 + restarts);
+        store.caught_up(&request("a"), &ResourceVersion::new(&(10 + restarts).to_string())).await.unwrap();
+        assert_eq!((store.status().restarts, store.status().relists), (restarts, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn selectors_and_projection_go_to_the_server() {
     let mut rig = Rig::start(never_resync());
-    let scope = Scope::namespace("shop").labels("app in (a)").fields("metadata.name=x");
+    let scope = Scope::namespace("shop").labels("app in (a)".parse().unwrap()).fields("metadata.name=x");
     let _store = rig.cache.kind(crate::cache::testing::config_map(), scope, Projection::Metadata);
     let call = rig.server.next().await;
-    assert!(
-        call.has("?labelSelector=app%20in%20%28a%29&fieldSelector=metadata.name%3Dx&watch=true"),
-        "{}",
-        call.uri
-    );
+    assert!(call.has("?labelSelector=app%3Da&fieldSelector=metadata.name%3Dx&watch=true"), "{}", call.uri);
     assert!(call.accept.starts_with("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
 }
 
@@ -593,6 +622,7 @@ async fn a_second_run_of_the_cache_starts_nothing_twice() {
 /// Notes how far reading was ahead of telling, at most.
 struct Lag {
     store: Weak<KindStore>,
+    read: fn(&KindStatus) -> u64,
     told: AtomicU64,
     most: Arc<AtomicU64>,
 }
@@ -600,18 +630,24 @@ struct Lag {
 impl DeltaHandler for Lag {
     fn handle(&self, _delta: &Delta<'_>) {
         let told = self.told.fetch_add(1, Ordering::Relaxed);
-        let read = self.store.upgrade().map_or(0, |store| store.status().events);
+        let read = self.store.upgrade().map_or(0, |store| (self.read)(&store.status()));
         self.most.fetch_max(read.saturating_sub(told), Ordering::Relaxed);
     }
+}
+
+/// A handler that notes its lag, and where it does.
+fn lag(store: &Arc<KindStore>, read: fn(&KindStatus) -> u64) -> (Box<Lag>, Arc<AtomicU64>) {
+    let most = Arc::new(AtomicU64::new(0));
+    let store = Arc::downgrade(store);
+    (Box::new(Lag { store, read, told: AtomicU64::new(0), most: Arc::clone(&most) }), most)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_handler_costs_the_server_a_full_socket_and_not_this_process_its_memory() {
     let (_rig, store, stream) = Rig::synced(&[]).await;
-    let most = Arc::new(AtomicU64::new(0));
-    let lag = Lag { store: Arc::downgrade(&store), told: AtomicU64::new(0), most: Arc::clone(&most) };
+    let (lag, most) = lag(&store, |status| status.events);
     let (handler, mut told) = teller();
-    let _subscriptions = (store.subscribe(Box::new(lag)), store.subscribe(handler));
+    let _subscriptions = (store.subscribe(lag), store.subscribe(handler));
     for version in 11..10_000 {
         stream.event("MODIFIED", &object("a", "u1", version));
     }
@@ -619,4 +655,19 @@ async fn a_slow_handler_costs_the_server_a_full_socket_and_not_this_process_its_
     assert!(told.next().await.ends_with("a@9999"), "none is lost");
     let most = most.load(Ordering::Relaxed);
     assert!((100..1_100).contains(&most), "{most} events were read ahead of the handler");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_one_piece_is_read_no_further_ahead_of_a_slow_handler() {
+    let mut rig = Rig::start(never_resync());
+    let store = rig.config_maps();
+    let (lag, most) = lag(&store, |status| status.objects as u64);
+    let (handler, mut told) = teller();
+    let _subscriptions = (store.subscribe(lag), store.subscribe(handler));
+    rig.server.next().await.refuse(422, "Invalid");
+    let items: Vec<_> = (0..10_000).map(|n| object(&format!("n{n}"), &format!("u{n}"), 5)).collect();
+    rig.server.next().await.page(30, "", &items);
+    told.take(10_000).await;
+    let most = most.load(Ordering::Relaxed);
+    assert!((100..1_100).contains(&most), "{most} objects were read ahead of the handler");
 }

@@ -5,11 +5,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::time::timeout;
+
 use super::{Core, Coverage};
 use crate::cache::chain::Chain;
 use crate::cache::frame::Raw;
 use crate::cache::index::Values;
 use crate::cache::meta::{self, Meta, ResourceVersion, Scan, ScanError};
+use crate::cache::pack::PATIENCE;
 use crate::cache::table::{Arrival, Removal, Table};
 use crate::cache::view::View;
 use crate::client::{Extent, Writer};
@@ -51,8 +54,10 @@ impl Core {
     }
 
     pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
-        self.counts.listed();
+        self.counts.listed(part);
         self.step(|table| table.end_list(part, epoch, version));
+        let namespace = self.parts.get(part).and_then(Option::as_deref);
+        self.counts.left_out.listed(namespace, epoch);
         self.home.pool.sweep();
     }
 
@@ -71,6 +76,7 @@ impl Core {
                 EventKind::Deleted => {
                     scan.check_kind(self.kind(), self.projection())?;
                     self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
+                    self.counts.left_out.remove(&scan.request);
                 }
                 EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
@@ -92,7 +98,7 @@ impl Core {
     pub(in crate::cache) fn refuse(&self, raw: &[u8], error: &ScanError) {
         self.counts.undecodable();
         let name = meta::name_of(raw).map_or_else(|| "unknown".to_owned(), |request| request.to_string());
-        if self.counts.is_first_refusal(&name, std::mem::discriminant(error)) {
+        if self.counts.left_out.is_news(&name, std::mem::discriminant(error)) {
             tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
         }
     }
@@ -105,6 +111,13 @@ impl Core {
             && let Some((request, uid, version)) = meta::identity_of(raw)
         {
             self.step(|table| table.deleted(part, &request, &uid, &version));
+            self.counts.left_out.remove(&request);
+        }
+        if kind == EventKind::Changed
+            && !other
+            && let Some(request) = meta::name_of(raw)
+        {
+            self.counts.left_out.add(request, 0, Chain(error).to_string());
         }
         self.refuse(raw, error);
     }
@@ -116,6 +129,7 @@ impl Core {
         let other = matches!(error, ScanError::Kind { .. });
         if let Some(request) = meta::name_of(raw).filter(|_| !other) {
             self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
+            self.counts.left_out.add(request, epoch, Chain(error).to_string());
         }
         self.refuse(raw, error);
     }
@@ -132,7 +146,14 @@ impl Core {
             if self.has_room() {
                 return;
             }
-            freed.await;
+            if timeout(PATIENCE, freed).await.is_err() && self.table.write().intake.give_up() {
+                self.counts.unpacked();
+                tracing::warn!(
+                    kind = %self.kind, waited = ?PATIENCE,
+                    "packing is held up, objects are kept as they come meanwhile; look for code that blocks all of the \
+                     runtime's blocking threads"
+                );
+            }
         }
     }
 
@@ -143,11 +164,12 @@ impl Core {
     }
 
     fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
-        let (size, limit) = (raw.bytes.len(), self.max_object_bytes);
+        let scan = Scan::open(raw)?;
+        let (size, limit) = (scan.size, self.max_object_bytes);
         if limit != 0 && size > limit {
             return Err(ScanError::TooLarge { size, limit });
         }
-        Scan::open(raw)
+        Ok(scan)
     }
 
     fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
@@ -178,6 +200,7 @@ impl Core {
 
     /// Asks the index functions about a version and makes the step that takes it.
     fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+        self.counts.left_out.remove(view.request());
         loop {
             let functions = self.functions();
             let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();

@@ -75,11 +75,12 @@ impl Core {
     /// Asks an index function about a version. Never called under a lock.
     pub(super) fn ask(&self, function: &Function, view: &View) -> Box<[Arc<str>]> {
         function.ask(view).unwrap_or_else(|failure| {
-            self.counts.unindexed(function.name());
-            tracing::warn!(
-                kind = %self.kind, object = %view.request(), index = function.name(), error = %failure,
-                "object left out of an index"
-            );
+            if let Some(failures) = self.counts.unindexed(function.name()) {
+                tracing::warn!(
+                    kind = %self.kind, object = %view.request(), index = function.name(), failures, error = %failure,
+                    "object left out of an index"
+                );
+            }
             Box::default()
         })
     }

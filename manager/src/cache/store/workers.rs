@@ -41,22 +41,24 @@ impl Core {
         if let Some(handler) = member.present()
             && let Some(delta) = member.sees(delta)
         {
-            self.call(handler, &delta);
+            self.call(member.name(), handler, &delta);
         }
     }
 
     /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
     /// that takes too long.
-    pub(in crate::cache) fn call(&self, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+    pub(in crate::cache) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let Call { took, panic } = Call::of(handler, delta);
-        if let Some(panic) = panic {
-            self.counts.panicked(handler.name());
-            let object = delta.latest().map(|view| view.request().to_string());
-            tracing::error!(kind = %self.kind, handler = handler.name(), object, panic, "handler panicked; this delta is lost to it");
+        let (kind, object) = (&self.kind, || delta.latest().map(|view| view.request().to_string()));
+        if let Some(panic) = panic
+            && let Some(panics) = self.counts.panicked(name)
+        {
+            tracing::error!(%kind, handler = name, object = object(), panics, panic, "handler panicked; deltas are lost to it");
         }
-        if took > SLOW_HANDLER {
-            self.counts.slow(handler.name());
-            tracing::warn!(kind = %self.kind, handler = handler.name(), ?took, "handler holds up the watch");
+        if took > SLOW_HANDLER
+            && let Some(calls) = self.counts.slow(name)
+        {
+            tracing::warn!(%kind, handler = name, object = object(), calls, ?took, "handler holds up the watch");
         }
     }
 
@@ -65,12 +67,17 @@ impl Core {
         self.counts.forget(handler);
     }
 
+    /// Queues one look at everything, as it is found little by little.
     pub(in crate::cache) fn queue_resync(&self) {
-        self.step(|table| {
-            if table.is_synced() {
-                table.resync();
-            }
-        });
+        if self.is_synced() {
+            let present = self.everything();
+            self.step(|table| table.jobs.push_back(Job::Resync(present)));
+        }
+    }
+
+    /// Returns whether a version is the one stored.
+    pub(in crate::cache) fn holds(&self, view: &View) -> bool {
+        self.table.read().holds(view)
     }
 }
 

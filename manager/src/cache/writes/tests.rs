@@ -138,7 +138,8 @@ async fn an_own_delete_answered_late_spares_who_took_the_name_since() {
 #[tokio::test(start_paused = true)]
 async fn an_own_write_that_leaves_a_label_selection_is_read_at_once_and_one_outside_it_concerns_nobody() {
     let mut rig = Rig::start(CacheSettings::default());
-    let store = rig.cache.kind(config_map(), Scope::all().labels("app=web"), Projection::Full);
+    let store =
+        rig.cache.kind(config_map(), Scope::all().labels("app=web".parse().unwrap()), Projection::Full);
     let labelled = |name, uid, version, app| {
         let mut object = object(name, uid, version);
         object["metadata"]["labels"] = json!({"app": app});

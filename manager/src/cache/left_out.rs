@@ -1,0 +1,108 @@
+//! Which objects a store does not have as they are now, because they could not be taken.
+//!
+//! What is stored of such an object is an older version, or nothing; reads cannot tell. So each is named: once in the
+//! log, and here for as long as it lasts.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use parking_lot::Mutex;
+
+use crate::key::{Key as _, Request};
+
+/// Objects that are named in the log; the others are only counted.
+const LOGGED: usize = 1000;
+/// Objects that are named on request; the others are only counted.
+const NAMED: usize = 100;
+
+/// The objects that one store could not take.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// Hashes of what was said; no more than [`LOGGED`].
+    said: Mutex<HashSet<u64>>,
+    /// No more than [`NAMED`]. Never locked with another lock.
+    now: Mutex<BTreeMap<Request, Reason>>,
+}
+
+/// Why an object could not be taken.
+#[derive(Debug)]
+struct Reason {
+    text: String,
+    /// The list that had it; 0 if it came with an event, before the next list.
+    epoch: u64,
+}
+
+// === impl LeftOut ===
+
+impl LeftOut {
+    /// Returns whether this has not been said of this object yet, or nothing more is to be said: an object that cannot
+    /// be read comes again with every list.
+    pub(super) fn is_news(&self, object: &str, reason: impl Hash) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (object, reason).hash(&mut hasher);
+        let mut said = self.said.lock();
+        said.len() < LOGGED && said.insert(hasher.finish())
+    }
+
+    /// Notes that an object could not be taken.
+    pub(super) fn add(&self, request: Request, epoch: u64, text: String) {
+        let mut now = self.now.lock();
+        if now.len() < NAMED || now.contains_key(&request) {
+            now.insert(request, Reason { text, epoch });
+        }
+    }
+
+    /// Notes that it was taken, or is gone.
+    pub(super) fn remove(&self, request: &Request) {
+        let mut now = self.now.lock();
+        if !now.is_empty() {
+            now.remove(request);
+        }
+    }
+
+    /// Notes the end of a list: what it did not have is gone. `None` is a list of all namespaces.
+    pub(super) fn listed(&self, namespace: Option<&str>, epoch: u64) {
+        let elsewhere = |request: &Request| namespace.is_some() && request.namespace() != namespace;
+        self.now.lock().retain(|request, reason| reason.epoch == epoch || elsewhere(request));
+    }
+
+    /// Returns the objects by name, with the reasons.
+    pub(super) fn named(&self) -> BTreeMap<String, String> {
+        let now = self.now.lock();
+        now.iter().map(|(request, reason)| (request.to_string(), reason.text.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_again_and_again_is_said_once() {
+        let left_out = LeftOut::default();
+        assert!(left_out.is_news("a", 1) && left_out.is_news("a", 2) && left_out.is_news("b", 1));
+        assert!(!left_out.is_news("a", 1), "each object once for each reason");
+        let said = (0..2 * LOGGED).filter(|number| left_out.is_news(&number.to_string(), 1)).count();
+        assert_eq!(said, LOGGED - 3, "and no more names than are kept in mind");
+    }
+
+    #[test]
+    fn an_object_is_named_until_it_is_taken_or_gone() {
+        let left_out = LeftOut::default();
+        let in_shop = |name: &str| Request::namespaced("shop", name);
+        for name in ["a", "b", "c"] {
+            left_out.add(in_shop(name), 0, "too long".to_owned());
+        }
+        left_out.add(Request::namespaced("bank", "d"), 0, "too long".to_owned());
+        left_out.remove(&in_shop("a"));
+        left_out.add(in_shop("b"), 7, "still too long".to_owned());
+        left_out.listed(Some("shop"), 7);
+        let named: Vec<_> = left_out.named().into_iter().collect();
+        let line = |object: &str, reason: &str| (object.to_owned(), reason.to_owned());
+        assert_eq!(named, [line("bank/d", "too long"), line("shop/b", "still too long")]);
+        for number in 0..2 * NAMED {
+            left_out.add(in_shop(&format!("n{number}")), 0, String::new());
+        }
+        assert_eq!(left_out.named().len(), NAMED, "whatever comes");
+    }
+}
