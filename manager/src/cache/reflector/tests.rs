@@ -436,9 +436,9 @@ async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
     for _ in 0..3 {
         let call = rig.server.next().await;
         if call.has("/namespaces/shop/") {
-            watched = Some(call.stream())
+            watched = Some(call.stream());
         } else {
-            call.refuse(403, "Forbidden")
+            call.refuse(403, "Forbidden");
         }
     }
     let mut stream = watched.unwrap();
