@@ -10,6 +10,8 @@
 //!
 //! With `MAINSTAY_BENCH=quick` there are a tenth of the Pods and patches, and one run.
 
+#![expect(clippy::print_stdout, reason = "the figures are the output")]
+
 #[path = "path/load.rs"]
 mod load;
 #[path = "../../manager/benches/cache/pods.rs"]
@@ -68,12 +70,13 @@ async fn tell(cluster: &DevCluster, form: Form) -> anyhow::Result<()> {
     let load = Load::connect(cluster.kubeconfig_path()).await?;
     load.fill(form.pods).await.context("filling the cluster")?;
     let mut runs: Vec<Vec<(String, f64, String)>> = Vec::new();
-    for _ in 0..form.runs {
+    for round in 0..form.runs {
         let mut subject = Subject::start(cluster.kubeconfig_path())?;
         let mut figures = subject.until("ready").await?;
-        load.patch(form.pods, form.patches).await.context("patching")?;
+        load.patch(round, form.pods, form.patches).await.context("patching")?;
         subject.go_on().await?;
         figures.extend(subject.until("end").await?);
+        println!("run {}: {figures:?}", round + 1);
         runs.push(figures);
     }
     for (at, (name, _, unit)) in runs.first().into_iter().flatten().enumerate() {

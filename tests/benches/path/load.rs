@@ -65,13 +65,13 @@ impl Load {
         .await
     }
 
-    /// Patches Pods in turn, evenly.
-    pub(crate) async fn patch(&self, pods: u32, patches: u32) -> anyhow::Result<()> {
+    /// Patches Pods in turn, evenly; in each round to something new.
+    pub(crate) async fn patch(&self, round: usize, pods: u32, patches: u32) -> anyhow::Result<()> {
         self.all(patches, Some(RATE), move |client, number| async move {
             let pod = pods::Pod::new(number.wrapping_mul(7) % pods);
             let api: Api<Pod> = Api::namespaced(client, &pod.namespace());
-            let change =
-                Patch::Merge(json!({"metadata": {"annotations": {"example.com/turn": number.to_string()}}}));
+            let turn = format!("{round}-{number}");
+            let change = Patch::Merge(json!({"metadata": {"annotations": {"example.com/turn": turn}}}));
             api.patch(&pod.name(), &PatchParams::default(), &change).await?;
             Ok(())
         })
