@@ -95,6 +95,16 @@ impl PageReader {
     /// Takes bytes of the page up to the end of an item, and gives that; `None` when it has taken all of them.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Item> {
         while let Some(&byte) = bytes.first() {
+            if self.place == Place::Item && self.depth > 2 {
+                let (nested, rest) = bytes.split_at_checked(self.nested(bytes)).unwrap_or((*bytes, &[]));
+                *bytes = rest;
+                let too_long = self.keep(nested);
+                let whole = if self.depth == 2 { self.complete() } else { None };
+                if let Some(found) = too_long.or(whole) {
+                    return Some(found);
+                }
+                continue;
+            }
             let length = if self.text == Text::Inside { plain(bytes).max(1) } else { 1 };
             let (head, rest) = bytes.split_at_checked(length).unwrap_or((*bytes, &[]));
             *bytes = rest;
@@ -111,8 +121,7 @@ impl PageReader {
                 Place::Item => {
                     let too_long = self.keep(head);
                     self.follow(byte);
-                    let ends =
-                        self.depth == 2 && self.text == Text::Outside && matches!(byte, b'}' | b']' | b'"');
+                    let ends = self.depth == 2 && self.text == Text::Outside && byte == b'"';
                     let whole = if ends { self.complete() } else { None };
                     too_long.or(whole)
                 }
@@ -169,6 +178,37 @@ impl PageReader {
         }
     }
 
+    /// Moves over what is nested in an item: nearly all of a page, so in one go. Returns how far, which is behind the item
+    /// if it ends here.
+    fn nested(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(rest @ [byte, ..]) = bytes.get(at..) {
+            at += 1;
+            match (self.text, byte) {
+                (Text::Inside, _) => {
+                    let run = plain(rest);
+                    at += run;
+                    match rest.get(run) {
+                        Some(b'"') => self.text = Text::Outside,
+                        Some(_) => self.text = Text::Escaped,
+                        None => return bytes.len(),
+                    }
+                }
+                (Text::Escaped, _) => self.text = Text::Inside,
+                (Text::Outside, b'"') => self.text = Text::Inside,
+                (Text::Outside, b'{' | b'[') => self.depth += 1,
+                (Text::Outside, b'}' | b']') => {
+                    self.depth -= 1;
+                    if self.depth == 2 {
+                        break;
+                    }
+                }
+                (Text::Outside, _) => {}
+            }
+        }
+        at
+    }
+
     fn next_place(&self, byte: u8) -> Place {
         match (self.place, byte) {
             (Place::Envelope, b':') if self.depth == 1 && self.is_items_key() => Place::Key,
@@ -189,7 +229,11 @@ impl PageReader {
         if self.dropping {
             return None;
         }
-        self.item.extend_from_slice(bytes);
+        let room = match self.limit {
+            0 => bytes.len(),
+            limit => (limit + 1).saturating_sub(self.item.len()),
+        };
+        self.item.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.dropping = self.limit != 0 && self.item.len() > self.limit;
         self.dropping.then(|| Item::TooLong(std::mem::take(&mut self.item).freeze()))
     }
