@@ -194,8 +194,7 @@ impl PageReader {
                         None => return bytes.len(),
                     }
                 }
-                (Text::Escaped, _) => self.text = Text::Inside,
-                (Text::Outside, b'"') => self.text = Text::Inside,
+                (Text::Escaped, _) | (Text::Outside, b'"') => self.text = Text::Inside,
                 (Text::Outside, b'{' | b'[') => self.depth += 1,
                 (Text::Outside, b'}' | b']') => {
                     self.depth -= 1;
