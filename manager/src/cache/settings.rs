@@ -17,7 +17,7 @@ pub struct CacheSettings {
     /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
     pub resync: Duration,
     /// Longest object taken, as the server sends it; 0 means no limit. Of one that has grown longer the last version taken
-    /// is served on: see [`KindStatus::left_out`].
+    /// is served on: see [`KindStatus::left_out`](super::KindStatus::left_out).
     pub max_object_bytes: usize,
     /// Whether bodies are kept packed.
     pub pack: Pack,
