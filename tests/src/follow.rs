@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mainstay::cache::{Cache, CacheSettings, Delta, DeltaHandler, Scope, Store, Subscription, View};
 use mainstay::client::{Connections, Current as _, Role, infer};
 use mainstay::key::Fence;
@@ -90,6 +90,13 @@ impl Follower {
         running.spawn(async move { to_run.run(CancellationToken::new()).await });
         cache.settled().await;
         Self { store, middlebox, writer, books, cache, _subscription: subscription, _running: running }
+    }
+
+    /// Returns all namespaces, as the same cache has them.
+    pub async fn namespaces(&self) -> Store<Namespace> {
+        let namespaces = self.cache.store::<Namespace>(Scope::all());
+        namespaces.kind_store().settled().await;
+        namespaces
     }
 
     /// Returns how the store is doing.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use mainstay::cache::Store;
@@ -138,4 +138,34 @@ async fn a_read_after_an_own_write_is_never_older_and_everybody_else_is_told_onc
     let status = follower.status();
     assert_eq!((status.relists, status.decode_errors), (0, 0));
     figure("cache.own_writes.read_at_once", told.into(), "count");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_deleted_by_an_own_write_is_read_for_as_long_as_it_terminates() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let follower = Follower::start(&cluster).await;
+    let store = follower.namespaces().await;
+    let namespaces = Api::<Namespace>::all(follower.writer.clone());
+    let name = format!("{}-held", cluster.namespace());
+    let read = || store.get(&Request::cluster(name.as_str())).expect("a read");
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a Namespace");
+    namespaces.create(&PostParams::default(), &namespace).await.expect("created");
+    assert!(read().is_some(), "what was written is there");
+    let maps = Api::<ConfigMap>::namespaced(cluster.client(), &name);
+    let held = json!({"metadata": {"name": "held", "finalizers": ["mainstay.dev/test"]}});
+    let held: ConfigMap = serde_json::from_value(held).expect("a ConfigMap");
+    maps.create(&PostParams::default(), &held).await.expect("created");
+
+    namespaces.delete(&name, &DeleteParams::default()).await.expect("its deletion has begun");
+    assert!(read().expect("it is still there").metadata.deletion_timestamp.is_some());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"step": "labelled"}}}));
+    namespaces.patch(&name, &PatchParams::default(), &label).await.expect("labelled");
+    assert_eq!(read().expect("it is still there").labels().get("step").map(String::as_str), Some("labelled"));
+    // The cluster says in its status what it waits for: the watch goes on.
+    let says_why = async || read().and_then(|namespace| namespace.status.clone()?.conditions).is_some();
+    wait::until_so("the namespace says what holds it", says_why).await;
+
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps.patch("held", &PatchParams::default(), &release).await.expect("released");
+    wait::until_so("the namespace is gone", async || read().is_none()).await;
 }
