@@ -1,30 +1,28 @@
-//! What the cache says about itself: one row per store for probes and people, families for scrapers.
+//! What the cache says about itself: one row per store for probes and people, and [`Families`] of rows for scrapers.
 //!
 //! The numbers live in the stores and are read when asked for, so a status page and a scrape cannot disagree.
 //! Labels are kind and group, never names of objects.
 
+mod families;
+
 use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::Projection;
 use super::left_out::LeftOut;
 use super::paced::Paced;
 use super::pack::Packing;
 use super::store::Core;
 use super::table::Table;
-use super::{Inner, Projection};
 use crate::key::KindId;
+
+pub(super) use self::families::Families;
 
 /// How one store is doing.
 #[derive(Clone, Debug)]
@@ -124,11 +122,6 @@ struct Down {
     error: Option<String>,
     /// See [`KindStatus::absent`].
     absent: bool,
-}
-
-/// Reads all stores at each scrape.
-pub(super) struct Families {
-    pub(super) cache: Weak<Inner>,
 }
 
 // === impl Counts ===
@@ -285,157 +278,5 @@ fn after_first(by_part: &[AtomicU64]) -> u64 {
 impl Trouble {
     fn counts(self) -> HandlerTrouble {
         HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
-    }
-}
-
-// === impl Families ===
-
-type KindLabels = [(&'static str, String); 2];
-/// Kind, group and whose number it is.
-type PartLabels = [(&'static str, String); 3];
-/// What one number per store is called, said and read as.
-type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
-
-const GAUGES: [Row; 9] = [
-    ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
-    ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
-        status.bytes as u64
-    }),
-    ("mainstay_cache_packed_objects", "Objects whose bodies are packed, by kind", |status| {
-        status.packing.objects as u64
-    }),
-    ("mainstay_cache_packed_bytes", "Bytes of packed bodies as they are kept, by kind", |status| {
-        status.packing.bytes as u64
-    }),
-    ("mainstay_cache_unpacked_bytes", "Bytes of packed bodies as they are read, by kind", |status| {
-        status.packing.plain_bytes as u64
-    }),
-    (
-        "mainstay_cache_dictionary_bytes",
-        "Bytes of the dictionaries bodies are packed with, by kind",
-        |status| status.packing.dictionary_bytes as u64,
-    ),
-    ("mainstay_cache_unsynced", "Stores whose first list is not complete, by kind", |status| {
-        u64::from(!status.synced)
-    }),
-    ("mainstay_cache_down", "Stores without a working list or watch, by kind", |status| {
-        u64::from(status.down_since.is_some())
-    }),
-    ("mainstay_cache_absent", "Stores whose kind is not served or not readable, by kind", |status| {
-        u64::from(status.absent)
-    }),
-];
-
-const COUNTERS: [Row; 5] = [
-    ("mainstay_cache_events", "Watch events taken, bookmarks included, by kind", |status| status.events),
-    ("mainstay_cache_relists", "Lists completed after the first, by kind", |status| status.relists),
-    ("mainstay_cache_watch_restarts", "Watches opened after the first, by kind", |status| status.restarts),
-    (
-        "mainstay_cache_decode_errors",
-        "Objects and events that could not be taken or decoded, by kind",
-        |status| status.decode_errors,
-    ),
-    (
-        "mainstay_cache_pack_stalls",
-        "Times that packing was held up for so long that objects were kept as they came, by kind",
-        |status| status.pack_stalls,
-    ),
-];
-
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(cache) = self.cache.upgrade() else { return Ok(()) };
-        let rows = cache.statuses();
-        for (name, help, read) in GAUGES {
-            family(&mut encoder, name, help, MetricType::Gauge, &sums(&rows, read), ConstGauge::new)?;
-        }
-        for (name, help, read) in COUNTERS {
-            family(&mut encoder, name, help, MetricType::Counter, &sums(&rows, read), ConstCounter::new)?;
-        }
-        let name = "mainstay_cache_last_event_age_seconds";
-        let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
-        family(&mut encoder, name, help, MetricType::Gauge, &oldest(&rows), ConstGauge::new)?;
-        let name = "mainstay_cache_handler_panics";
-        let help = "Deltas lost to a panic, by kind and handler";
-        let panics = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.panics));
-        family(&mut encoder, name, help, MetricType::Counter, &panics, ConstCounter::new)?;
-        let name = "mainstay_cache_slow_handlers";
-        let help = "Handler calls over 10 ms, by kind and handler";
-        let slow = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.slow));
-        family(&mut encoder, name, help, MetricType::Counter, &slow, ConstCounter::new)?;
-        let name = "mainstay_cache_index_failures";
-        let help = "Versions left out of an index whose function failed, by kind and index";
-        let failures = by_part(&rows, "index", |status| status.unindexed.clone());
-        family(&mut encoder, name, help, MetricType::Counter, &failures, ConstCounter::new)?;
-        let name = "mainstay_cache_uncovered_writes";
-        let help = "Own writes that reads show only once their watch event has come";
-        let uncovered = ConstCounter::new(cache.uncovered());
-        uncovered.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
-    }
-}
-
-fn family<L, N: Copy, M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    metric_type: MetricType,
-    rows: &BTreeMap<L, N>,
-    metric: impl Fn(N) -> M,
-) -> Result<(), fmt::Error>
-where
-    L: prometheus_client::encoding::EncodeLabelSet,
-{
-    let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
-    for (labels, number) in rows {
-        metric(*number).encode(family.encode_family(labels)?)?;
-    }
-    Ok(())
-}
-
-fn labels(status: &KindStatus) -> KindLabels {
-    [("kind", status.kind.kind().to_owned()), ("group", status.kind.group().to_owned())]
-}
-
-/// Several scopes of one kind are one row.
-fn sums(rows: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<KindLabels, u64> {
-    let mut sums = BTreeMap::new();
-    for status in rows {
-        *sums.entry(labels(status)).or_default() += read(status);
-    }
-    sums
-}
-
-fn oldest(rows: &[KindStatus]) -> BTreeMap<KindLabels, f64> {
-    let mut ages = BTreeMap::new();
-    for status in rows {
-        let Some(age) = status.last_event_age else { continue };
-        let oldest = ages.entry(labels(status)).or_insert(0.0_f64);
-        *oldest = oldest.max(age.as_secs_f64());
-    }
-    ages
-}
-
-fn of_handlers(status: &KindStatus, read: fn(&HandlerTrouble) -> u64) -> BTreeMap<String, u64> {
-    status.handlers.iter().map(|(handler, trouble)| (handler.clone(), read(trouble))).collect()
-}
-
-fn by_part(
-    rows: &[KindStatus],
-    part: &'static str,
-    read: impl Fn(&KindStatus) -> BTreeMap<String, u64>,
-) -> BTreeMap<PartLabels, u64> {
-    let mut sums = BTreeMap::new();
-    for status in rows {
-        for (name, number) in read(status) {
-            let [kind, group] = labels(status);
-            *sums.entry([kind, group, (part, name)]).or_default() += number;
-        }
-    }
-    sums
-}
-
-impl fmt::Debug for Families {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Families")
     }
 }

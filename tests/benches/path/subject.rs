@@ -57,7 +57,7 @@ struct Reader {
 }
 
 pub(crate) fn run(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure(kubeconfig, pods, patches))
 }
 
