@@ -195,6 +195,17 @@ impl TestCluster {
         run.await.unwrap_or_else(|error| panic!("kubectl cannot be started: {error}"))
     }
 
+    /// Returns client-go's elector, which `tests/controlplane/build` puts beside the servers. None, after a printed
+    /// notice, where the servers come from elsewhere; in CI that fails the test instead.
+    pub(crate) fn elector(&self) -> Option<PathBuf> {
+        let path = self.cluster().kubectl().with_file_name("elector");
+        if path.is_file() {
+            return Some(path);
+        }
+        let text = format!("no {}; build it with tests/controlplane/build", path.display());
+        Failure { text, unavailable: true }.skip_or_fail()
+    }
+
     /// Returns the control plane itself, to stop and start its server.
     ///
     /// # Panics
@@ -289,7 +300,7 @@ impl From<StartError> for Failure {
 }
 
 impl Failure {
-    fn skip_or_fail(&self) -> Option<TestCluster> {
+    fn skip_or_fail<T>(&self) -> Option<T> {
         let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
         assert!(self.unavailable && !ci, "{}", self.text);
         say(&format!("skipped: {}", self.text));

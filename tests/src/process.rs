@@ -1,4 +1,4 @@
-//! A manager in a process of its own, to be signalled and killed as an operating system would.
+//! A manager in a process of its own, to be signalled and killed as an operating system would; or client-go's elector.
 
 use std::net::SocketAddr;
 use std::process::{ExitStatus, Stdio};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -19,10 +19,16 @@ use crate::manager::configuration_of;
 use crate::manifests::Identity;
 use crate::wait::PATIENCE;
 
-/// A running `mainstay run`. Dropping it kills the process.
+/// Has the programs of `tests/controlplane` end when their standard input closes.
+const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
+
+/// A running `mainstay run`, or another program that logs as it does. Dropping it kills the process.
 #[derive(Debug)]
 pub struct ManagerProcess {
     child: Child,
+    /// Open for as long as this process lives, for programs that end with it. Kept apart from `child`, which would
+    /// close it to wait for the end.
+    _stdin: Option<ChildStdin>,
     /// Lines of its log so far, in order; each a JSON object where it could be read as one.
     log: Arc<Mutex<Vec<Value>>>,
     lines: watch::Receiver<usize>,
@@ -58,18 +64,26 @@ impl ManagerProcess {
         std::fs::write(&config, text).unwrap_or_else(|error| panic!("{}: {error}", config.display()));
         let mut command = Command::new(binary);
         command.args(["run", "--config"]).arg(&config).arg("--kubeconfig").arg(&identity.kubeconfig);
-        command.envs(environment.iter().copied());
-        Self::spawn(binary, command)
+        command.envs(environment.iter().copied()).stdin(Stdio::null());
+        Self::spawn(command)
     }
 
-    fn spawn(binary: &str, mut command: Command) -> Self {
+    /// Starts client-go's elector, the program `elector`, with these flags. None, after a printed notice, where nobody
+    /// has built it, so the test is to return; in CI that fails the test instead.
+    pub fn start_elector(cluster: &TestCluster, flags: &[String]) -> Option<Self> {
+        let mut command = Command::new(cluster.elector()?);
+        command.args(flags).env(END_WITH_STDIN, "1").stdin(Stdio::piped());
+        Some(Self::spawn(command))
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
+            .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+        let stdin = child.stdin.take();
         let Some(stderr) = child.stderr.take() else { panic!("standard error was asked for") };
         let log = Arc::new(Mutex::new(Vec::new()));
         let (count, lines) = watch::channel(0);
@@ -83,7 +97,7 @@ impl ManagerProcess {
                 count.send_modify(|count| *count += 1);
             }
         });
-        Self { child, log, lines, reader }
+        Self { child, _stdin: stdin, log, lines, reader }
     }
 
     /// Returns its number, to look it up under `/proc`.

@@ -26,6 +26,8 @@ mod events;
 mod failures;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/interop.rs"]
+mod interop;
 #[path = "shared/kinds.rs"]
 mod kinds;
 #[path = "shared/members.rs"]

@@ -206,7 +206,7 @@ fn short_lease() -> Value {
 }
 
 /// Installs what we ship with a second ServiceAccount that has the same rights.
-async fn install_two_accounts(cluster: &TestCluster) {
+pub(super) async fn install_two_accounts(cluster: &TestCluster) {
     let mut documents = documents_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base"));
     for document in &mut documents {
         if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {

@@ -1,0 +1,397 @@
+//! Our elector and client-go's stand for one Lease and hand it to each other, in every way a replica can go.
+//!
+//! Ours is the whole manager, client-go's a small program around its package `leaderelection`; each has a ServiceAccount
+//! of its own, so that the server's audit log tells who wrote what into the Lease. What holds by that record is what
+//! is compared: client-go itself works on for a while after it has released the Lease or was thawed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use mainstay::election::Record;
+use mainstay_tests::audit::{Write, terms};
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::report::{figure, long_form};
+use mainstay_tests::{ManagerProcess, TestCluster};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::ha::install_two_accounts;
+
+/// How long each side says that its records hold. They differ, so that a candidate that counted its own would be found.
+const OURS_HOLDS: Duration = Duration::from_secs(4);
+const THEIRS_HOLDS: Duration = Duration::from_secs(5);
+/// How long ours may write after it has sent its last renewal: nine tenths of the time for which it holds.
+const OURS_WRITES: Duration = Duration::from_millis(3600);
+
+/// Each way in each direction, and what `MAINSTAY_LONG=1` asks for.
+const ROUNDS: usize = 6;
+const ROUNDS_LONG: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Theirs,
+}
+
+/// How a leader goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It is told to end, and gives the Lease up.
+    Release,
+    /// It is gone without a word.
+    Kill,
+    /// It is frozen, and thawed when the other one leads.
+    Pause,
+}
+
+const WAYS: [Way; 3] = [Way::Release, Way::Kill, Way::Pause];
+
+/// Where replicas of both sides are started.
+struct Stage<'a> {
+    cluster: &'a TestCluster,
+    ours: PathBuf,
+    theirs: PathBuf,
+}
+
+/// A replica of either side.
+struct Replica {
+    side: Side,
+    process: ManagerProcess,
+}
+
+/// A leader that has gone.
+struct Gone {
+    side: Side,
+    way: Way,
+    identity: String,
+    /// When a frozen one went on.
+    thawed: Option<Timestamp>,
+    log: Vec<Value>,
+}
+
+/// A state of the Lease that a replica wrote, with the time at which the server was asked for it.
+struct State {
+    user: String,
+    received: Timestamp,
+    record: Record,
+}
+
+// === impl Side ===
+
+impl Side {
+    /// The ServiceAccount.
+    fn user(self) -> &'static str {
+        match self {
+            Self::Ours => "mainstay",
+            Self::Theirs => "mainstay-too",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Theirs => "client_go",
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Ours => Self::Theirs,
+            Self::Theirs => Self::Ours,
+        }
+    }
+
+    /// How long its records say that they hold.
+    fn holds(self) -> Duration {
+        match self {
+            Self::Ours => OURS_HOLDS,
+            Self::Theirs => THEIRS_HOLDS,
+        }
+    }
+
+    fn of(user: &str) -> Self {
+        if user == Self::Ours.user() { Self::Ours } else { Self::Theirs }
+    }
+}
+
+// === impl Stage ===
+
+impl Stage<'_> {
+    /// Starts a replica; `number` makes client-go's identity. None where there is no elector of client-go.
+    fn start(&self, side: Side, number: usize) -> Option<Replica> {
+        let process = match side {
+            Side::Ours => {
+                let identity =
+                    Identity { service_account: side.user().to_owned(), kubeconfig: self.ours.clone() };
+                let changes = json!({"leaderElection": {
+                    "leaseDuration": format!("{}s", OURS_HOLDS.as_secs()),
+                    "renewDeadline": "2500ms",
+                    // At least a second: client-go takes two renewals within one for the same.
+                    "retryPeriod": "1s",
+                }});
+                let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+                ManagerProcess::start(binary, self.cluster, &identity, side.name(), &changes)
+            }
+            Side::Theirs => {
+                let flags = [
+                    format!("--kubeconfig={}", self.theirs.display()),
+                    format!("--namespace={}", self.cluster.namespace()),
+                    "--name=mainstay".to_owned(),
+                    format!("--identity=client-go-{number}"),
+                    format!("--lease-duration={}s", THEIRS_HOLDS.as_secs()),
+                    "--renew-deadline=3s".to_owned(),
+                    "--retry-period=500ms".to_owned(),
+                ];
+                ManagerProcess::start_elector(self.cluster, &flags)?
+            }
+        };
+        Some(Replica { side, process })
+    }
+}
+
+// === impl Replica ===
+
+impl Replica {
+    /// Waits until it leads, and returns what it calls itself.
+    async fn leads(&self, number: usize) -> String {
+        match self.side {
+            Side::Ours => {
+                let line = self.logged("that it leads", |line| line["msg"] == "became leader").await;
+                line["identity"].as_str().expect("its identity").to_owned()
+            }
+            Side::Theirs => {
+                self.logged("that it leads", |line| line["msg"] == "started leading").await;
+                format!("client-go-{number}")
+            }
+        }
+    }
+
+    /// Waits until it has read who leads.
+    async fn knows(&self, leader: &str) {
+        let key = if self.side == Side::Ours { "holder" } else { "identity" };
+        self.logged(&format!("that {leader} leads"), |line| {
+            line["msg"] == "new leader" && line[key] == leader
+        })
+        .await;
+    }
+
+    async fn logged(&self, what: &str, accepts: impl Fn(&Value) -> bool) -> Value {
+        self.process.logged(&format!("{what} ({:?})", self.side), accepts).await
+    }
+
+    fn go(&self, way: Way) {
+        match way {
+            Way::Release => self.process.terminate(),
+            Way::Kill => self.process.kill(),
+            Way::Pause => self.process.signal(Signal::STOP),
+        }
+    }
+
+    /// Sees it to its end, after another one has taken the Lease.
+    async fn end(mut self, way: Way, identity: String) -> Gone {
+        let thawed = (way == Way::Pause).then(Timestamp::now);
+        if thawed.is_some() {
+            self.process.signal(Signal::CONT);
+        }
+        let status = self.process.ended().await;
+        let expected = match way {
+            Way::Release => Some(0),
+            Way::Kill => None,
+            Way::Pause => Some(1),
+        };
+        assert_eq!(status.code(), expected, "{:?} after {way:?}: {:#?}", self.side, self.process.log());
+        Gone { side: self.side, way, identity, thawed, log: self.process.log() }
+    }
+}
+
+// === what happens ===
+
+#[tokio::test]
+async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold_it_both() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    install_two_accounts(&cluster).await;
+    let ours = cluster.kubeconfig_of(Side::Ours.user()).await;
+    let theirs = cluster.kubeconfig_of(Side::Theirs.user()).await;
+    let stage = Stage { cluster: &cluster, ours, theirs };
+    let rounds = if long_form() { ROUNDS_LONG } else { ROUNDS };
+
+    let Some(mut standby) = stage.start(Side::Theirs, 0) else { return };
+    let mut leader_name = standby.leads(0).await;
+    let mut leader = std::mem::replace(&mut standby, stage.start(Side::Ours, 0).expect("ours"));
+    standby.knows(&leader_name).await;
+
+    let (mut holders, mut took) = (vec![leader_name.clone()], Vec::new());
+    let mut leaving = JoinSet::new();
+    for round in 1..=rounds {
+        let way = WAYS[(round - 1) / 2 % WAYS.len()];
+        let left = Instant::now();
+        leader.go(way);
+        let next_name = standby.leads(round - 1).await;
+        took.push((leader.side, way, left.elapsed()));
+
+        let side = leader.side;
+        let next = stage.start(side, round).expect("as before");
+        let gone = std::mem::replace(&mut leader, std::mem::replace(&mut standby, next));
+        leaving.spawn(gone.end(way, std::mem::replace(&mut leader_name, next_name)));
+        holders.push(leader_name.clone());
+        standby.knows(&leader_name).await;
+    }
+    // The standby first: it ends in good order without ever having led.
+    for mut last in [standby, leader] {
+        last.process.terminate();
+        assert!(last.process.ended().await.success(), "{:?}: {:#?}", last.side, last.process.log());
+    }
+    let gone = leaving.join_all().await;
+
+    report(&took);
+    let writes = cluster.writes();
+    let terms = terms(&writes);
+    let held: Vec<_> = terms.iter().map(|term| term.holder.as_str()).collect();
+    assert_eq!(held, holders, "each round is one hand-over: {terms:#?}");
+    let states: Vec<State> = writes.iter().filter_map(State::of).collect();
+    follow_the_record(&states);
+    let mut read = 0;
+    for gone in &gone {
+        read += check_what_it_saw(gone, &states);
+        check_what_it_wrote(gone, &writes);
+    }
+    assert!(read >= rounds / 2, "client-go read each record of ours that it waited for, and {read} in all");
+}
+
+/// Prints the slowest hand-over of each kind.
+fn report(took: &[(Side, Way, Duration)]) {
+    for side in [Side::Ours, Side::Theirs] {
+        for way in WAYS {
+            let slowest =
+                took.iter().filter(|(s, w, _)| (*s, *w) == (side, way)).map(|(.., took)| *took).max();
+            let name = format!("interop.{}_to_{}.{way:?}_max", side.name(), side.other().name());
+            figure(&name.to_lowercase(), slowest.unwrap_or_default().as_secs_f64(), "s");
+        }
+    }
+}
+
+// === what has to hold ===
+
+impl State {
+    fn of(write: &Write) -> Option<Self> {
+        let lease: Lease = serde_json::from_value(write.body.clone()).ok()?;
+        (write.is_of_lease() && write.is_accepted()).then(|| Self {
+            user: write.user.clone(),
+            received: write.received,
+            record: Record::of(&lease),
+        })
+    }
+}
+
+/// Follows the Lease from state to state, each of which either a renewal, a release or a take-over has to explain.
+fn follow_the_record(states: &[State]) {
+    let (mut earliest_ours, mut earliest_theirs) = (Duration::MAX, Duration::MAX);
+    for pair in states.windows(2) {
+        let [old, new] = pair else { continue };
+        let (before, after) = (&old.record, &new.record);
+        let told = format!(
+            "{before:?} by {} at {}, then {after:?} by {} at {}",
+            old.user, old.received, new.user, new.received
+        );
+        if after.holder.is_some() && after.holder == before.holder {
+            assert_eq!((&new.user, after.transitions), (&old.user, before.transitions), "a renewal: {told}");
+            assert_eq!(after.acquired, before.acquired, "a renewal: {told}");
+            assert_ne!(after.renewed, before.renewed, "a renewal: {told}");
+        } else if after.holder.is_none() {
+            assert!(after.is_release() && new.user == old.user, "a release, by who holds: {told}");
+            assert_eq!(after.transitions, before.transitions, "a release is no transition: {told}");
+        } else {
+            assert_eq!(after.transitions, before.transitions + 1, "a take-over: {told}");
+            assert_eq!(after.acquired, after.renewed, "a take-over: {told}");
+            let waited = new.received.duration_since(old.received).unsigned_abs();
+            match (Side::of(&new.user), before.holder.is_some()) {
+                (_, false) => assert!(before.is_release(), "{told}"),
+                (Side::Ours, true) => {
+                    assert!(
+                        waited >= THEIRS_HOLDS,
+                        "ours took it after {waited:?}, while theirs held: {told}"
+                    );
+                    earliest_ours = earliest_ours.min(waited);
+                }
+                (Side::Theirs, true) => {
+                    assert!(
+                        waited >= OURS_WRITES,
+                        "ours could write until after theirs had it, {waited:?}: {told}"
+                    );
+                    earliest_theirs = earliest_theirs.min(waited);
+                }
+            }
+        }
+        let until = match after.holder {
+            Some(_) => Side::of(&new.user).holds(),
+            None => Duration::from_secs(1),
+        };
+        assert_eq!(after.duration(Duration::ZERO), until, "{told}");
+    }
+    figure("interop.ours_took_after_last_renewal_min", earliest_ours.as_secs_f64(), "s");
+    figure("interop.client_go_took_after_last_renewal_min", earliest_theirs.as_secs_f64(), "s");
+}
+
+/// What a replica said of the records of the other side is what stands in them, and what it said of itself is true.
+/// Returns how many records of ours client-go has read.
+fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
+    let mut read = 0;
+    let term = |holder: &str| {
+        let mut of = states.iter().filter(|state| state.record.holder.as_deref() == Some(holder));
+        let first = of.next().unwrap_or_else(|| panic!("{holder} never held the Lease"));
+        (first, of.next_back().unwrap_or(first))
+    };
+    for line in &gone.log {
+        let at: Option<Timestamp> = line["ts"].as_str().and_then(|at| at.parse().ok());
+        match line["msg"].as_str() {
+            // Of one of ours, as client-go read it. It looks again to tell, and may find what came after.
+            Some("new leader")
+                if gone.side == Side::Theirs && line["record"]["holderIdentity"] == line["identity"] =>
+            {
+                let Some(holder) = line["identity"].as_str().filter(|holder| !holder.is_empty()) else {
+                    continue;
+                };
+                let (first, _) = term(holder);
+                let record = &line["record"];
+                assert_eq!(record["leaseDurationSeconds"], Side::of(&first.user).holds().as_secs(), "{line}");
+                assert_eq!(record["leaderTransitions"], first.record.transitions, "{line}");
+                let acquired: Option<Timestamp> =
+                    record["acquireTime"].as_str().and_then(|at| at.parse().ok());
+                let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
+                assert_eq!(seconds(acquired), seconds(first.record.acquired), "{line}");
+                read += usize::from(Side::of(&first.user) == Side::Ours);
+            }
+            Some("became leader") => {
+                let (first, _) = term(&gone.identity);
+                assert_eq!(line["transitions"], first.record.transitions, "{line}");
+                assert!(
+                    at.is_some_and(|at| at >= first.received),
+                    "not before it asked for the Lease: {line}"
+                );
+            }
+            Some("stopped leading") if gone.side == Side::Ours && gone.way == Way::Release => {
+                let (_, last) = term(&gone.identity);
+                let release = states.iter().find(|state| state.received > last.received);
+                let release = release.expect("what came after its last renewal");
+                assert!(at.is_some_and(|at| at <= release.received), "before it gave the Lease up: {line}");
+            }
+            _ => {}
+        }
+    }
+    read
+}
+
+/// A thawed replica took nothing back. Of ours not more than the one request that it was frozen in arrives late.
+fn check_what_it_wrote(gone: &Gone, writes: &[Write]) {
+    let Some(thawed) = gone.thawed else { return };
+    let late: Vec<_> = writes
+        .iter()
+        .filter(|write| write.is_of_lease() && write.holder() == gone.identity && write.received >= thawed)
+        .collect();
+    assert!(late.iter().all(|write| !write.is_accepted()), "thawed at {thawed}: {late:#?}");
+    assert!(gone.side == Side::Theirs || late.len() <= 1, "thawed at {thawed}: {late:#?}");
+}
