@@ -44,6 +44,8 @@ struct Replica {
 enum Wire {
     Sent(Call),
     Served(Answer),
+    /// The network lost the request or its answer, and the sender does not know yet.
+    Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ enum Move {
     Serve(usize),
     Answer(usize),
     Fail(usize),
+    /// The network loses a request or its answer: nobody has to run for that, and nobody is told.
+    Lose(usize),
     ServeLate(usize),
     Watch(usize),
     Tick(usize),
@@ -80,6 +84,7 @@ impl Move {
             | Self::WorkEnds(i) => Some(i),
             Self::TimePasses
             | Self::Serve(_)
+            | Self::Lose(_)
             | Self::ServeLate(_)
             | Self::Delete
             | Self::ClearByHand
@@ -221,6 +226,8 @@ impl World {
             match &replica.wire {
                 Some(Wire::Sent(_)) => moves.push(Move::Serve(i)),
                 Some(Wire::Served(_)) => moves.push(Move::Answer(i)),
+                // Its deadline is what ends it.
+                Some(Wire::Lost) => moves.push(Move::Fail(i)),
                 None => {}
             }
             let due = replica.state.wake_at(&replica.rules);
@@ -237,8 +244,8 @@ impl World {
                 moves.push(Move::WorkEnds(i));
             }
             if failures {
-                if replica.wire.is_some() {
-                    moves.push(Move::Fail(i));
+                if matches!(replica.wire, Some(Wire::Sent(_) | Wire::Served(_))) {
+                    moves.extend([Move::Fail(i), Move::Lose(i)]);
                 }
                 if replica.state.watching {
                     moves.push(Move::WatchDown(i));
@@ -285,6 +292,7 @@ impl World {
                 Some(Wire::Served(answer)) => self.replicas[i].react(time, Event::Answered(answer)),
                 other => panic!("nothing to answer: {other:?}"),
             },
+            Move::Lose(i) => self.replicas[i].wire = Some(Wire::Lost),
             Move::Fail(i) => {
                 self.replicas[i].give_up_waiting();
                 self.replicas[i].react(time, Event::Answered(Answer::Failed));
@@ -412,6 +420,34 @@ fn no_order_of_events_opens_two_fences_from_a_settled_pair() {
     }
 }
 
+/// A leader whose renewal was stored at once and answered late, and whose next one is lost: what counts is when it asked.
+#[test]
+fn no_order_of_events_opens_two_fences_after_a_late_answer() {
+    for rates in RATES {
+        let mut world = World::new(&rates, OnLost::Campaign);
+        world.settle(Duration::from_secs(3));
+        let leader = usize::from(world.holders() == ["b"]);
+        while !matches!(world.replicas[leader].wire, Some(Wire::Sent(Call::Update { .. }))) {
+            let calm = world.moves(false).into_iter().find(|step| *step != Move::TimePasses);
+            world.apply(calm.unwrap_or(Move::TimePasses));
+        }
+        for step in [Move::Serve(leader), Move::Watch(1 - leader), Move::Watch(leader)] {
+            world.apply(step);
+        }
+        let rules = world.replicas[leader].rules.clone();
+        let pass = |world: &mut World, from: u64, to: Duration| {
+            (from..to.as_secs()).for_each(|_| world.apply(Move::TimePasses));
+        };
+        pass(&mut world, 1, rules.give_up_after_send());
+        world.apply(Move::Answer(leader));
+        world.apply(Move::Lose(leader));
+        // From here on it is frozen, as far as the moves that are tried are those of the others.
+        pass(&mut world, rules.give_up_after_send().as_secs(), rules.lease_duration);
+        let depth = explore(world, 6_000 * effort());
+        assert!(depth >= 5, "only {depth} moves deep");
+    }
+}
+
 #[test]
 fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
     let first = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -423,19 +459,23 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
         // Some lives are calm and some are wild; in most of them time must get on, or nothing ever runs out.
         let (wildness, haste) = (random.f64() * 0.5, random.f64() * 0.5);
         let mut path = VecDeque::new();
-        // Every so often one replica is stopped and thawed: its requests arrive, and it sees nothing.
-        let mut frozen = None;
+        // Every so often one replica is stopped and thawed; what it has asked for arrives meanwhile, or is lost.
+        let (mut frozen, mut cut) = (None, false);
         for _ in 0..600 {
             if random.f64() < 0.03 {
                 frozen = frozen.is_none().then(|| random.usize(..rates.len()));
+                cut = random.bool();
             }
-            let wild = random.f64() < wildness;
-            let mut moves = world.moves(wild);
+            let mut moves = world.moves(random.f64() < wildness);
             moves.retain(|step| {
                 !matches!(step, Move::Stop(_)) && (frozen.is_none() || step.runs_on() != frozen)
             });
-            let step =
-                if random.f64() < haste { Move::TimePasses } else { moves[random.usize(..moves.len())] };
+            let asks = |i: &usize| matches!(world.replicas[*i].wire, Some(Wire::Sent(_) | Wire::Served(_)));
+            let step = match frozen.filter(|_| cut).filter(asks) {
+                Some(i) => Move::Lose(i),
+                None if random.f64() < haste => Move::TimePasses,
+                None => moves[random.usize(..moves.len())],
+            };
             path.push_back((world.time, step));
             if path.len() > 40 {
                 path.pop_front();
