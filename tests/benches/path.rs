@@ -92,7 +92,7 @@ async fn tell(cluster: &DevCluster, form: Form) -> anyhow::Result<()> {
 impl Form {
     fn new() -> Self {
         if std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick") {
-            Self { pods: 2_000, patches: 6_000, runs: 1 }
+            Self { pods: 2_000, patches: 600, runs: 1 }
         } else {
             Self { pods: 20_000, patches: 6_000, runs: 3 }
         }

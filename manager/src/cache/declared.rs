@@ -24,7 +24,8 @@ pub(super) struct Declared(Mutex<Vec<Named>>);
 #[derive(Debug)]
 struct Named {
     name: Box<str>,
-    /// The type of the function: each closure has its own, so it tells where in the code it was declared.
+    /// The type of the function: each closure has its own, so it tells where in the code it was declared; function
+    /// pointers of one signature share one.
     code: TypeId,
     index: Arc<Index>,
 }

@@ -98,7 +98,8 @@ impl<K> Store<K> {
     /// [`Manager::store`]: crate::manager::Manager::store
     ///
     /// # Errors
-    /// Fails if the handle has an index of this name by other code.
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
+    /// one place, count as the same code: the newer one takes over.
     ///
     /// # Examples
     /// ```
@@ -155,7 +156,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
     /// metadata tells is cheaper by [`KindStore::index_label`] or [`Store::index_view`], which says the rest.
     ///
     /// # Errors
-    /// Fails if the handle has an index of this name by other code.
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
+    /// one place, count as the same code: the newer one takes over.
     ///
     /// # Examples
     /// ```

@@ -20,7 +20,7 @@ const NAMED: usize = 100;
 pub(super) struct LeftOut {
     /// Hashes of what was said; no more than [`LOGGED`].
     said: Mutex<HashSet<u64>>,
-    /// No more than [`NAMED`]. Never locked with another lock.
+    /// No more than [`NAMED`]. The last lock that is taken: nothing is locked under it.
     now: Mutex<BTreeMap<Request, Reason>>,
 }
 

@@ -230,7 +230,7 @@ impl PageReader {
         }
         let room = match self.limit {
             0 => bytes.len(),
-            limit => (limit + 1).saturating_sub(self.item.len()),
+            limit => limit.saturating_add(1).saturating_sub(self.item.len()),
         };
         self.item.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.dropping = self.limit != 0 && self.item.len() > self.limit;
@@ -323,6 +323,12 @@ mod tests {
         assert_eq!((first, last), (&whole("{\"a\":1}"), &whole("{\"b\":2}")));
         assert!(head.starts_with(b"{\"name\":\"big\""), "its beginning tells what it was");
         assert_eq!(reader.end().unwrap().resource_version, "7");
+    }
+
+    #[test]
+    fn a_limit_that_nothing_reaches_is_none() {
+        let page = br#"{"items":[{"a":{"b":1}}],"metadata":{"resourceVersion":"7"}}"#;
+        assert_eq!(read(page, 3, usize::MAX).0, [whole(r#"{"a":{"b":1}}"#)]);
     }
 
     #[test]

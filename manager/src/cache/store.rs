@@ -283,7 +283,8 @@ impl Core {
     pub(super) fn clear(&self) {
         let freed = std::mem::take(&mut *self.table.write());
         // Objects may be many and handlers are of users: neither is dropped under the lock.
-        drop((freed, std::mem::take(&mut *self.functions.write())));
+        let functions = std::mem::take(&mut *self.functions.write());
+        drop((freed, functions));
     }
 
     pub(super) fn is_started(&self) -> bool {
@@ -366,7 +367,11 @@ impl Core {
 impl Drop for Ended {
     fn drop(&mut self) {
         // Under the lock that queues: what is queued later sees it, and what was queued before goes with this step.
-        self.0.step(|_| self.0.ended.store(true, Ordering::Release));
+        self.0.step(|table| {
+            // Nobody packs any more.
+            table.intake.close();
+            self.0.ended.store(true, Ordering::Release);
+        });
     }
 }
 

@@ -33,6 +33,9 @@ use super::view::View;
 use crate::client::Writer;
 use crate::key::{Key, Request};
 
+/// Lists remembered that cannot tell what is gone: more than are ever under way at once.
+const DOUBTED: usize = 16;
+
 /// One step from a state to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -64,6 +67,8 @@ pub(super) struct Table {
     /// Deleted by us and not yet confirmed, by uid. What was not stored then is in `gone` alone.
     hidden: HashMap<Uid, Hidden>,
     gone: Gone,
+    /// The lists under way that have something without a name: they cannot tell what is gone.
+    doubted: Vec<u64>,
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     bytes: usize,
@@ -144,6 +149,17 @@ impl Table {
         }
     }
 
+    /// Takes note that a list has something whose name cannot be read: it may be any of what is stored.
+    pub(super) fn doubt(&mut self, epoch: u64) {
+        if self.doubted.last() != Some(&epoch) {
+            // A list that broke off leaves its own behind.
+            if self.doubted.len() >= DOUBTED {
+                self.doubted.remove(0);
+            }
+            self.doubted.push(epoch);
+        }
+    }
+
     /// Takes one object of a list, or one initial event.
     pub(super) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
@@ -173,7 +189,10 @@ impl Table {
     /// Ends a list: what it did not have, and could have had, is gone.
     pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) {
         let Some(namespace) = self.parts.get(part).map(|part| part.namespace.clone()) else { return };
-        for number in self.vanished(namespace.as_deref(), epoch, version) {
+        let doubted = self.doubted.contains(&epoch);
+        self.doubted.retain(|list| *list != epoch);
+        let vanished = if doubted { Vec::new() } else { self.vanished(namespace.as_deref(), epoch, version) };
+        for number in vanished {
             if let Some(view) = self.remove(number, Origin::Live) {
                 self.gone.note(&view.meta().uid, version, self.epoch);
             }
@@ -189,7 +208,8 @@ impl Table {
             }
             let vanished = hidden.seen != epoch && !hidden.version.is_newer_than(version);
             if vanished {
-                gone.note(uid, version, *now);
+                // Not at this version: it was deleted by us, so its return to a selection can only have come before.
+                gone.note_for_good(uid, *now);
             }
             hidden.epoch >= epoch && !vanished
         });
@@ -216,10 +236,12 @@ impl Table {
     /// Takes a DELETED event.
     pub(super) fn deleted(&mut self, part: usize, request: &Request, uid: &Uid, version: &ResourceVersion) {
         self.advance(part, version);
-        self.gone.note(uid, version, self.epoch);
         if self.hidden.remove(uid).is_some() {
+            // This may tell that it left a selection, before it came back and we deleted it.
+            self.gone.note_for_good(uid, self.epoch);
             return;
         }
+        self.gone.note(uid, version, self.epoch);
         let Some(number) = self.objects.find(request) else { return };
         let stale = |slot: &Slot| slot.view.meta().resource_version.is_newer_than(version);
         if self.objects.get(number).is_some_and(|slot| !stale(slot)) {

@@ -90,7 +90,7 @@ impl Intake {
     }
 
     /// Lets nothing in, and forgets what waits.
-    pub(super) fn close(&mut self) {
+    pub(in crate::cache) fn close(&mut self) {
         *self = Self::default();
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Core, Coverage};
 use crate::cache::chain::Chain;
@@ -48,7 +48,10 @@ impl Core {
             return;
         }
         match self.close(scan) {
-            Ok(view) => self.arrive(view, |table, arrival| table.listed(part, epoch, arrival)),
+            Ok(view) => {
+                self.counts.left_out.remove(view.request());
+                self.arrive(view, |table, arrival| table.listed(part, epoch, arrival));
+            }
             Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
         }
     }
@@ -81,6 +84,7 @@ impl Core {
                 EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
                     let view = self.close(scan)?;
+                    self.counts.left_out.remove(view.request());
                     self.arrive(view, |table, arrival| table.changed(part, arrival));
                 }
             }
@@ -130,6 +134,8 @@ impl Core {
         if let Some(request) = meta::name_of(raw).filter(|_| !other) {
             self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
             self.counts.left_out.add(request, epoch, Chain(error).to_string());
+        } else if !other {
+            self.table.write().doubt(epoch);
         }
         self.refuse(raw, error);
     }
@@ -140,13 +146,22 @@ impl Core {
     /// # Cancel safety
     /// Changes nothing.
     pub(in crate::cache) async fn room(&self) {
+        // When the packer will have been waited for long enough: handlers that are done wake us as well.
+        let mut overdue = None;
         loop {
             // Made before the look: a wake-up in between is not missed.
             let freed = self.freed.notified();
             if self.has_room() {
                 return;
             }
-            if timeout(PATIENCE, freed).await.is_err() && self.table.write().intake.give_up() {
+            if !self.table.read().intake.is_full() {
+                overdue = None;
+                freed.await;
+                continue;
+            }
+            let until = *overdue.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let waited = Instant::now() >= until || timeout_at(until, freed).await.is_err();
+            if waited && self.table.write().intake.give_up() {
                 self.counts.unpacked();
                 tracing::warn!(
                     kind = %self.kind, waited = ?PATIENCE,
@@ -200,7 +215,6 @@ impl Core {
 
     /// Asks the index functions about a version and makes the step that takes it.
     fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
-        self.counts.left_out.remove(view.request());
         loop {
             let functions = self.functions();
             let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();

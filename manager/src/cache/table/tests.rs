@@ -188,6 +188,36 @@ fn an_own_delete_hides_the_uid_until_its_event() {
 }
 
 #[test]
+fn a_return_to_the_selection_before_our_delete_is_not_read_when_the_watch_tells_of_it_late() {
+    for late_list in [false, true] {
+        let mut table = synced([view("a", "u1", 4)], 10);
+        hide(&mut table, "a", "u1");
+        assert_eq!(told(&mut table), ["- a/u1@4 OwnWrite"]);
+        // It left the selection, came back, and then we deleted it.
+        if late_list {
+            list(&mut table, [], 11);
+        } else {
+            table.deleted(0, &request("a"), &Uid::new("u1"), &version(11));
+        }
+        table.changed(0, view("a", "u1", 12));
+        table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
+        assert_eq!((told(&mut table), table.get(&request("a")).is_some()), (vec![], false), "{late_list}");
+    }
+}
+
+#[test]
+fn a_list_with_something_nameless_finds_nothing_gone_and_the_next_one_does() {
+    let mut table = synced([view("a", "u1", 4), view("b", "u2", 5)], 10);
+    let epoch = table.begin_list();
+    table.listed(0, epoch, view("b", "u2", 15));
+    table.doubt(epoch);
+    table.end_list(0, epoch, &version(20));
+    assert_eq!(told(&mut table), ["b/u2@5 -> b/u2@15"], "what is nameless may be a");
+    list(&mut table, [view("b", "u2", 15)], 30);
+    assert_eq!(told(&mut table), ["- a/u1@4"]);
+}
+
+#[test]
 fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decides() {
     let mut table = synced([view("a", "u1", 5)], 10);
     let epoch = table.begin_list();
