@@ -173,8 +173,10 @@ impl Table {
                 self.hidden.remove(&view.meta().uid);
             }
             None => {
-                let Meta { uid, resource_version, .. } = view.meta();
-                if self.gone.had_before_list(epoch, uid, resource_version) {
+                let Meta { request, uid, resource_version, .. } = view.meta();
+                if self.gone.is_outdated_in_list(epoch, request, resource_version)
+                    || self.gone.had_before_list(epoch, uid, resource_version)
+                {
                     return;
                 }
             }
@@ -226,9 +228,10 @@ impl Table {
     /// Takes an ADDED or MODIFIED event.
     pub(super) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
-        let Meta { uid, resource_version, .. } = arrival.view.meta();
+        let Meta { request, uid, resource_version, .. } = arrival.view.meta();
         self.advance(part, resource_version);
-        if !self.hidden.contains_key(uid) && !self.gone.had(uid, resource_version) {
+        let gone = self.gone.had(uid, resource_version) || self.gone.is_outdated(request, resource_version);
+        if !gone && !self.hidden.contains_key(uid) {
             self.upsert(arrival, Origin::Live);
         }
     }

@@ -1,6 +1,7 @@
 //! The deletions told last, so that what comes late or again about one of them revives nothing.
 //!
-//! Versions are compared within one uid only, which every server keeps in order. Bounded: what is repeated after that
+//! Deletions are compared within one uid only, which every server keeps in order. An own write tells more where the store
+//! does not hold what was written: under that name nothing older is true any more, whatever its uid. Bounded: what is repeated after that
 //! many deletions of other objects shows once more until its own deletion is repeated too.
 
 use std::cmp::Ordering;
@@ -9,6 +10,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use crate::cache::meta::{ResourceVersion, Uid};
+use crate::key::Request;
 
 /// Deletions remembered: far more than one read of a connection holds, for some 30 KB.
 const REMEMBERED: usize = 256;
@@ -19,6 +21,18 @@ pub(super) struct Gone {
     by_uid: HashMap<Uid, Deletion>,
     /// The same uids, oldest first.
     order: VecDeque<Uid>,
+    /// Names whose newest version known is not in the store.
+    by_name: HashMap<Request, Reached>,
+    /// The same names, oldest first.
+    names: VecDeque<Request>,
+}
+
+/// How far a name has come.
+#[derive(Debug)]
+struct Reached {
+    version: ResourceVersion,
+    /// The last list that had begun by then.
+    epoch: u64,
 }
 
 #[derive(Debug)]
@@ -59,6 +73,45 @@ impl Gone {
         }
         self.order.push_back(uid.clone());
         self.by_uid.insert(uid.clone(), Deletion { version, epoch });
+    }
+
+    /// Notes that a name had come to a version that the store does not hold.
+    pub(super) fn note_name(&mut self, request: &Request, version: &ResourceVersion, epoch: u64) {
+        if let Some(known) = self.by_name.get_mut(request) {
+            known.epoch = epoch;
+            if version.is_newer_than(&known.version) {
+                known.version = version.clone();
+            }
+            return;
+        }
+        if self.names.len() >= REMEMBERED
+            && let Some(oldest) = self.names.pop_front()
+        {
+            self.by_name.remove(&oldest);
+        }
+        self.names.push_back(request.clone());
+        self.by_name.insert(request.clone(), Reached { version: version.clone(), epoch });
+    }
+
+    /// Returns whether the name has come further than this version.
+    pub(super) fn is_outdated(&self, request: &Request, version: &ResourceVersion) -> bool {
+        let known = if self.by_name.is_empty() { None } else { self.by_name.get(request) };
+        known.is_some_and(|known| known.version.is_newer_than(version))
+    }
+
+    /// The same for an object that a list shows. If the list began later it knows better, and the name is forgotten:
+    /// a server that was set back counts its versions anew.
+    pub(super) fn is_outdated_in_list(
+        &mut self,
+        epoch: u64,
+        request: &Request,
+        version: &ResourceVersion,
+    ) -> bool {
+        if self.by_name.get(request).is_some_and(|known| known.epoch < epoch) {
+            self.by_name.remove(request);
+            self.names.retain(|known| known != request);
+        }
+        self.is_outdated(request, version)
     }
 
     /// Returns whether anything was noted of it.

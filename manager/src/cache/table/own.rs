@@ -32,7 +32,8 @@ impl Table {
             None => part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress)),
         };
         let uid = &view.meta().uid;
-        if news && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
+        let outdated = self.gone.is_outdated(view.request(), version);
+        if news && !outdated && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
     }
@@ -45,6 +46,7 @@ impl Table {
             return;
         }
         self.gone.note(uid, resource_version, self.epoch);
+        self.gone.note_name(request, resource_version, self.epoch);
         let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
         let older = |slot: &Slot| resource_version.is_newer_than(&slot.view.meta().resource_version);
         if let Some((number, _)) = found.filter(|(_, slot)| older(slot))
@@ -60,6 +62,9 @@ impl Table {
         let Removal { request, uid, version, shown } = *removal;
         if self.part_of(request).is_none() {
             return true;
+        }
+        if let Some(version) = version {
+            self.gone.note_name(request, version, self.epoch);
         }
         let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
         let Some((number, slot)) = found else {

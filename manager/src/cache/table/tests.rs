@@ -206,6 +206,25 @@ fn a_return_to_the_selection_before_our_delete_is_not_read_when_the_watch_tells_
 }
 
 #[test]
+fn what_a_name_was_before_an_own_write_that_is_not_selected_is_not_read_when_it_comes_late() {
+    let mut table = synced([], 3);
+    let epoch = table.begin_list();
+    // u1 came and went, and we wrote u2, which the selection does not hold.
+    table.left(view("a", "u2", 6).meta(), Writer::default());
+    table.changed(0, view("a", "u1", 4));
+    assert!(table.get(&request("a")).is_none());
+    table.listed(0, epoch, view("a", "u1", 4));
+    table.end_list(0, epoch, &version(4));
+    table.deleted(0, &request("a"), &Uid::new("u1"), &version(5));
+    assert_eq!(told(&mut table), [""; 0]);
+    table.changed(0, view("a", "u2", 8));
+    assert_eq!(told(&mut table), ["+ a/u2@8"], "it is selected now");
+    table.left(view("b", "u3", 20).meta(), Writer::default());
+    list(&mut table, [view("a", "u2", 8), view("b", "u4", 9)], 9);
+    assert_eq!(told(&mut table), ["+ b/u4@9"], "a server that was set back is believed");
+}
+
+#[test]
 fn a_list_with_something_nameless_finds_nothing_gone_and_the_next_one_does() {
     let mut table = synced([view("a", "u1", 4), view("b", "u2", 5)], 10);
     let epoch = table.begin_list();
