@@ -33,9 +33,6 @@ use super::view::View;
 use crate::client::Writer;
 use crate::key::{Key, Request};
 
-/// Lists remembered that cannot tell what is gone: more than are ever under way at once.
-const DOUBTED: usize = 16;
-
 /// One step from a state to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -67,8 +64,6 @@ pub(super) struct Table {
     /// Deleted by us and not yet confirmed, by uid. What was not stored then is in `gone` alone.
     hidden: HashMap<Uid, Hidden>,
     gone: Gone,
-    /// The lists under way that have something without a name: they cannot tell what is gone.
-    doubted: Vec<u64>,
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     bytes: usize,
@@ -149,17 +144,6 @@ impl Table {
         }
     }
 
-    /// Takes note that a list has something whose name cannot be read: it may be any of what is stored.
-    pub(super) fn doubt(&mut self, epoch: u64) {
-        if self.doubted.last() != Some(&epoch) {
-            // A list that broke off leaves its own behind.
-            if self.doubted.len() >= DOUBTED {
-                self.doubted.remove(0);
-            }
-            self.doubted.push(epoch);
-        }
-    }
-
     /// Takes one object of a list, or one initial event.
     pub(super) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
@@ -191,10 +175,7 @@ impl Table {
     /// Ends a list: what it did not have, and could have had, is gone.
     pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) {
         let Some(namespace) = self.parts.get(part).map(|part| part.namespace.clone()) else { return };
-        let doubted = self.doubted.contains(&epoch);
-        self.doubted.retain(|list| *list != epoch);
-        let vanished = if doubted { Vec::new() } else { self.vanished(namespace.as_deref(), epoch, version) };
-        for number in vanished {
+        for number in self.vanished(namespace.as_deref(), epoch, version) {
             if let Some(view) = self.remove(number, Origin::Live) {
                 self.gone.note(&view.meta().uid, version, self.epoch);
             }

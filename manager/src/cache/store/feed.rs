@@ -134,8 +134,6 @@ impl Core {
         if let Some(request) = meta::name_of(raw).filter(|_| !other) {
             self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
             self.counts.left_out.add(request, epoch, Chain(error).to_string());
-        } else if !other {
-            self.table.write().doubt(epoch);
         }
         self.refuse(raw, error);
     }

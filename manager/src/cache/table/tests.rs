@@ -225,18 +225,6 @@ fn what_a_name_was_before_an_own_write_that_is_not_selected_is_not_read_when_it_
 }
 
 #[test]
-fn a_list_with_something_nameless_finds_nothing_gone_and_the_next_one_does() {
-    let mut table = synced([view("a", "u1", 4), view("b", "u2", 5)], 10);
-    let epoch = table.begin_list();
-    table.listed(0, epoch, view("b", "u2", 15));
-    table.doubt(epoch);
-    table.end_list(0, epoch, &version(20));
-    assert_eq!(told(&mut table), ["b/u2@5 -> b/u2@15"], "what is nameless may be a");
-    list(&mut table, [view("b", "u2", 15)], 30);
-    assert_eq!(told(&mut table), ["- a/u1@4"]);
-}
-
-#[test]
 fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decides() {
     let mut table = synced([view("a", "u1", 5)], 10);
     let epoch = table.begin_list();
