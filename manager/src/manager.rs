@@ -14,6 +14,7 @@ mod members;
 mod program;
 mod readiness;
 mod runnable;
+mod serving;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -8,29 +8,28 @@
 //! 1. The Lease is never released while leader-only work is running.
 //! 2. Every task spawned here is awaited here, or named as late.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod group;
+mod outcome;
+
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, info};
 
 use super::candidate::{Candidate, ELECTION};
-use super::control::{ControlThread, Job, Timers};
+use super::control::{ControlThread, Timers};
 use super::readiness::{self, Heartbeat};
 use super::{Manager, ManagerError, Member, Members, Newcomer, RunContext, Runnable, Shared, Unstarted};
 use crate::controller::{ControllerSettings, Departure, Environment};
 use crate::election::{Leadership, OnLost};
-use crate::inspect::{self, Inspect, Leader};
-use crate::metrics::Format;
-use crate::reconcile::{BoxError, ReconcileError, Surroundings};
-use crate::serve::{Bound, blocking};
+use crate::inspect::{self, Leader};
+use crate::reconcile::Surroundings;
 
-/// Probes answered at the same time: liveness and readiness of a kubelet, and a few people.
-const PROBES_AT_ONCE: usize = 8;
+use group::Group;
+use outcome::{End, Problems};
 
 /// What the Events still to be written get, even if the grace period is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -52,24 +51,6 @@ struct Running<'a> {
 
 /// Takes members in for as long as it exists.
 struct Intake<'a>(&'a Members);
-
-/// A member that has ended, by name.
-type Ended = (&'static str, Result<(), BoxError>);
-
-/// Members that are stopped together.
-struct Group {
-    stop: CancellationToken,
-    tasks: JoinSet<Ended>,
-    /// Names by task, for those who are late and those who panic.
-    names: BTreeMap<tokio::task::Id, &'static str>,
-}
-
-/// Why the manager stops.
-enum End {
-    Asked,
-    Failed(&'static str, BoxError),
-    LeaseLost,
-}
 
 // === impl Manager ===
 
@@ -151,67 +132,6 @@ impl Manager {
         info!("stopped");
         problems.conclude(end, shared.configuration.shutdown.grace_period)
     }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    /// What serves probes, metrics and inspection on the control thread.
-    fn servers(
-        &self,
-        probes: Option<Bound>,
-        metrics: Option<Bound>,
-        inspect: Option<(Bound, Leader)>,
-        stop: &CancellationToken,
-    ) -> Vec<Job> {
-        let checks = self.checks.clone();
-        let registry = self.registry.clone();
-        // Checks and collectors may be users' own, and block. A probe must not wait behind another one that does.
-        let probe = blocking(PROBES_AT_ONCE, move |request| checks.respond(request));
-        let scrape = blocking(1, move |request| scrape(&registry, request));
-        let (inspect, inspection) = inspect
-            .map(|(bound, leader)| {
-                (bound, Inspect::new(self.directory.clone(), self.cache.clone(), leader).handler())
-            })
-            .unzip();
-        let servers = [
-            ("probes", probes, Some(probe)),
-            ("metrics", metrics, Some(scrape)),
-            ("inspect", inspect, inspection),
-        ];
-        servers
-            .into_iter()
-            .filter_map(|(name, bound, handler)| {
-                let (bound, handler, stop) = (bound?, handler?, stop.clone());
-                info!(server = name, address = %bound.local_addr(), "serving");
-                Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
-            })
-            .collect()
-    }
-}
-
-fn scrape(registry: &crate::metrics::Registry, request: &http::Request<()>) -> http::Response<bytes::Bytes> {
-    let status = |code: http::StatusCode| {
-        let mut response = http::Response::new(bytes::Bytes::from_static(b""));
-        *response.status_mut() = code;
-        response
-    };
-    if request.uri().path().trim_end_matches('/') != "/metrics" {
-        return status(http::StatusCode::NOT_FOUND);
-    }
-    if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
-        return status(http::StatusCode::METHOD_NOT_ALLOWED);
-    }
-    let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::negotiate(accept);
-    let Ok(text) = registry.encode(format) else {
-        error!("a collector could not write its metrics");
-        return status(http::StatusCode::INTERNAL_SERVER_ERROR);
-    };
-    let mut response = http::Response::new(text.into());
-    let content_type = http::HeaderValue::from_static(format.content_type());
-    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
-    response
 }
 
 // === impl Running ===
@@ -441,93 +361,6 @@ async fn news(candidate: Option<&mut Candidate>) -> Leadership {
 /// When the turn ends of somebody who is told only now.
 pub(super) fn own_turn(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + OWN_TURN)
-}
-
-// === impl Group ===
-
-impl Group {
-    fn new(stop: CancellationToken) -> Self {
-        Self { stop, tasks: JoinSet::new(), names: BTreeMap::new() }
-    }
-
-    fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), BoxError>>) {
-        let handle = self.tasks.spawn(async move { (name, task.await) });
-        self.names.insert(handle.id(), name);
-    }
-
-    /// Waits for a member to fail. `None` if there is no member left, so the caller's `select!` skips this.
-    ///
-    /// # Cancel safety
-    /// A failure is taken only when it is returned.
-    async fn failure(&mut self) -> Option<(&'static str, BoxError)> {
-        loop {
-            let ended = self.tasks.join_next_with_id().await?;
-            if let Some(failure) = self.judge(ended) {
-                return Some(failure);
-            }
-        }
-    }
-
-    fn judge(
-        &mut self,
-        ended: Result<(tokio::task::Id, Ended), tokio::task::JoinError>,
-    ) -> Option<(&'static str, BoxError)> {
-        match ended {
-            Ok((id, (name, result))) => {
-                self.names.remove(&id);
-                result.err().map(|error| (name, error))
-            }
-            Err(failure) => {
-                let name = self.names.remove(&failure.id()).unwrap_or("a task");
-                (!failure.is_cancelled()).then(|| (name, failure.into()))
-            }
-        }
-    }
-
-    /// Waits for the members to end; aborts and names those who have not by the deadline.
-    async fn end(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
-        while let Some(ended) = timers.until(deadline, self.tasks.join_next_with_id()).await {
-            let Some(ended) = ended else { return };
-            if let Some((name, error)) = self.judge(ended) {
-                let error = ReconcileError::from(error);
-                error!(name, %error, "failed while stopping");
-                problems.failures.push(format!("{name}: {error}"));
-            }
-        }
-        problems.late.extend(self.names.values().map(|name| (*name).to_owned()));
-        self.tasks.abort_all();
-    }
-}
-
-/// What went wrong while stopping.
-#[derive(Default)]
-struct Problems {
-    late: Vec<String>,
-    failures: Vec<String>,
-}
-
-impl Problems {
-    fn conclude(mut self, end: End, grace: Duration) -> Result<(), ManagerError> {
-        // In the order of the stop: the first one may be why the others were late.
-        let mut named = BTreeSet::new();
-        self.late.retain(|name| named.insert(name.clone()));
-        let mut others = self.failures;
-        if let End::Asked = end {
-            return if !self.late.is_empty() {
-                Err(ManagerError::Late { names: self.late, grace, others })
-            } else if others.is_empty() {
-                Ok(())
-            } else {
-                let first = others.remove(0);
-                Err(ManagerError::Failed { name: "stopping", source: first.into(), others })
-            };
-        }
-        others.extend(self.late.iter().map(|name| format!("{name} was late")));
-        Err(match end {
-            End::Failed(name, source) => ManagerError::Failed { name, source, others },
-            End::LeaseLost | End::Asked => ManagerError::LeaseLost { others },
-        })
-    }
 }
 
 #[cfg(test)]

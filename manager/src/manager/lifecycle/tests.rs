@@ -3,6 +3,7 @@ use super::*;
 use std::net::SocketAddr;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
@@ -13,6 +14,7 @@ use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::Controller;
 use crate::key::{Key as _, Request};
 use crate::manager::ManagerOptions;
+use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
 use crate::watch::{Sink, Source, SourceError, channel};
 

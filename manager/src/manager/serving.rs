@@ -1,0 +1,74 @@
+//! What the manager serves by itself: probes, metrics, inspection.
+
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::Shared;
+use super::control::Job;
+use crate::inspect::{Inspect, Leader};
+use crate::metrics::Format;
+use crate::serve::{Bound, blocking};
+
+/// Probes answered at the same time: liveness and readiness of a kubelet, and a few people.
+const PROBES_AT_ONCE: usize = 8;
+
+// === impl Shared ===
+
+impl Shared {
+    /// What serves probes, metrics and inspection on the control thread.
+    pub(super) fn servers(
+        &self,
+        probes: Option<Bound>,
+        metrics: Option<Bound>,
+        inspect: Option<(Bound, Leader)>,
+        stop: &CancellationToken,
+    ) -> Vec<Job> {
+        let checks = self.checks.clone();
+        let registry = self.registry.clone();
+        // Checks and collectors may be users' own, and block. A probe must not wait behind another one that does.
+        let probe = blocking(PROBES_AT_ONCE, move |request| checks.respond(request));
+        let scrape = blocking(1, move |request| scrape(&registry, request));
+        let (inspect, inspection) = inspect
+            .map(|(bound, leader)| {
+                (bound, Inspect::new(self.directory.clone(), self.cache.clone(), leader).handler())
+            })
+            .unzip();
+        let servers = [
+            ("probes", probes, Some(probe)),
+            ("metrics", metrics, Some(scrape)),
+            ("inspect", inspect, inspection),
+        ];
+        servers
+            .into_iter()
+            .filter_map(|(name, bound, handler)| {
+                let (bound, handler, stop) = (bound?, handler?, stop.clone());
+                info!(server = name, address = %bound.local_addr(), "serving");
+                Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
+            })
+            .collect()
+    }
+}
+
+fn scrape(registry: &crate::metrics::Registry, request: &http::Request<()>) -> http::Response<bytes::Bytes> {
+    let status = |code: http::StatusCode| {
+        let mut response = http::Response::new(bytes::Bytes::from_static(b""));
+        *response.status_mut() = code;
+        response
+    };
+    if request.uri().path().trim_end_matches('/') != "/metrics" {
+        return status(http::StatusCode::NOT_FOUND);
+    }
+    if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
+        return status(http::StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::negotiate(accept);
+    let Ok(text) = registry.encode(format) else {
+        error!("a collector could not write its metrics");
+        return status(http::StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let mut response = http::Response::new(text.into());
+    let content_type = http::HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    response
+}
