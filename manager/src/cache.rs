@@ -8,7 +8,6 @@
 //! readable makes its own store wait and say so in [`KindStatus`]; the others run.
 
 mod body;
-mod chain;
 mod changes;
 mod declared;
 mod deliver;
@@ -24,7 +23,6 @@ mod kind;
 mod left_out;
 mod lens;
 mod meta;
-mod paced;
 mod pack;
 mod pages;
 mod recent;

@@ -3,6 +3,7 @@
 //! A leaf: it imports no other room. Cloning any of these is a reference count, never a copy of text, because a
 //! key travels from the reflector through the queue to the log line of its reconcile.
 
+mod chain;
 mod fence;
 mod label;
 mod panic;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::core::{ApiResource, GroupVersionKind};
 
+pub(crate) use chain::Chain;
 pub use fence::{BootInstant, Fence, FencePass};
 pub(crate) use label::is_dns_label;
 pub(crate) use panic::panic_text;

@@ -4,6 +4,7 @@
 //! them itself, so two managers in one process never meet. Names and labels are controller-runtime's where it has a
 //! metric; ours start with `mainstay_`.
 
+mod paced;
 mod text;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::{Metric, Registry as Families};
+
+pub(crate) use paced::Paced;
 
 /// The answer to `Accept: application/openmetrics-text`.
 pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

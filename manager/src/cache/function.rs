@@ -7,10 +7,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use super::chain::Chain;
 use super::lens::Lens;
 use super::view::View;
-use crate::key::{KindId, panic_text};
+use crate::key::{Chain, KindId, panic_text};
 
 /// Why an index function has no answer, or a transform no object.
 pub type HookFailure = Box<dyn std::error::Error + Send + Sync>;

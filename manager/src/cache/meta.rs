@@ -19,7 +19,7 @@ use crate::key::{Key, Request};
 
 pub(super) use pool::Pool;
 pub use pool::Shared;
-pub(super) use scan::{Scan, annotation, identity_of, name_of, uid_of};
+pub(super) use scan::{Glimpse, Scan, annotation};
 pub use uid::Uid;
 pub use version::ResourceVersion;
 
@@ -107,6 +107,15 @@ pub(super) enum ScanError {
         "it has {size} bytes, more than cache.maxObjectBytes {limit}; raise the limit or shrink the object"
     )]
     TooLarge { size: usize, limit: usize },
+}
+
+// === impl ScanError ===
+
+impl ScanError {
+    /// Returns whether it is of a kind that was not asked for: such a one says nothing about ours of its name.
+    pub(super) fn is_of_another_kind(&self) -> bool {
+        matches!(self, Self::Kind { .. })
+    }
 }
 
 // === impl Labels ===

@@ -59,6 +59,12 @@ impl Slots {
         self.by_key.find(self.hasher.hash_one(request), same).copied()
     }
 
+    /// Returns the slot of a key, with its number.
+    pub(super) fn lookup(&self, request: &Request) -> Option<(Number, &Slot)> {
+        let number = self.find(request)?;
+        Some((number, self.get(number)?))
+    }
+
     pub(super) fn get(&self, number: Number) -> Option<&Slot> {
         let (page, place) = place(number);
         self.pages.get(page)?.slots.get(place)?.as_ref()

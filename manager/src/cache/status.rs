@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use super::Projection;
 use super::left_out::LeftOut;
-use super::paced::Paced;
 use super::pack::Packing;
 use super::store::Core;
 use super::table::Table;
 use crate::key::KindId;
+use crate::metrics::Paced;
 
 pub(super) use self::families::Families;
 
@@ -170,17 +170,17 @@ impl Counts {
 
     /// Counts a panic; returns how many are to be told.
     pub(super) fn panicked(&self, handler: &str) -> Option<u64> {
-        self.handlers.lock().entry(handler.to_owned()).or_default().panics.add()
+        self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
     }
 
     /// Counts a slow call; returns how many are to be told.
     pub(super) fn slow(&self, handler: &str) -> Option<u64> {
-        self.handlers.lock().entry(handler.to_owned()).or_default().slow.add()
+        self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
     }
 
     /// Counts a version that an index goes without; returns how many are to be told.
     pub(super) fn unindexed(&self, index: &str) -> Option<u64> {
-        self.unindexed.lock().entry(index.to_owned()).or_default().add()
+        self.unindexed.lock().entry(index.to_owned()).or_default().add(1, Instant::now())
     }
 
     pub(super) fn forget_index(&self, index: &str) {

@@ -226,9 +226,8 @@ impl Table {
             return;
         }
         self.gone.note(uid, version, self.epoch);
-        let Some(number) = self.objects.find(request) else { return };
         let stale = |slot: &Slot| slot.view.meta().resource_version.is_newer_than(version);
-        if self.objects.get(number).is_some_and(|slot| !stale(slot)) {
+        if let Some((number, _)) = self.objects.lookup(request).filter(|(_, slot)| !stale(slot)) {
             self.remove(number, Origin::Live);
         }
     }
@@ -336,7 +335,7 @@ impl Table {
 /// Reading.
 impl Table {
     pub(super) fn get(&self, request: &Request) -> Option<&View> {
-        Some(&self.objects.get(self.objects.find(request)?)?.view)
+        Some(&self.objects.lookup(request)?.1.view)
     }
 
     /// Returns whether reads of an object are no older than a version of it: it is stored at least so new, or the

@@ -9,10 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::chain::Chain;
 use super::function::HookFailure;
 use super::meta::{Scan, ScanError};
-use crate::key::{KindId, panic_text};
+use crate::key::{Chain, KindId, panic_text};
 
 /// A kind's objects cannot be changed on their way in. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -159,14 +159,11 @@ impl Book {
 
     fn reconciled(&self, version: Option<u64>, at: Instant) {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        if let Some(seen) = version.and_then(|version| self.watching(version)) {
-            self.seen.lock().entry(seen).or_default().reconciled = Some(at);
+        let mut seen = self.seen.lock();
+        // Before the watcher has seen an event there is none to compare with: these are the first reconciles.
+        if let Some(version) = version.filter(|_| !seen.is_empty()) {
+            seen.entry(version).or_default().reconciled = Some(at);
         }
-    }
-
-    /// The first reconciles are no events of the watcher's.
-    fn watching(&self, version: u64) -> Option<u64> {
-        (!self.seen.lock().is_empty()).then_some(version)
     }
 
     /// Whether both have come to the end: of two quick patches of one Pod the first may have had no run of its own.

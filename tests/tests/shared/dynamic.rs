@@ -1,8 +1,7 @@
 //! A kind that no type of this binary knows is cached, reconciled and written like any other.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{self, Scope as Found};
 use mainstay::cache::{Scope, Select};
@@ -12,31 +11,29 @@ use mainstay::key::{Key as _, KindId, Request};
 use mainstay::reconcile::{Action, ReconcileError};
 use mainstay_tests::witness::witness;
 use mainstay_tests::{LocalManager, TestCluster, wait};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Makes a kind on the server and returns what discovery says of it.
-async fn widgets(cluster: &TestCluster) -> KindId {
+const GROUP: &str = "dynamic.example.com";
+
+fn definition() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version =
         json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    let definition: CustomResourceDefinition = serde_json::from_value(json!({
-        "metadata": {"name": "widgets.dynamic.example.com"},
+    json!({
+        "metadata": {"name": format!("widgets.{GROUP}")},
         "spec": {
-            "group": "dynamic.example.com",
+            "group": GROUP,
             "scope": "Namespaced",
             "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [version],
         },
-    }))
-    .expect("a definition");
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    definitions.create(&PostParams::default(), &definition).await.expect("created");
-    wait::until(&definitions, "widgets.dynamic.example.com", "established", |definition| {
-        let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
     })
-    .await;
-    let kind = GroupVersionKind::gvk("dynamic.example.com", "v1", "Widget");
+}
+
+/// Makes a kind on the server and returns what discovery says of it.
+async fn widgets(cluster: &TestCluster) -> KindId {
+    cluster.define(&definition()).await;
+    let kind = GroupVersionKind::gvk(GROUP, "v1", "Widget");
     let (resource, found) = discovery::pinned_kind(&cluster.client(), &kind).await.expect("it is served");
     KindId::of_resource(&resource, found.scope == Found::Namespaced)
 }
@@ -46,7 +43,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
     let Some(cluster) = TestCluster::shared().await else { return };
     let kind = widgets(&cluster).await;
     let verbs = ["list", "watch", "patch"];
-    let rules = json!([{"apiGroups": ["dynamic.example.com"], "resources": ["widgets"], "verbs": verbs}]);
+    let rules = json!([{"apiGroups": [GROUP], "resources": ["widgets"], "verbs": verbs}]);
     let identity = cluster.install_base_with(&rules).await;
     let api: Api<DynamicObject> =
         Api::namespaced_with(cluster.client(), cluster.namespace(), &kind.resource());
@@ -99,6 +96,5 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
     let green = meta.list(&Select::all().label("colour", "green")).expect("synced");
     assert_eq!(green.iter().map(|entry| entry.meta().name()).collect::<Vec<_>>(), ["a"]);
     manager.stop().await.expect("stopped in order");
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    definitions.delete("widgets.dynamic.example.com", &DeleteParams::default()).await.expect("deleted");
+    cluster.undefine(&definition()).await;
 }

@@ -70,6 +70,14 @@ struct Metadata<'a> {
     cut: Range<usize>,
 }
 
+/// What can be read of an object that is otherwise unreadable, as far as it goes.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Glimpse {
+    pub(in crate::cache) request: Option<Request>,
+    pub(in crate::cache) uid: Option<Uid>,
+    pub(in crate::cache) version: Option<ResourceVersion>,
+}
+
 /// What the annotations of this project say.
 #[derive(Default)]
 struct Steering {
@@ -252,23 +260,6 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
     Ok(found)
 }
 
-/// Finds the name in an object that is otherwise unreadable, as far as it can be read.
-pub(in crate::cache) fn name_of(raw: &[u8]) -> Option<Request> {
-    Metadata::glimpse(raw).request()
-}
-
-/// The same for its uid.
-pub(in crate::cache) fn uid_of(raw: &[u8]) -> Option<Uid> {
-    Metadata::glimpse(raw).uid()
-}
-
-/// Both, with the version it has: enough to believe that it is gone.
-pub(in crate::cache) fn identity_of(raw: &[u8]) -> Option<(Request, Uid, ResourceVersion)> {
-    let metadata = Metadata::glimpse(raw);
-    let version = text("resourceVersion", metadata.resource_version).ok()??;
-    Some((metadata.request()?, metadata.uid()?, ResourceVersion::new(&version)))
-}
-
 /// Reads one annotation out of a stored body.
 pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
     let mut metadata = Metadata::default();
@@ -283,28 +274,30 @@ pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
     found
 }
 
-// === impl Metadata ===
+// === impl Glimpse ===
 
-impl<'a> Metadata<'a> {
-    /// Reads as far as it goes.
-    fn glimpse(raw: &'a [u8]) -> Self {
-        let mut metadata = Self::default();
+impl Glimpse {
+    pub(in crate::cache) fn of(raw: &[u8]) -> Self {
+        let mut metadata = Metadata::default();
         if let Some(readable) = raw.utf8_chunks().next() {
             // How the walk ends does not matter, only how far it came.
             walk(&mut Cursor::over(readable.valid()), &mut metadata).ok();
         }
-        metadata
+        let read = |field, value| text(field, value).ok().flatten();
+        let name = read("name", metadata.name);
+        // Without a namespace that should be there and is not text it would be the name of another object.
+        let namespace = text("namespace", metadata.namespace).ok();
+        Self {
+            request: namespace.zip(name).map(|(namespace, name)| Request::new(namespace.as_deref(), &name)),
+            uid: read("uid", metadata.uid).as_deref().map(Uid::new),
+            version: read("resourceVersion", metadata.resource_version).as_deref().map(ResourceVersion::new),
+        }
     }
+}
 
-    fn request(&self) -> Option<Request> {
-        let name = text("name", self.name).ok()??;
-        Some(Request::new(text("namespace", self.namespace).ok()?.as_deref(), &name))
-    }
+// === impl Metadata ===
 
-    fn uid(&self) -> Option<Uid> {
-        text("uid", self.uid).ok()?.as_deref().map(Uid::new)
-    }
-
+impl<'a> Metadata<'a> {
     fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {
         let start = cursor.at();
         let mut members = cursor.open()?;

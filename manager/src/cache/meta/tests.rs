@@ -121,11 +121,11 @@ fn what_is_not_an_object_is_refused_and_named_where_it_can_be() {
     for raw in ["", "[]", "{", "nul", r#"{"metadata":{}}"#, r#"{"metadata":[]}"#, r#"{"metadata":null}"#, nul]
     {
         assert!(scan(raw, Projection::Full).is_err(), "{raw}");
-        assert_eq!(name_of(raw.as_bytes()), None, "{raw}");
+        assert_eq!(Glimpse::of(raw.as_bytes()).request, None, "{raw}");
     }
     let without_uid = r#"{"metadata":{"name":"a","namespace":"shop","resourceVersion":"5"}}"#;
     assert_eq!(scan(without_uid, Projection::Full).unwrap_err().to_string(), "metadata.uid is missing");
-    assert_eq!(name_of(without_uid.as_bytes()).unwrap().to_string(), "shop/a");
+    assert_eq!(Glimpse::of(without_uid.as_bytes()).request.unwrap().to_string(), "shop/a");
 }
 
 #[test]

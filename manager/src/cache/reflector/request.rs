@@ -11,9 +11,9 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use crate::cache::Projection;
-use crate::cache::chain::Chain;
 use crate::cache::frame::Status;
 use crate::cache::select::Scope;
+use crate::key::Chain;
 
 /// Longest silence within a page, and before the head of any answer.
 const SILENCE: Duration = Duration::from_mins(1);

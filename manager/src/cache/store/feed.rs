@@ -8,15 +8,14 @@ use std::sync::atomic::Ordering;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Core, Coverage};
-use crate::cache::chain::Chain;
 use crate::cache::frame::Raw;
 use crate::cache::index::Values;
-use crate::cache::meta::{self, Meta, ResourceVersion, Scan, ScanError};
+use crate::cache::meta::{Glimpse, Meta, ResourceVersion, Scan, ScanError};
 use crate::cache::pack::PATIENCE;
 use crate::cache::table::{Arrival, Removal, Table};
 use crate::cache::view::View;
 use crate::client::{Extent, Writer};
-use crate::key::Request;
+use crate::key::{Chain, Request};
 
 /// Changes not yet delivered at which the reflector stops reading from its connection.
 const BACKLOG: usize = 1024;
@@ -100,8 +99,12 @@ impl Core {
 
     /// Counts an object that cannot be taken, and names it once.
     pub(in crate::cache) fn refuse(&self, raw: &[u8], error: &ScanError) {
+        self.count_refused(&Glimpse::of(raw), error);
+    }
+
+    fn count_refused(&self, glimpse: &Glimpse, error: &ScanError) {
         self.counts.undecodable();
-        let name = meta::name_of(raw).map_or_else(|| "unknown".to_owned(), |request| request.to_string());
+        let name = glimpse.request.as_ref().map_or_else(|| "unknown".to_owned(), Request::to_string);
         if self.counts.left_out.is_news(&name, std::mem::discriminant(error)) {
             tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
         }
@@ -109,33 +112,35 @@ impl Core {
 
     /// The same for one that came with a watch event. That it is gone is believed all the same.
     pub(in crate::cache) fn refuse_event(&self, part: usize, kind: EventKind, raw: &[u8], error: &ScanError) {
-        let other = matches!(error, ScanError::Kind { .. });
-        if kind == EventKind::Deleted
-            && !other
-            && let Some((request, uid, version)) = meta::identity_of(raw)
-        {
-            self.step(|table| table.deleted(part, &request, &uid, &version));
-            self.counts.left_out.remove(&request);
+        let glimpse = Glimpse::of(raw);
+        match (kind, &glimpse) {
+            _ if error.is_of_another_kind() => {}
+            (
+                EventKind::Deleted,
+                Glimpse { request: Some(request), uid: Some(uid), version: Some(version) },
+            ) => {
+                self.step(|table| table.deleted(part, request, uid, version));
+                self.counts.left_out.remove(request);
+            }
+            (EventKind::Changed, Glimpse { request: Some(request), .. }) => {
+                self.counts.left_out.add(request.clone(), 0, Chain(error).to_string());
+            }
+            _ => {}
         }
-        if kind == EventKind::Changed
-            && !other
-            && let Some(request) = meta::name_of(raw)
-        {
-            self.counts.left_out.add(request, 0, Chain(error).to_string());
-        }
-        self.refuse(raw, error);
+        self.count_refused(&glimpse, error);
     }
 
     /// The same for one that was listed. It is there, so what is stored of it stays; not so what is stored of an
     /// earlier object of that name.
     pub(in crate::cache) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
-        // What is of another kind says nothing about ours of that name.
-        let other = matches!(error, ScanError::Kind { .. });
-        if let Some(request) = meta::name_of(raw).filter(|_| !other) {
-            self.table.write().keep(epoch, &request, meta::uid_of(raw).as_ref());
-            self.counts.left_out.add(request, epoch, Chain(error).to_string());
+        let glimpse = Glimpse::of(raw);
+        if let Glimpse { request: Some(request), uid, .. } = &glimpse
+            && !error.is_of_another_kind()
+        {
+            self.table.write().keep(epoch, request, uid.as_ref());
+            self.counts.left_out.add(request.clone(), epoch, Chain(error).to_string());
         }
-        self.refuse(raw, error);
+        self.count_refused(&glimpse, error);
     }
 
     /// Waits until few enough changes are undelivered, and few enough bodies unpacked. The reflector reads on only

@@ -47,9 +47,8 @@ impl Table {
         }
         self.gone.note(uid, resource_version, self.epoch);
         self.gone.note_name(request, resource_version, self.epoch);
-        let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
         let older = |slot: &Slot| resource_version.is_newer_than(&slot.view.meta().resource_version);
-        if let Some((number, _)) = found.filter(|(_, slot)| older(slot))
+        if let Some((number, _)) = self.objects.lookup(request).filter(|(_, slot)| older(slot))
             && let Some(view) = self.remove(number, Origin::OwnWrite(writer))
         {
             self.gone.note(&view.meta().uid, resource_version, self.epoch);
@@ -66,8 +65,7 @@ impl Table {
         if let Some(version) = version {
             self.gone.note_name(request, version, self.epoch);
         }
-        let found = self.objects.find(request).and_then(|number| Some((number, self.objects.get(number)?)));
-        let Some((number, slot)) = found else {
+        let Some((number, slot)) = self.objects.lookup(request) else {
             // The watch has passed it or will show it yet: then it is not news.
             self.gone.note_for_good(uid, self.epoch);
             return true;

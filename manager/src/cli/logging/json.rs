@@ -16,6 +16,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
+use crate::key::Chain;
+
 /// The field of an event that holds its text; tracing's name, ours is `msg`.
 const MESSAGE: &str = "message";
 /// Keys every line has; a field of the same name gets an underscore.
@@ -141,13 +143,7 @@ impl Visit for Fields {
 
     /// Writes the whole chain of causes, because a log line is where it is read.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut cause = value.source();
-        while let Some(error) = cause {
-            text.extend([": ", &error.to_string()]);
-            cause = error.source();
-        }
-        self.set(field.name(), text.into());
+        self.set(field.name(), Chain(value).to_string().into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

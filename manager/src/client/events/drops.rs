@@ -1,10 +1,8 @@
 //! Tells what became of recorded events: all of it as a metric, what was lost also in the log.
 //!
-//! A flood of lost events must not become a flood of log lines, so each cause is logged once and then at most once a
-//! minute, with the number of those in between.
+//! Each cause is logged once and then at most once a minute, with the number of those in between.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,10 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::time::Instant;
 
-use crate::metrics::Registry;
-
-/// Between two lines of the log about one cause.
-const QUIET: Duration = Duration::from_mins(1);
+use crate::metrics::{Paced, Registry};
 
 /// Why an occurrence will not be seen at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,21 +36,12 @@ pub(super) enum Cause {
 pub(super) struct EventCounts {
     family: Family<Labels, Counter>,
     /// One per [`Cause`]. Never locked while something is logged.
-    told: Arc<Mutex<[Told; Cause::ALL.len()]>>,
+    told: Arc<Mutex<[Paced; Cause::ALL.len()]>>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Labels {
     outcome: &'static str,
-}
-
-/// What the log knows of one cause.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    /// None before the first line.
-    last: Option<Instant>,
-    /// Lost since the last line, which did not count them.
-    silent: u64,
 }
 
 // === impl Cause ===
@@ -98,7 +84,7 @@ impl EventCounts {
             return;
         }
         self.family.get_or_create(&Labels { outcome: cause.as_str() }).inc_by(lost);
-        let line = self.told.lock()[cause as usize].count(lost, Instant::now());
+        let line = self.told.lock()[cause as usize].add(lost, Instant::now());
         let cause = cause.as_str();
         if let Some(lost) = line {
             tracing::warn!(cause, lost, event = %what, "events are lost");
@@ -108,34 +94,9 @@ impl EventCounts {
     }
 }
 
-// === impl Told ===
-
-impl Told {
-    /// Returns how many the line that is due speaks of; `None` if none is due.
-    fn count(&mut self, lost: u64, now: Instant) -> Option<u64> {
-        self.silent = self.silent.saturating_add(lost);
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET) {
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.silent))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn each_cause_is_told_at_once_and_then_once_a_minute_with_a_count() {
-        let mut told = Told::default();
-        let start = Instant::now();
-        assert_eq!(told.count(1, start), Some(1));
-        assert_eq!(told.count(2, start), None);
-        assert_eq!(told.count(3, start + QUIET - Duration::from_nanos(1)), None);
-        assert_eq!(told.count(4, start + QUIET), Some(9));
-        assert_eq!(told.count(1, start + QUIET), None);
-    }
 
     #[test]
     fn each_cause_has_a_place_of_its_own() {

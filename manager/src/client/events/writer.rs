@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::call::call;
 use crate::client::error::WriteError;
+use crate::key::Chain;
 
 use super::drops::Cause;
 use super::series::{Answer, Lost, Operation};
@@ -133,7 +134,7 @@ impl fmt::Debug for EventWriter {
 pub(super) async fn perform(client: &kube::Client, action: &ServerAction) -> Answer {
     let request = match action.request() {
         Ok(request) => request,
-        Err(error) => return Answer::Refused(chain(&error)),
+        Err(error) => return Answer::Refused(Chain(&error).to_string()),
     };
     match timeout(WRITE_TIMEOUT, call(client, request, "event")).await {
         Ok(Ok(_)) => Answer::Done,
@@ -143,7 +144,7 @@ pub(super) async fn perform(client: &kube::Client, action: &ServerAction) -> Ans
 }
 
 fn judge(action: &ServerAction, error: &WriteError) -> Answer {
-    let why = chain(error);
+    let why = Chain(error).to_string();
     match (action, error.code()) {
         (_, Some(404)) => Answer::Gone,
         (ServerAction::Create(_), Some(409)) => Answer::Exists,
@@ -153,15 +154,4 @@ fn judge(action: &ServerAction, error: &WriteError) -> Answer {
         (_, None) if matches!(error, WriteError::Unanswered { .. }) => Answer::Again(None, why),
         _ => Answer::Refused(why),
     }
-}
-
-/// The texts of an error and of all it stands on.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(link) = cause {
-        text = format!("{text}: {link}");
-        cause = link.source();
-    }
-    text
 }

@@ -296,7 +296,7 @@ proptest! {
         }
         raw.truncate(cut.map_or(raw.len(), |cut| cut.index(raw.len())));
         // Both must not panic, and nothing that is not JSON is taken.
-        name_of(&raw);
+        Glimpse::of(&raw);
         if Scan::open(&raw[..]).is_ok() {
             let read = serde_json::from_slice::<Tree>(&raw);
             let range = |error: &serde_json::Error| error.to_string().starts_with("number out of range");
@@ -328,8 +328,8 @@ fn a_name_that_comes_twice_is_refused_and_named() {
 fn an_object_cut_short_is_named_as_far_as_it_can_be_read() {
     let raw = br#"{"kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","uid":"u"},"data":{"x":"#;
     assert!(Scan::open(&raw[..]).is_err());
-    assert_eq!(name_of(raw).unwrap().to_string(), "shop/a");
-    assert_eq!(name_of(&raw[..raw.len() - 48]), None, "not the name of another object");
+    assert_eq!(Glimpse::of(raw).request.unwrap().to_string(), "shop/a");
+    assert_eq!(Glimpse::of(&raw[..raw.len() - 48]).request, None, "not the name of another object");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Displays an error with its causes.
 #[derive(Debug)]
-pub(super) struct Chain<'a>(pub(super) &'a (dyn Error + 'static));
+pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
 // === impl Chain ===
 
