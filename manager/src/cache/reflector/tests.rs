@@ -1,20 +1,17 @@
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cache::meta::ResourceVersion;
 use crate::cache::table::Removal;
 use crate::cache::testing::{Rig, object, object_in, request, teller};
-use crate::cache::{CacheSettings, Delta, DeltaHandler, KindStatus, KindStore, Projection, Scope, Select};
+use crate::cache::{CacheSettings, Projection, Scope, Select};
 use crate::client::Writer;
 
-fn never_resync() -> CacheSettings {
+pub(super) fn never_resync() -> CacheSettings {
     CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() }
 }
 
-fn between(seconds: std::ops::Range<f64>, took: Duration) {
+pub(super) fn between(seconds: std::ops::Range<f64>, took: Duration) {
     assert!(seconds.contains(&took.as_secs_f64()), "took {took:?}, expected {seconds:?} s");
 }
 
@@ -239,110 +236,6 @@ async fn pages_that_expire_while_they_are_read_give_way_to_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_missing_or_forbidden_waits_and_says_so_while_others_run() {
-    let mut rig = Rig::start(never_resync());
-    let other = rig.cache.kind(
-        crate::key::KindId::new("x.io", "v1", "Thing", "things", true),
-        Scope::all(),
-        Projection::Full,
-    );
-    rig.server.next().await.refuse(404, "NotFound");
-    other.settled().await;
-    let store = rig.config_maps();
-    for (code, reason) in [(403, "Forbidden"), (404, "NotFound"), (403, "Forbidden")] {
-        let mut call = rig.server.next().await;
-        while call.has("/things") {
-            call.refuse(404, "NotFound");
-            call = rig.server.next().await;
-        }
-        call.refuse(code, reason);
-        tokio::task::yield_now().await;
-    }
-    rig.cache.settled().await;
-    let status = store.status();
-    assert!(status.absent && !status.synced && status.down_since.is_some());
-    assert_eq!(status.last_error.as_deref(), Some("the server answered 403: said Forbidden"));
-    let began = Instant::now();
-    let mut call = rig.server.next().await;
-    while call.has("/things") {
-        call.refuse(404, "NotFound");
-        call = rig.server.next().await;
-    }
-    between(0.0..4.5, began.elapsed());
-    call.stream().end_of_initial_events(3);
-    store.settled().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_kind_that_is_taken_away_keeps_its_objects_until_a_list_tells_which_are_gone() {
-    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
-    let (handler, mut told) = teller();
-    let _subscription = store.subscribe(handler);
-    assert_eq!(told.take(2).await, ["+ a@5 initial", "+ b@6 initial"]);
-    // Within a second of its begin, so that the end is followed by a wait like any failure.
-    drop(stream);
-    let began = Instant::now();
-    let call = rig.server.next().await;
-    assert!(call.has("resourceVersion=10"));
-    call.refuse(404, "NotFound");
-    let call = rig.server.next().await;
-    between(3.0..7.0, began.elapsed());
-    let status = store.status();
-    assert!(status.absent && status.synced && status.objects == 2, "{status:?}");
-    assert!(told.is_empty(), "404 says nothing about objects");
-
-    call.refuse(503, "ServiceUnavailable");
-    let call = rig.server.next().await;
-    assert!(store.status().absent, "an outage meanwhile says nothing about the kind");
-    assert!(call.has("sendInitialEvents=true"), "what comes back under the name may be another collection");
-    let stream = call.stream();
-    stream.event("ADDED", &object("a", "u3", 21));
-    stream.end_of_initial_events(30);
-    assert_eq!(told.take(3).await, ["- a@5", "+ a@21", "- b@6"]);
-    assert!(!store.status().absent);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_right_that_is_given_back_goes_on_with_the_watch_from_where_it_was() {
-    let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    drop(stream);
-    for _ in 0..5 {
-        let call = rig.server.next().await;
-        assert!(call.has("resourceVersion=10"));
-        call.refuse(403, "Forbidden");
-    }
-    let call = rig.server.next().await;
-    assert!(store.status().absent && store.get(&request("a")).unwrap().is_some());
-    assert!(call.has("resourceVersion=10"), "no list");
-    let stream = call.stream();
-    stream.event("DELETED", &object("a", "u1", 12));
-    stream.bookmark(20);
-    store.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
-    assert!(!store.status().absent && store.get(&request("a")).unwrap().is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_named_wait_is_honoured_from_header_status_and_event() {
-    let (mut rig, store, stream) = Rig::synced(&[]).await;
-    let too_many = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":5}}"#;
-    stream.send(&format!("{{\"type\":\"ERROR\",\"object\":{too_many}}}\n"));
-    let began = Instant::now();
-    let call = rig.server.next().await;
-    between(5.0..5.6, began.elapsed());
-    assert!(call.is_watch_at(10), "{}", call.uri);
-    call.answer(429, &[("retry-after", "7")], "Too many requests");
-    let began = Instant::now();
-    let call = rig.server.next().await;
-    between(7.0..7.8, began.elapsed());
-    assert!(call.is_watch_at(10));
-    call.answer(503, &[], too_many);
-    let began = Instant::now();
-    assert!(rig.server.next().await.is_watch_at(10));
-    between(5.0..5.6, began.elapsed());
-    assert_eq!(store.status().relists, 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_watch_that_outlives_its_own_end_in_silence_is_given_up() {
     let (mut rig, store, stream) = Rig::synced(&[]).await;
     drop(stream);
@@ -360,18 +253,6 @@ async fn a_watch_that_outlives_its_own_end_in_silence_is_given_up() {
     assert!(rig.server.next().await.is_watch_at(10));
     // The first wait of the backoff comes on top.
     between(seconds + 5.0..seconds + 6.3, began.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_that_comes_back_at_the_same_version_ends_in_a_list() {
-    let (mut rig, _store, stream) = Rig::synced(&[]).await;
-    stream.error(500, "InternalError");
-    for _ in 0..2 {
-        let call = rig.server.next().await;
-        assert!(call.is_watch_at(10), "{}", call.uri);
-        call.stream().error(500, "InternalError");
-    }
-    assert!(rig.server.next().await.is_streamed_list());
 }
 
 #[tokio::test(start_paused = true)]
@@ -428,39 +309,6 @@ async fn a_store_of_several_namespaces_syncs_when_all_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
-    let namespaces = ["shop", "bank", "site"].map(str::to_owned).to_vec();
-    let mut rig = Rig::start(CacheSettings { namespaces, ..never_resync() });
-    let store = rig.config_maps();
-    let mut watched = None;
-    for _ in 0..3 {
-        let call = rig.server.next().await;
-        if call.has("/namespaces/shop/") {
-            watched = Some(call.stream());
-        } else {
-            call.refuse(403, "Forbidden");
-        }
-    }
-    let mut stream = watched.unwrap();
-    stream.end_of_initial_events(10);
-    store.settled().await;
-    for restarts in 1..4 {
-        stream.reset();
-        loop {
-            let call = rig.server.next().await;
-            if call.has("/namespaces/shop/") {
-                stream = call.stream();
-                break;
-            }
-            call.refuse(403, "Forbidden");
-        }
-        stream.bookmark(10 + restarts);
-        store.caught_up(&request("a"), &ResourceVersion::new(&(10 + restarts).to_string())).await.unwrap();
-        assert_eq!((store.status().restarts, store.status().relists), (restarts, 0));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn selectors_and_projection_go_to_the_server() {
     let mut rig = Rig::start(never_resync());
     let scope = Scope::namespace("shop").labels("app in (a)".parse().unwrap()).fields("metadata.name=x");
@@ -491,35 +339,6 @@ async fn a_server_that_was_set_back_is_listed_again() {
     let (mut rig, _store, stream) = Rig::synced(&[]).await;
     let ahead = r#"{"kind":"Status","code":504,"reason":"Timeout","message":"Too large resource version: 10, current: 4"}"#;
     stream.send(&format!("{{\"type\":\"ERROR\",\"object\":{ahead}}}\n"));
-    assert!(rig.server.next().await.is_streamed_list());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_for_the_watch_however_often_it_is_busy() {
-    let (mut rig, store, stream) = Rig::synced(&[]).await;
-    stream.error(429, "TooManyRequests");
-    for round in 0..6 {
-        let call = rig.server.next().await;
-        assert!(call.is_watch_at(10), "{}", call.uri);
-        match round % 3 {
-            0 => call.stream().error(429, "TooManyRequests"),
-            1 => call.refuse(429, "TooManyRequests"),
-            _ => call.refuse(503, "ServiceUnavailable"),
-        }
-    }
-    assert!(rig.server.next().await.is_watch_at(10));
-    assert_eq!(store.status().relists, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_an_internal_error_refuses_again_and_again_ends_in_a_list() {
-    let (mut rig, _store, stream) = Rig::synced(&[]).await;
-    stream.reset();
-    for _ in 0..3 {
-        let call = rig.server.next().await;
-        assert!(call.is_watch_at(10), "{}", call.uri);
-        call.refuse(500, "InternalError");
-    }
     assert!(rig.server.next().await.is_streamed_list());
 }
 
@@ -576,18 +395,6 @@ async fn a_server_that_goes_on_without_an_end_mark_is_paged_once_the_stream_is_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_during_a_wait_that_the_server_named_ends_at_once() {
-    let (mut rig, _store, stream) = Rig::synced(&[]).await;
-    stream.reset();
-    rig.server.next().await.answer(429, &[("retry-after", "300")], "later");
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let began = Instant::now();
-    rig.stop.cancel();
-    rig.tasks.join_next().await.unwrap().unwrap();
-    assert!(began.elapsed().is_zero());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_changed_and_a_deleted_object_within_the_initial_events_are_as_the_server_has_them() {
     let mut rig = Rig::start(never_resync());
     let store = rig.config_maps();
@@ -617,57 +424,4 @@ async fn a_second_run_of_the_cache_starts_nothing_twice() {
     let asked = tokio::time::timeout(Duration::from_secs(10), rig.server.next()).await;
     assert!(asked.is_err(), "nothing is listed or watched twice");
     assert!(told.is_empty(), "nor told");
-}
-
-/// Notes how far reading was ahead of telling, at most.
-struct Lag {
-    store: Weak<KindStore>,
-    read: fn(&KindStatus) -> u64,
-    told: AtomicU64,
-    most: Arc<AtomicU64>,
-}
-
-impl DeltaHandler for Lag {
-    fn handle(&self, _delta: &Delta<'_>) {
-        let told = self.told.fetch_add(1, Ordering::Relaxed);
-        let read = self.store.upgrade().map_or(0, |store| (self.read)(&store.status()));
-        self.most.fetch_max(read.saturating_sub(told), Ordering::Relaxed);
-    }
-}
-
-/// A handler that notes its lag, and where it does.
-fn lag(store: &Arc<KindStore>, read: fn(&KindStatus) -> u64) -> (Box<Lag>, Arc<AtomicU64>) {
-    let most = Arc::new(AtomicU64::new(0));
-    let store = Arc::downgrade(store);
-    (Box::new(Lag { store, read, told: AtomicU64::new(0), most: Arc::clone(&most) }), most)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slow_handler_costs_the_server_a_full_socket_and_not_this_process_its_memory() {
-    let (_rig, store, stream) = Rig::synced(&[]).await;
-    let (lag, most) = lag(&store, |status| status.events);
-    let (handler, mut told) = teller();
-    let _subscriptions = (store.subscribe(lag), store.subscribe(handler));
-    for version in 11..10_000 {
-        stream.event("MODIFIED", &object("a", "u1", version));
-    }
-    told.take(9_988).await;
-    assert!(told.next().await.ends_with("a@9999"), "none is lost");
-    let most = most.load(Ordering::Relaxed);
-    assert!((100..1_100).contains(&most), "{most} events were read ahead of the handler");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_in_one_piece_is_read_no_further_ahead_of_a_slow_handler() {
-    let mut rig = Rig::start(never_resync());
-    let store = rig.config_maps();
-    let (lag, most) = lag(&store, |status| status.objects as u64);
-    let (handler, mut told) = teller();
-    let _subscriptions = (store.subscribe(lag), store.subscribe(handler));
-    rig.server.next().await.refuse(422, "Invalid");
-    let items: Vec<_> = (0..10_000).map(|n| object(&format!("n{n}"), &format!("u{n}"), 5)).collect();
-    rig.server.next().await.page(30, "", &items);
-    told.take(10_000).await;
-    let most = most.load(Ordering::Relaxed);
-    assert!((100..1_100).contains(&most), "{most} objects were read ahead of the handler");
 }
