@@ -34,7 +34,10 @@ fn definition() -> Value {
 async fn widgets(cluster: &TestCluster) -> KindId {
     cluster.define(&definition()).await;
     let kind = GroupVersionKind::gvk(GROUP, "v1", "Widget");
-    let (resource, found) = discovery::pinned_kind(&cluster.client(), &kind).await.expect("it is served");
+    let find = async || discovery::pinned_kind(&cluster.client(), &kind).await;
+    // The server lists a kind only some moments after it has begun to serve it.
+    wait::until_so("discovery to tell of the kind", async || find().await.is_ok()).await;
+    let (resource, found) = find().await.expect("it was there just now");
     KindId::of_resource(&resource, found.scope == Found::Namespaced)
 }
 
