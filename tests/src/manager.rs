@@ -1,7 +1,6 @@
 //! A manager in the test's own process, with the rights and the configuration that we ship.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use mainstay::client::infer;
 use mainstay::config::{ManagerConfiguration, Overrides};
@@ -12,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::cluster::TestCluster;
 use crate::dial::Loopback;
-use crate::manifests::{Identity, documents_below};
+use crate::manifests::{Identity, documents_of_base};
 use crate::process::{get, sample};
 use crate::wait::until_so;
 
@@ -29,8 +28,7 @@ pub struct LocalManager {
 
 /// What a test adds to the shipped configuration, as the file would say it.
 pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-    let documents = documents_below(&base);
+    let documents = documents_of_base();
     let shipped = documents.iter().find(|document| document["kind"] == "ConfigMap");
     let shipped = shipped.and_then(|map| map["data"]["manager.yaml"].as_str());
     let Some(shipped) = shipped else { panic!("deploy/base ships no configuration") };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
@@ -39,6 +40,7 @@ pub(crate) enum Cleanup {
     ClusterRole(String),
     ClusterRoleBinding(String),
     Definition(String),
+    FlowSchema(String),
 }
 
 /// Who the manager under test is.
@@ -62,6 +64,9 @@ impl Cleanup {
             }
             Self::ClusterRoleBinding(name) => {
                 Api::<ClusterRoleBinding>::all(admin.clone()).delete(name, &background).await.map(drop)
+            }
+            Self::FlowSchema(name) => {
+                Api::<FlowSchema>::all(admin.clone()).delete(name, &background).await.map(drop)
             }
             Self::Definition(name) => {
                 Api::<CustomResourceDefinition>::all(admin.clone()).delete(name, &background).await.map(drop)
@@ -97,14 +102,12 @@ impl Identity {
 impl TestCluster {
     /// Applies who the manager is and what it may from the YAML files of `deploy/base`.
     pub async fn install_base(&self) -> Identity {
-        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-        self.install(&documents_below(&base)).await
+        self.install(&documents_of_base()).await
     }
 
     /// As [`TestCluster::install_base`], with these rules more in the test's namespace, as a Role lists them.
     pub async fn install_base_with(&self, rules: &Value) -> Identity {
-        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-        let mut documents = documents_below(&base);
+        let mut documents = documents_of_base();
         documents.extend(role(MORE, rules));
         self.install(&documents).await
     }
@@ -174,6 +177,21 @@ impl TestCluster {
             self.in_force(account, namespace.as_deref(), &rule, true).await;
         }
         Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
+    }
+
+    /// Applies the priority of elections from `deploy/base`, moved to the test's namespace. It goes with the test.
+    pub async fn prefer_elections(&self) {
+        let shipped = documents_of_base().into_iter().find(|document| document["kind"] == "FlowSchema");
+        let Some(mut schema) = shipped else { panic!("deploy/base ships no FlowSchema") };
+        let name = format!("{}-{}", name_of(&schema), self.namespace());
+        let rule = &mut schema["spec"]["rules"][0];
+        rule["subjects"][0]["serviceAccount"]["namespace"] = self.namespace().into();
+        rule["resourceRules"][0]["namespaces"][0] = self.namespace().into();
+        schema["metadata"]["name"] = name.clone().into();
+        self.leave(Cleanup::FlowSchema(name));
+        if let Err(error) = post::<FlowSchema>(Api::all(self.client()), &schema).await {
+            panic!("the FlowSchema cannot be created: {error:#}");
+        }
     }
 
     /// Writes a kubeconfig with a token of this ServiceAccount, good for an hour, and returns its path.
@@ -292,11 +310,12 @@ fn role(name: &str, rules: &Value) -> [Value; 2] {
     ]
 }
 
-/// Reads every document of the YAML files directly below this folder, in the order of their names.
-pub fn documents_below(folder: &Path) -> Vec<Value> {
+/// Reads every document that `deploy/base` ships, in the order of the files' names.
+pub fn documents_of_base() -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
     let fail =
         |error: &dyn std::fmt::Display| -> ! { panic!("{} cannot be read: {error}", folder.display()) };
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| fail(&error));
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| fail(&error));
     let files: BTreeSet<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))

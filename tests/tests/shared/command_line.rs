@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use mainstay_tests::TestCluster;
-use mainstay_tests::manifests::documents_below;
+use mainstay_tests::manifests::documents_of_base;
 use serde_json::Value;
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
@@ -112,7 +112,7 @@ fn every_configuration_we_ship_is_valid() {
         let name = file.display().to_string();
         check(&["config", "validate", &name], 0, &format!("{name}: valid\n"), "");
     }
-    let documents = documents_below(&workspace().join("deploy/base"));
+    let documents = documents_of_base();
     let maps = documents.iter().filter(|document| document["kind"] == "ConfigMap");
     let texts: Vec<_> = maps.filter_map(|map| map["data"]["manager.yaml"].as_str()).collect();
     assert_eq!(texts.len(), 1, "deploy/base ships one configuration");
@@ -193,6 +193,7 @@ async fn the_base_can_be_applied_as_a_whole() {
             "configmap/mainstay-config",
             "customresourcedefinition.apiextensions.k8s.io/waitdeployments.apps.mainstay.dev",
             "deployment.apps/mainstay",
+            "flowschema.flowcontrol.apiserver.k8s.io/mainstay-leader-election",
             "namespace/mainstay-system",
             "role.rbac.authorization.k8s.io/mainstay-leader-election",
             "rolebinding.rbac.authorization.k8s.io/mainstay-leader-election",

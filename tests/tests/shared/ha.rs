@@ -2,7 +2,6 @@
 //!
 //! Each replica is a process with a ServiceAccount of its own, so that the server's audit log tells who wrote what.
 
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::{Term, Write, outside_of_terms, terms};
-use mainstay_tests::manifests::{Identity, documents_below};
+use mainstay_tests::manifests::{Identity, documents_of_base};
 use mainstay_tests::process::get;
 use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
@@ -207,7 +206,7 @@ fn short_lease() -> Value {
 
 /// Installs what we ship with a second ServiceAccount that has the same rights.
 pub(super) async fn install_two_accounts(cluster: &TestCluster) {
-    let mut documents = documents_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base"));
+    let mut documents = documents_of_base();
     for document in &mut documents {
         if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
             let mut too = subjects[0].clone();

@@ -3,11 +3,14 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
+use kube::client::Body;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::TestCluster;
 use mainstay_tests::cluster::client_of;
+use mainstay_tests::wait::until_so;
 
 #[tokio::test]
 async fn the_shipped_identity_reaches_its_own_lease_and_kinds_only() {
@@ -23,6 +26,30 @@ async fn the_shipped_identity_reaches_its_own_lease_and_kinds_only() {
     let deployments = Api::<Deployment>::default_namespaced(client.clone());
     assert_forbidden(deployments.delete("any", &DeleteParams::default()).await, "deleting a Deployment");
     assert_forbidden(Api::<Secret>::default_namespaced(client).list(&all).await, "reading Secrets");
+}
+
+#[tokio::test]
+async fn the_shipped_priority_takes_the_lease_past_everything_else() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let client = client_of(&identity.kubeconfig).await;
+    let levels = Api::<PriorityLevelConfiguration>::all(cluster.client());
+    let elections = levels.get("leader-election").await.expect("every server has it").metadata.uid;
+    let level = async |path: &str| {
+        let path = format!("{path}/namespaces/{}", cluster.namespace());
+        let resource = if path.contains("coordination") { "leases/mainstay" } else { "deployments/any" };
+        let request =
+            http::Request::get(format!("{path}/{resource}")).body(Body::empty()).expect("a request");
+        let answer = client.send(request).await.expect("an answer");
+        let uid = answer.headers().get("x-kubernetes-pf-prioritylevel-uid");
+        uid.map(|uid| uid.to_str().expect("text").to_owned())
+    };
+    let (lease, work) = ("/apis/coordination.k8s.io/v1", "/apis/apps/v1");
+    assert_ne!(level(lease).await, elections, "without it a renewal goes with all others");
+
+    cluster.prefer_elections().await;
+    until_so("the Lease to go first", async || level(lease).await == elections).await;
+    assert_ne!(level(work).await, elections, "what is no election does not");
 }
 
 fn assert_forbidden<T>(answer: Result<T, kube::Error>, what: &str) {
