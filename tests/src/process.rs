@@ -142,11 +142,16 @@ impl ManagerProcess {
 
     /// Waits for the first line of the log that `accepts` takes, also among those already written.
     pub async fn logged(&self, what: &str, accepts: impl Fn(&Value) -> bool) -> Value {
+        self.logged_times(what, 1, accepts).await
+    }
+
+    /// As [`ManagerProcess::logged`], for the line that is the `count`th it takes, from 1.
+    pub async fn logged_times(&self, what: &str, count: usize, accepts: impl Fn(&Value) -> bool) -> Value {
         let mut lines = self.lines.clone();
         let found = async {
             loop {
                 lines.mark_unchanged();
-                if let Some(line) = self.log.lock().iter().find(|line| accepts(line)) {
+                if let Some(line) = self.log.lock().iter().filter(|line| accepts(line)).nth(count - 1) {
                     return line.clone();
                 }
                 let more = lines.changed().await.is_ok();

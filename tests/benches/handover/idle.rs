@@ -1,0 +1,93 @@
+//! What two replicas cost that have nothing to do: one that leads, one that waits.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use mainstay_tests::TestCluster;
+use mainstay_tests::report::figure;
+use tokio::time::{Instant, sleep};
+
+use crate::Form;
+use crate::replica::{Replica, Task};
+
+/// Between the last thing that happens and the look: time for what is done in the background, such as giving memory back.
+const SETTLE: Duration = Duration::from_secs(10);
+/// What is a process that never rests, as a test: a timer of a millisecond, in one thread.
+const RESTLESS_PER_SECOND: f64 = 500.0;
+
+/// What the threads of a process have used so far, by the scheduler's own count: exact, where `utime` counts ticks.
+struct Used {
+    /// Nanoseconds on a processor, and how often it was put on one, by thread.
+    threads: BTreeMap<String, (u64, u64)>,
+    at: Instant,
+}
+
+pub(crate) async fn look(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
+    let leader = Replica::start(cluster, Task::Idle, "idle-leader", &form.changes())?;
+    leader.leads().await;
+    let standby = Replica::start(cluster, Task::Idle, "idle-standby", &form.changes())?;
+    let replicas = [("leader", leader), ("standby", standby)];
+    for (_, replica) in &replicas {
+        replica.is_warm().await;
+    }
+    sleep(SETTLE).await;
+    let mut before = Vec::new();
+    for (_, replica) in &replicas {
+        before.push(Used::by(replica.process.id())?);
+    }
+    sleep(form.idle).await;
+    for ((name, replica), before) in replicas.iter().zip(before) {
+        let id = replica.process.id();
+        let (cpu, switches) = Used::by(id)?.since(&before);
+        figure(&format!("idle.{name}_cpu_percent"), cpu * 1e2, "%");
+        figure(&format!("idle.{name}_runs_per_s"), switches, "1/s");
+        figure(&format!("idle.{name}_rss_mb"), resident(id)?, "MB");
+        anyhow::ensure!(switches < RESTLESS_PER_SECOND || !form.test, "the {name} never rests");
+    }
+    for (name, mut replica) in replicas {
+        replica.process.terminate();
+        let status = replica.process.ended().await;
+        anyhow::ensure!(status.success(), "the idle {name} ended with {status}");
+    }
+    Ok(())
+}
+
+// === impl Used ===
+
+impl Used {
+    fn by(process: u32) -> anyhow::Result<Self> {
+        let mut threads = BTreeMap::new();
+        for task in fs::read_dir(PathBuf::from(format!("/proc/{process}/task")))? {
+            let task = task?;
+            let text = fs::read_to_string(task.path().join("schedstat"))?;
+            let mut fields = text.split_ascii_whitespace().map(str::parse);
+            let (run, _waited, times) = (fields.next(), fields.next(), fields.next());
+            let (run, times) = run.zip(times).context("the kernel keeps no schedstat")?;
+            threads.insert(task.file_name().to_string_lossy().into_owned(), (run?, times?));
+        }
+        Ok(Self { threads, at: Instant::now() })
+    }
+
+    /// Returns seconds on a processor and times put on one, per second since then.
+    fn since(&self, before: &Self) -> (f64, f64) {
+        let (mut run, mut times) = (Duration::ZERO, 0u32);
+        for (thread, (nanos, count)) in &self.threads {
+            let (nanos_before, count_before) = before.threads.get(thread).copied().unwrap_or_default();
+            run += Duration::from_nanos(nanos.saturating_sub(nanos_before));
+            times += u32::try_from(count.saturating_sub(count_before)).unwrap_or(u32::MAX);
+        }
+        let seconds = self.at.duration_since(before.at).as_secs_f64();
+        (run.as_secs_f64() / seconds, f64::from(times) / seconds)
+    }
+}
+
+/// Returns resident memory in MB.
+fn resident(process: u32) -> anyhow::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes * 1024.0 / 1e6)
+}
