@@ -3,6 +3,9 @@
 //! The server appends a line to its audit log for each write of a ServiceAccount, with its own clock. One account per
 //! replica tells the writers apart.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,6 +31,8 @@ pub struct Write {
     pub resource: String,
     /// The object.
     pub name: String,
+    /// Path and query of the request.
+    pub uri: String,
     /// What the server answered.
     pub code: u64,
     /// When the request arrived, by the server's clock.
@@ -49,6 +54,15 @@ pub struct Term {
     pub renewed: Timestamp,
     /// When the request arrived that named nobody or somebody else.
     pub until: Option<Timestamp>,
+}
+
+/// Reads the log as it grows, each line once.
+#[derive(Debug)]
+pub struct Tail {
+    log: PathBuf,
+    namespace: String,
+    /// Bytes read so far: whole lines.
+    offset: usize,
 }
 
 // === impl Write ===
@@ -90,6 +104,7 @@ impl Write {
             verb: text(&event["verb"]),
             resource,
             name: text(&object["name"]),
+            uri: text(&event["requestURI"]),
             code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
             received: event["requestReceivedTimestamp"]
                 .as_str()
@@ -97,6 +112,26 @@ impl Write {
                 .unwrap_or_else(|| panic!("an audit line without a time: {line}")),
             body: event["requestObject"].clone(),
         })
+    }
+}
+
+// === impl Tail ===
+
+impl Tail {
+    /// Returns the writes told of since the last time, in the order in which they were answered.
+    pub fn read(&mut self) -> Vec<Write> {
+        let mut text = String::new();
+        let read = File::open(&self.log).and_then(|mut log| {
+            log.seek(SeekFrom::Start(self.offset as u64))?;
+            log.read_to_string(&mut text)
+        });
+        if let Err(error) = read {
+            panic!("{}: {error}", self.log.display());
+        }
+        // The last line may be half written.
+        let whole = text.rfind('\n').map_or(0, |last| last + 1);
+        self.offset += whole;
+        text[..whole].lines().filter_map(|line| Write::parse(line, &self.namespace)).collect()
     }
 }
 
@@ -110,6 +145,11 @@ impl TestCluster {
         let mut writes: Vec<Write> = writes.collect();
         writes.sort_by_key(|write| write.received);
         writes
+    }
+
+    /// Returns a reader of the writes of this test's ServiceAccounts from the first on, for logs too long to be read again.
+    pub fn tail(&self) -> Tail {
+        Tail { log: self.folder().join(LOG), namespace: self.namespace().to_owned(), offset: 0 }
     }
 
     /// Waits until `accepts` finds what it looks for among the writes, and returns it.
@@ -136,7 +176,9 @@ impl TestCluster {
 /// Flags that make an API server keep the log.
 pub(crate) fn flags() -> Vec<String> {
     let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml");
-    vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}")]
+    // One file, in megabytes: what is rotated away is not read.
+    let size = "--audit-log-maxsize=10240".to_owned();
+    vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}"), size]
 }
 
 /// Returns the terms of the Lease, from the first one on.
@@ -183,6 +225,7 @@ mod tests {
             verb: "update".to_owned(),
             resource: resource.to_owned(),
             name: "web".to_owned(),
+            uri: String::new(),
             code: 200,
             received: Timestamp::from_second(second).unwrap(),
             body: serde_json::json!({"spec": {"holderIdentity": holder}}),

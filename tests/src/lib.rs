@@ -19,6 +19,7 @@ pub mod wait;
 
 pub mod manager;
 pub mod process;
+pub mod restless;
 pub mod slow;
 pub mod terminal;
 pub mod witness;

@@ -1,10 +1,12 @@
-//! The binary `mainstay` with probes that end the process rather than leave loopback; or a slow one.
+//! The binary `mainstay` with probes that end the process rather than leave loopback; or one that is slow, or restless.
 
 use std::process::ExitCode;
 
+use mainstay_tests::{restless, slow};
+
 fn main() -> ExitCode {
-    match mainstay_tests::slow::program() {
-        Some(slow) => slow.main(),
+    match slow::program().or_else(restless::program) {
+        Some(other) => other.main(),
         None => mainstay_controllers::program_with(mainstay_tests::dial::aborting()).main(),
     }
 }

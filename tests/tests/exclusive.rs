@@ -6,6 +6,8 @@
 mod dev;
 #[path = "exclusive/end.rs"]
 mod end;
+#[path = "exclusive/freeze.rs"]
+mod freeze;
 #[path = "exclusive/manager.rs"]
 mod manager;
 #[path = "exclusive/restart.rs"]

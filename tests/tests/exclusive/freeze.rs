@@ -1,0 +1,181 @@
+//! A leader that writes without pause is frozen past its Lease and thawed: what it writes then would be written beside
+//! the next one.
+//!
+//! The server's audit log counts. A process may be frozen between the last look at its fence and the system call that
+//! sends, a few instructions: then one write per connection leaves it when it thaws, and no code of its own can help that.
+//! Such rounds are counted apart, told by the write itself, which says when it was begun; a write that was begun after the
+//! thaw is never let through.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mainstay_tests::audit::{Tail, Write, outside_of_terms, terms};
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::process::{get, sample};
+use mainstay_tests::report::{figure, long_form};
+use mainstay_tests::restless::{self, WRITERS};
+use mainstay_tests::wait::until_so;
+use mainstay_tests::{ManagerProcess, TestCluster};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+const ROUNDS: usize = 3;
+const ROUNDS_IN_FULL: usize = 50;
+/// Writes after which a replica has plainly taken up work.
+const AT_WORK: usize = 20;
+/// A freeze comes at any moment of this: some renewals, many writes.
+const PHASE_MILLIS: u64 = 1_500;
+
+struct Replica {
+    user: &'static str,
+    process: ManagerProcess,
+}
+
+/// One time that a leader was frozen.
+struct Round {
+    user: &'static str,
+    frozen: Timestamp,
+    thawed: Timestamp,
+}
+
+/// What was written so far, and what is being written.
+struct Log {
+    tail: Tail,
+    writes: Vec<Write>,
+}
+
+// === impl Replica ===
+
+impl Replica {
+    async fn start(cluster: &TestCluster, user: &'static str) -> Self {
+        let kubeconfig = cluster.kubeconfig_of(user).await;
+        let identity = Identity { service_account: user.to_owned(), kubeconfig };
+        let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+        let changes = json!({"leaderElection": {
+            "leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s", "onLost": "Campaign",
+        }});
+        let environment = [(restless::VARIABLE, cluster.namespace())];
+        let process = ManagerProcess::start_with(binary, cluster, &identity, user, &changes, &environment);
+        Self { user, process }
+    }
+
+    /// Waits until it says that it leads, or that it does not.
+    async fn leads(&self, expected: bool) {
+        let metrics = self.process.address("metrics").await;
+        let series = r#"leader_election_master_status{name="mainstay"}"#;
+        let leading = async || sample(&get(metrics, "/metrics").await.1, series) == Some(1.0);
+        let what = format!("{} to lead: {expected}", self.user);
+        until_so(&what, async || leading().await == expected).await;
+    }
+
+    /// Waits until it has written so much since then.
+    async fn at_work(&self, log: &mut Log, since: Timestamp) {
+        let what = format!("{} to write since {since}", self.user);
+        let log = tokio::sync::Mutex::new(log);
+        let enough = async || {
+            let mut log = log.lock().await;
+            log.read();
+            let own = |write: &&Write| write.user == self.user && write.is_work() && write.received >= since;
+            log.writes.iter().rev().filter(own).count() >= AT_WORK
+        };
+        until_so(&what, enough).await;
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    fn read(&mut self) {
+        self.writes.extend(self.tail.read());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_writes_without_pause_and_freezes_writes_nothing_beside_the_next_one() {
+    let Some(cluster) = TestCluster::exclusive().await else { return };
+    cluster.install(&accounts()).await;
+    let mut log = Log { tail: cluster.tail(), writes: Vec::new() };
+    let mut leader = Replica::start(&cluster, "mainstay").await;
+    leader.leads(true).await;
+    let mut standby = Replica::start(&cluster, "mainstay-too").await;
+    standby.process.logged("who leads", |line| line["msg"] == "new leader").await;
+
+    let mut rounds = Vec::new();
+    for _ in 0..if long_form() { ROUNDS_IN_FULL } else { ROUNDS } {
+        leader.at_work(&mut log, Timestamp::now()).await;
+        sleep(Duration::from_millis(fastrand::u64(..PHASE_MILLIS))).await;
+        leader.process.signal(Signal::STOP);
+        let frozen = Timestamp::now();
+        standby.leads(true).await;
+        standby.at_work(&mut log, frozen).await;
+        let thawed = Timestamp::now();
+        leader.process.signal(Signal::CONT);
+        rounds.push(Round { user: leader.user, frozen, thawed });
+        leader.leads(false).await;
+        std::mem::swap(&mut leader, &mut standby);
+    }
+    leader.at_work(&mut log, Timestamp::now()).await;
+    for replica in [&mut leader, &mut standby] {
+        replica.process.terminate();
+        assert!(replica.process.ended().await.success(), "{} ends in good order", replica.user);
+    }
+    log.read();
+    judge(&rounds, log.writes);
+    cluster.stop().await;
+}
+
+fn judge(rounds: &[Round], mut writes: Vec<Write>) {
+    writes.sort_by_key(|write| write.received);
+    let terms = terms(&writes);
+    let holders: Vec<_> = terms.iter().map(|term| term.user.as_str()).collect();
+    assert!(holders.len() > rounds.len(), "each round has a term: {terms:#?}");
+    assert!(holders.windows(2).all(|pair| pair[0] != pair[1]), "they take turns: {holders:?}");
+
+    let late = outside_of_terms(&writes);
+    let (mut inside, mut under_way, mut after) = (0, 0, Vec::new());
+    for round in rounds {
+        let of_round = |write: &&Write| write.user == round.user && write.received >= round.frozen;
+        let next = terms.iter().find(|term| term.user == round.user && term.from > round.thawed);
+        let over = |write: &&Write| next.is_some_and(|next| write.received >= next.from);
+        let late: Vec<_> = late.iter().filter(of_round).filter(|write| !over(write)).collect();
+        let (before, since): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|write| restless::begun(write) < round.frozen);
+        assert!(before.len() <= WRITERS, "more than one write of a connection was under way: {before:#?}");
+        inside += usize::from(!before.is_empty());
+        under_way += before.len();
+        after.extend(since);
+    }
+    let count = |count: usize| u32::try_from(count).map_or(f64::NAN, f64::from);
+    figure("freeze.rounds", count(rounds.len()), "count");
+    figure("freeze.writes", count(writes.iter().filter(|write| write.is_work()).count()), "count");
+    figure("freeze.rounds_inside_a_write", count(inside), "count");
+    figure("freeze.late_writes", count(after.len()), "count");
+    assert!(after.is_empty(), "written beside the next leader: {after:#?}; terms: {terms:#?}");
+    assert_eq!(late.len(), under_way, "written without the Lease, and not for a freeze: {late:#?}");
+}
+
+/// Two ServiceAccounts, so that the audit log tells who wrote what.
+fn accounts() -> Vec<Value> {
+    let names = ["mainstay", "mainstay-too"];
+    let metadata = |name: &str| json!({"name": name, "namespace": "mainstay-system"});
+    let subject = |name| json!({"kind": "ServiceAccount", "name": name, "namespace": "mainstay-system"});
+    let account = |name| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)});
+    let api_version = "rbac.authorization.k8s.io/v1";
+    let any = json!(["get", "list", "watch", "create", "update", "patch"]);
+    let [first, second] = names.map(account);
+    vec![
+        first,
+        second,
+        json!({"apiVersion": api_version, "kind": "Role", "metadata": metadata("restless"), "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": any},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": any},
+            {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": any},
+        ]}),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata("restless"),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "restless"},
+            "subjects": names.map(subject),
+        }),
+    ]
+}
