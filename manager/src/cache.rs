@@ -9,6 +9,7 @@
 
 mod body;
 mod changes;
+mod clusters;
 mod declared;
 mod deliver;
 #[cfg(feature = "testing")]
@@ -55,6 +56,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use self::clusters::Peers;
 use self::deliver::Deliverer;
 use self::lens::Lens;
 use self::pack::{Packer, Rules, Workshop};
@@ -93,11 +95,15 @@ pub enum Projection {
     Metadata,
 }
 
-/// All stores of one manager. Cheap to clone; all clones are one cache.
+/// All stores of one cluster. Cheap to clone; all clones are one cache.
 #[derive(Clone)]
 pub struct Cache(Arc<Inner>);
 
 struct Inner {
+    /// `None` for the manager's own.
+    cluster: Option<Arc<str>>,
+    /// Itself among them.
+    peers: Peers,
     settings: CacheSettings,
     client: kube::Client,
     /// Seeds each reflector's jitter.
@@ -129,7 +135,21 @@ impl Cache {
         registry: &Registry,
         random: fastrand::Rng,
     ) -> Self {
+        let peers = Peers::default();
+        registry.register_collector(Box::new(Families { caches: peers.clone() }));
+        Self::among(peers, None, settings, client, random)
+    }
+
+    fn among(
+        peers: Peers,
+        cluster: Option<Arc<str>>,
+        settings: CacheSettings,
+        client: kube::Client,
+        random: fastrand::Rng,
+    ) -> Self {
         let inner = Arc::new(Inner {
+            cluster,
+            peers,
             settings,
             client,
             random: Mutex::new(random),
@@ -139,7 +159,7 @@ impl Cache {
             uncovered: AtomicU64::new(0),
             workshop: Workshop::default(),
         });
-        registry.register_collector(Box::new(Families { cache: Arc::downgrade(&inner) }));
+        inner.peers.join(&inner);
         Self(inner)
     }
 
@@ -165,7 +185,8 @@ impl Cache {
         let store = found.clone().unwrap_or_else(|| {
             let parts = self.0.settings.parts(&kind, &scope);
             let limit = self.0.settings.max_object_bytes;
-            let store = Arc::new(KindStore::new(Core::new(kind, scope, projection, parts, limit)));
+            let core = Core::new(kind, scope, projection, parts, limit).of_cluster(self.0.cluster.clone());
+            let store = Arc::new(KindStore::new(core));
             stores.retain(|store| store.strong_count() > 0);
             stores.push(Arc::downgrade(&store));
             store
@@ -268,10 +289,14 @@ impl Cache {
         let mut tasks = JoinSet::new();
         let mut names = HashMap::new();
         let mut begun = self.0.begin();
-        self.0.settings.warn_of_strays(&self.0.cores());
+        if self.0.cluster.is_none() {
+            let everywhere: Vec<_> = self.0.peers.all().iter().flat_map(|cache| cache.cores()).collect();
+            self.0.settings.warn_of_strays(&everywhere);
+        }
         loop {
             for core in begun {
-                let span = tracing::info_span!("cache", kind = %core.kind());
+                let cluster = self.0.cluster.as_deref();
+                let span = tracing::info_span!("cache", kind = %core.kind(), cluster);
                 let task = self.0.clone().run_store(core.clone(), stop.clone());
                 names.insert(tasks.spawn(task.instrument(span)).id(), core);
             }

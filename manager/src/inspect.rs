@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `/debug/controllers` | every running controller with the counts of its queue |
 //! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
-//! | `/debug/caches` | every store of the cache |
+//! | `/debug/caches` | every store of the cache, those of other clusters last |
 //! | `/debug/leader` | who leads |
 //!
 //! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
@@ -79,7 +79,7 @@ struct Error<'a> {
 // === impl Inspect ===
 
 impl Inspect {
-    /// Looks at these.
+    /// Looks at these, and at the caches beside this one.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
         let shared = Arc::new(Shared { controllers, cache, leader });
         Self { shared }
@@ -124,7 +124,7 @@ impl Inspect {
                 };
                 json(StatusCode::OK, &keys::page(&*controller, &query))
             }
-            Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds())),
+            Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds_everywhere())),
             Page::Leader => json(StatusCode::OK, &leader.page()),
         }
     }

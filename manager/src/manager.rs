@@ -6,6 +6,8 @@
 //! Two managers in one process share nothing.
 
 mod candidate;
+mod cluster;
+mod clusters;
 mod control;
 mod error;
 mod handle;
@@ -26,9 +28,8 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, HookFailure, Meta, Projection, Scope, Store, TransformError};
-use crate::client::connect::{Connections, Role};
-use crate::client::{Applier, EventWriter, Patcher, Recorder};
+use crate::cache::{HookFailure, Meta, Scope, Store, TransformError};
+use crate::client::{Applier, Patcher};
 use crate::config::{BindAddress, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
@@ -38,8 +39,10 @@ use crate::metrics::Registry;
 use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
+use clusters::Clusters;
 use members::{Member, Members, Newcomer};
 
+pub use cluster::{Cluster, ClusterError};
 pub use error::{BuildError, ManagerError, RegisterError};
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use program::Program;
@@ -73,16 +76,12 @@ struct Shared {
     election: Option<ElectionSettings>,
     registry: Registry,
     checks: Checks,
-    connections: Connections,
+    clusters: Clusters,
     fence: Fence,
     /// Whether leader-only work may run.
     term: Term,
     /// Runs the controllers that need no Lease; ends with the manager.
     always: Term,
-    cache: Cache,
-    leader_client: kube::Client,
-    any_client: kube::Client,
-    events: Recorder,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
     /// The controllers that run now.
@@ -112,7 +111,6 @@ struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
     inspect: Option<Bound>,
-    event_writer: EventWriter,
 }
 
 // === impl ManagerOptions ===
@@ -142,16 +140,8 @@ impl Manager {
         let election = election_settings(&options, &configuration)?;
         let registry = Registry::new();
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
-        let connections = Connections::new(connection, &registry)?;
-        let watches = connections.client(Role::Watches)?;
-        let cache = Cache::new(configuration.cache.clone(), watches.clone(), &registry);
-        connections.observe(Arc::new(cache.clone()));
-        // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
-        let (events, event_writer) = Recorder::new(options.name, &options.identity, watches, &registry);
         let shared = Shared {
-            leader_client: connections.client(Role::Writes(fence.clone()))?,
-            any_client: connections.client(Role::Writes(Fence::open()))?,
-            events,
+            clusters: Clusters::new(Cluster::own(&options, &configuration, connection, &fence, &registry)?),
             controller_metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             directory: Directory::default(),
@@ -164,14 +154,12 @@ impl Manager {
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
-            unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect, event_writer })),
+            unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect })),
             options,
             configuration,
             election,
             registry,
-            connections,
             fence,
-            cache,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -183,7 +171,7 @@ impl Manager {
         K: Resource<DynamicType = ()>,
         K::Scope: KindScope,
     {
-        self.shared.cache.store(scope)
+        self.shared.clusters.own().store(scope)
     }
 
     /// As [`Manager::store`], for who needs no more than metadata: `list` and `entry` give it without decoding, and a
@@ -193,7 +181,7 @@ impl Manager {
         K: Resource<DynamicType = ()>,
         K::Scope: KindScope,
     {
-        self.shared.cache.metadata::<K>(scope)
+        self.shared.clusters.own().metadata::<K>(scope)
     }
 
     /// As [`Manager::store`], for a kind known only at run time: named in a configuration, or found by discovery. It is
@@ -241,12 +229,12 @@ impl Manager {
     /// }
     /// ```
     pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
-        Store::new(self.shared.cache.kind(kind, scope, Projection::Full))
+        self.shared.clusters.own().store_of(kind, scope)
     }
 
     /// As [`Manager::metadata`], for a kind known only at run time.
     pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
-        Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
+        self.shared.clusters.own().metadata_of(kind, scope)
     }
 
     /// Changes every object of a kind on its way into the cache; see [`Cache::transform`](crate::cache::Cache::transform).
@@ -273,7 +261,7 @@ impl Manager {
         kind: KindId,
         change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
     ) -> Result<(), TransformError> {
-        self.shared.cache.transform(kind, change)
+        self.shared.clusters.own().transform_of(kind, change)
     }
 
     /// Declares the right to write a kind under a field manager's name.

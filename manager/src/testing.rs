@@ -117,7 +117,7 @@ impl Context {
     pub fn for_test() -> TestContext {
         let (events, heard) = Recorder::heard(CONTROLLER);
         let api = TestApi::new();
-        let surroundings = Surroundings { client: api.client(), events, stopping: CancellationToken::new() };
+        let surroundings = Surroundings::new(api.client(), events, CancellationToken::new());
         TestContext { context: surroundings.context(), surroundings, api, events: heard }
     }
 }

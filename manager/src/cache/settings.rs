@@ -12,7 +12,7 @@ use crate::key::KindId;
 /// What the configuration says about the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// The only namespaces to look at; empty means all of them.
+    /// The only namespaces of the manager's own cluster to look at; empty means all of them.
     pub namespaces: Vec<String>,
     /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
     pub resync: Duration,

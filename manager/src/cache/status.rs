@@ -28,6 +28,8 @@ pub(super) use self::families::Families;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KindStatus {
+    /// The cluster it is of; `None` for the manager's own.
+    pub cluster: Option<Arc<str>>,
     /// The kind.
     pub kind: KindId,
     /// What the store holds of it, as a phrase.
@@ -95,8 +97,8 @@ pub(super) struct Counts {
     pack_stalls: AtomicU64,
     pub(super) left_out: LeftOut,
     health: Mutex<Health>,
-    /// True once every part has been listed or found absent; never false again. Written under `health`.
-    settled: watch::Sender<bool>,
+    /// Never goes back. Written under `health`.
+    progress: watch::Sender<Progress>,
     handlers: Mutex<BTreeMap<String, Trouble>>,
     unindexed: Mutex<BTreeMap<String, Paced>>,
 }
@@ -106,6 +108,17 @@ pub(super) struct Counts {
 struct Trouble {
     panics: Paced,
     slow: Paced,
+}
+
+/// How far the slowest part of a store has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    /// It waits for its first answer.
+    Asking,
+    /// It has failed at least once, and goes on.
+    Tried,
+    /// It has been listed, or was found not to be there to be listed.
+    Settled,
 }
 
 #[derive(Debug)]
@@ -140,7 +153,7 @@ impl Counts {
             decode_errors: AtomicU64::new(0),
             pack_stalls: AtomicU64::new(0),
             left_out: LeftOut::default(),
-            settled: watch::Sender::new(parts.is_empty()),
+            progress: watch::Sender::new(if parts.is_empty() { Progress::Settled } else { Progress::Asking }),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
             unindexed: Mutex::default(),
@@ -195,7 +208,7 @@ impl Counts {
     pub(super) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
         let was = health.down.get_mut(part)?.take()?;
-        self.settle(&health);
+        self.advance(&health);
         drop(health);
         was.error.map(|_| was.since.elapsed())
     }
@@ -208,31 +221,49 @@ impl Counts {
         let news = down.as_ref().and_then(|down| down.error.as_ref()) != Some(&error);
         let absent = absent || down.as_ref().is_some_and(|down| down.absent);
         *down = Some(Down { since, error: Some(error), absent });
-        self.settle(&health);
+        self.advance(&health);
         news
     }
 
-    fn settle(&self, health: &Health) {
-        if health.down.iter().all(|down| down.as_ref().is_none_or(|down| down.absent)) {
-            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
-        }
+    fn advance(&self, health: &Health) {
+        let parts = health.down.iter().map(|down| Progress::of(down.as_ref()));
+        let Some(now) = parts.min() else { return };
+        self.progress.send_if_modified(|progress| {
+            let news = now > *progress;
+            *progress = now.max(*progress);
+            news
+        });
     }
 
     /// Waits until every part has been listed, or found not to be there to be listed.
     pub(super) async fn settled(&self) {
+        self.come_to(Progress::Settled).await;
+    }
+
+    /// Waits until every part has been listed, or has failed to be for whatever reason.
+    pub(super) async fn tried(&self) {
+        self.come_to(Progress::Tried).await;
+    }
+
+    pub(super) fn was_tried(&self) -> bool {
+        *self.progress.borrow() >= Progress::Tried
+    }
+
+    async fn come_to(&self, progress: Progress) {
         // The sender lives in `self`, so this cannot end with an error while we wait.
-        drop(self.settled.subscribe().wait_for(|settled| *settled).await);
+        drop(self.progress.subscribe().wait_for(|now| *now >= progress).await);
     }
 
     pub(super) fn status(&self, store: &Core, table: &Table) -> KindStatus {
         let health = self.health.lock();
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         KindStatus {
+            cluster: store.cluster().cloned(),
             kind: store.kind().clone(),
             scope: store.describe_scope(),
             projection: store.projection(),
             synced: table.is_synced(),
-            settled: *self.settled.borrow(),
+            settled: *self.progress.borrow() == Progress::Settled,
             down_since: health.down.iter().flatten().map(|down| down.since).min(),
             last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
             absent: health.down.iter().flatten().any(|down| down.absent),
@@ -271,6 +302,18 @@ fn add_one(by_part: &[AtomicU64], part: usize) {
 /// The sum of what came after the first of each part. A part that never began takes nothing from the others.
 fn after_first(by_part: &[AtomicU64]) -> u64 {
     by_part.iter().map(|number| number.load(Ordering::Relaxed).saturating_sub(1)).sum()
+}
+
+// === impl Progress ===
+
+impl Progress {
+    fn of(down: Option<&Down>) -> Self {
+        match down {
+            Some(Down { absent: false, error: None, .. }) => Self::Asking,
+            Some(Down { absent: false, error: Some(_), .. }) => Self::Tried,
+            Some(Down { absent: true, .. }) | None => Self::Settled,
+        }
+    }
 }
 
 // === impl Trouble ===

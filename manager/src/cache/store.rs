@@ -39,6 +39,8 @@ pub(super) use self::feed::EventKind;
 /// All cached objects of one kind and scope, undecoded: what one list and watch keeps true.
 #[derive(Debug)]
 pub(super) struct Core {
+    /// `None` for the manager's own.
+    cluster: Option<Arc<str>>,
     kind: KindId,
     scope: Scope,
     /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
@@ -103,6 +105,7 @@ impl Core {
             (None, Some(labels)) => Coverage::Labels(labels.clone()),
         };
         Self {
+            cluster: None,
             counts: Counts::new(&parts),
             table: RwLock::new(Table::new(parts.iter().cloned())),
             functions: RwLock::default(),
@@ -124,6 +127,15 @@ impl Core {
             retired: CancellationToken::new(),
             ended: AtomicBool::new(false),
         }
+    }
+
+    #[must_use]
+    pub(super) fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    pub(super) fn cluster(&self) -> Option<&Arc<str>> {
+        self.cluster.as_ref()
     }
 
     pub(super) fn kind(&self) -> &KindId {
@@ -176,6 +188,15 @@ impl Core {
         // Whoever is polled first: both say that there is nothing to wait for.
         tokio::select! {
             () = self.counts.settled() => {}
+            () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Waits until it has settled, or was tried to be listed in vain; ends also if nobody uses it any more.
+    pub(super) async fn tried(&self) {
+        // As above.
+        tokio::select! {
+            () = self.counts.tried() => {}
             () = self.retired.cancelled() => {}
         }
     }

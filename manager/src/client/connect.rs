@@ -134,16 +134,24 @@ impl Connections {
     /// # Errors
     /// Fails if the configuration asks for a proxy.
     pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
+        Self::counted(config, RequestCounts::register(registry))
+    }
+
+    /// Takes the configuration for another API server. Requests to both are counted in one metric, which tells them
+    /// apart by host; observer, warnings and connections are its own.
+    ///
+    /// # Errors
+    /// As [`Connections::new`].
+    pub fn beside(&self, config: kube::Config) -> Result<Self, ConnectError> {
+        Self::counted(config, self.counts.clone())
+    }
+
+    fn counted(config: kube::Config, counts: RequestCounts) -> Result<Self, ConnectError> {
         if let Some(proxy) = config.proxy_url {
             return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
         }
         install_crypto_provider();
-        Ok(Self {
-            config,
-            counts: RequestCounts::register(registry),
-            warnings: Warnings::new(),
-            observer: Slot::default(),
-        })
+        Ok(Self { config, counts, warnings: Warnings::new(), observer: Slot::default() })
     }
 
     /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.

@@ -67,6 +67,8 @@ struct Shared {
     ledger: Mutex<Ledger>,
     /// There is something new to write. One permit is kept while the writer looks elsewhere.
     wake: Notify,
+    /// As the ledger has it, for the recorder of another API server.
+    instance: Box<str>,
     counts: EventCounts,
     clock: Clock,
     /// Where a test hears what is recorded; nothing reaches the ledger then.
@@ -133,7 +135,19 @@ impl Recorder {
         clock: Clock,
     ) -> (Self, EventWriter) {
         let instance = if instance.is_empty() { controller } else { instance };
-        let shared = Arc::new(Shared::new(instance, registry, clock));
+        Self::with_shared(Shared::new(instance, EventCounts::register(registry), clock), controller, client)
+    }
+
+    /// Makes a recorder for another API server and the writer it feeds, in the name of the same controller and instance
+    /// and counted in the same metric. Nothing else is shared.
+    pub fn beside(&self, client: kube::Client) -> (Self, EventWriter) {
+        let Shared { instance, counts, clock, .. } = &*self.shared;
+        let shared = Shared::new(instance, counts.clone(), Arc::clone(clock));
+        Self::with_shared(shared, &self.controller, client)
+    }
+
+    fn with_shared(shared: Shared, controller: &str, client: kube::Client) -> (Self, EventWriter) {
+        let shared = Arc::new(shared);
         let deserted = CancellationToken::new();
         let writer = EventWriter::new(Arc::clone(&shared), client, deserted.clone());
         (Self::over(shared, controller, deserted), writer)
@@ -141,6 +155,11 @@ impl Recorder {
 
     fn over(shared: Arc<Shared>, controller: &str, deserted: CancellationToken) -> Self {
         Self { shared, controller: controller.into(), _alive: Arc::new(deserted.drop_guard()) }
+    }
+
+    /// Returns the reporting controller.
+    pub(crate) fn controller(&self) -> &str {
+        &self.controller
     }
 
     /// Returns a recorder of the same writer that reports as another controller.
@@ -227,11 +246,12 @@ impl fmt::Debug for Recorder {
 // === impl Shared ===
 
 impl Shared {
-    fn new(instance: &str, registry: &Registry, clock: Clock) -> Self {
+    fn new(instance: &str, counts: EventCounts, clock: Clock) -> Self {
         Self {
             ledger: Mutex::new(Ledger::new(cut(instance, MAX_WORD), Instant::now())),
             wake: Notify::new(),
-            counts: EventCounts::register(registry),
+            instance: instance.into(),
+            counts,
             clock,
             #[cfg(feature = "testing")]
             heard: None,

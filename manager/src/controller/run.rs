@@ -75,8 +75,7 @@ async fn live<Q: Key>(
     let (name, queue) = (post.name, &post.queue);
     let _listed = directory.enter(name, Arc::clone(&post) as _);
     let counted = metrics.of(name);
-    let mut surroundings = environment.surroundings;
-    surroundings.client = Writer::controller(name).sign(&surroundings.client);
+    let mut surroundings = environment.surroundings.signed(Writer::controller(name));
     let stopping = surroundings.stopping.child_token();
     surroundings.stopping = stopping.clone();
     let workplace = Workplace {

@@ -121,7 +121,7 @@ impl<Q: Key> Bench<Q> {
         let (settings, live_settings) = watch::channel(settings());
         let environment = Environment {
             settings: live_settings,
-            surroundings: Surroundings { client, events, stopping: CancellationToken::new() },
+            surroundings: Surroundings::new(client, events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: directory.clone(),

@@ -1,4 +1,4 @@
-//! `/debug/caches`: every store of the cache, by kind and scope.
+//! `/debug/caches`: every store of the cache, by cluster, kind and scope; the manager's own cluster first.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub(super) struct Caches {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Store {
+    /// `null` for the manager's own.
+    cluster: Option<String>,
     /// As kubectl takes it.
     kind: String,
     version: String,
@@ -65,7 +67,8 @@ struct Trouble {
 
 pub(super) fn page(mut kinds: Vec<KindStatus>) -> Caches {
     // Stable, so that stores that differ in their projection alone stay in the order of declaration.
-    kinds.sort_by(|one, other| one.kind.cmp(&other.kind).then_with(|| one.scope.cmp(&other.scope)));
+    let place = |status: &KindStatus| (status.cluster.clone(), status.kind.clone(), status.scope.clone());
+    kinds.sort_by_cached_key(place);
     Caches { caches: kinds.into_iter().map(Store::from).collect() }
 }
 
@@ -73,6 +76,7 @@ impl From<KindStatus> for Store {
     fn from(status: KindStatus) -> Self {
         let handlers = status.handlers.into_iter();
         Self {
+            cluster: status.cluster.as_deref().map(str::to_owned),
             kind: status.kind.to_string(),
             version: status.kind.version().to_owned(),
             scope: status.scope,

@@ -111,7 +111,7 @@ impl<Q: Key> Live<Q> {
         let settings = ControllerSettings { queue, ..ControllerSettings::default() };
         let environment = Environment {
             settings: watch::Sender::new(settings).subscribe(),
-            surroundings: Surroundings { client: silent(), events, stopping: CancellationToken::new() },
+            surroundings: Surroundings::new(silent(), events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: controllers.clone(),
@@ -220,10 +220,10 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     advance(Duration::from_millis(2_500)).await;
     let inspect = Inspect::new(Directory::default(), cache, unelected());
     let expected = concat!(
-        r#"{"caches":[{"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
+        r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
         r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
         r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},"#,
-        r#"{"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
+        r#"{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
         r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
         r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
         r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
@@ -238,6 +238,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     let packing =
         Packing { objects: 2, bytes: 300, plain_bytes: 3_100, dictionaries: 1, dictionary_bytes: 9_000 };
     let status = KindStatus {
+        cluster: None,
         kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
         scope: "all".to_owned(),
         projection: Projection::Full,
@@ -260,7 +261,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         unindexed: [("by-node".to_owned(), 9)].into(),
     };
     let expected = concat!(
-        r#"{"caches":[{"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
+        r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
         r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"#,
         r#""packed":{"objects":2,"bytes":300,"plainBytes":3100,"ratio":10.3,"dictionaries":1,"#,
         r#""dictionaryBytes":9000},"restarts":5,"#,

@@ -53,8 +53,8 @@ impl Candidate {
         let (term, work_is_late) = (shared.term.clone(), gave_up.clone());
 
         let (connections, fence, registry) =
-            (shared.connections.clone(), shared.fence.clone(), shared.registry.clone());
-        let on_event = record_on_lease(shared.events.clone(), &settings);
+            (shared.clusters.own().connections().clone(), shared.fence.clone(), shared.registry.clone());
+        let on_event = record_on_lease(shared.clusters.own().events().clone(), &settings);
         let stop_election = stop.clone();
         let job = Job::new(ELECTION, move || async move {
             // Dropped at the end, whichever way that comes.

@@ -22,7 +22,7 @@ use tracing::{debug, info};
 use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Timers};
 use super::readiness::{self, Heartbeat};
-use super::{Manager, ManagerError, Member, Members, Newcomer, RunContext, Runnable, Shared, Unstarted};
+use super::{Manager, ManagerError, Member, Newcomer, RunContext, Runnable, Shared, Unstarted};
 use crate::controller::{ControllerSettings, Departure, Environment};
 use crate::election::{Leadership, OnLost};
 use crate::inspect::{self, Leader};
@@ -43,14 +43,16 @@ struct Running<'a> {
     shared: &'a Shared,
     leader_only: Group,
     others: Group,
-    /// Whether the caches have been listed, as far as they can be.
+    /// Whether the caches have been listed, as far as they can be, that were declared before the latest member came.
     settled: bool,
+    /// Whether this replica stands for election, or leads without one. It begins to when the caches first settle.
+    standing: bool,
     /// Runnables that wait for what they need: the caches, and most of them the Lease.
     waiting: Vec<Box<dyn Runnable>>,
 }
 
-/// Takes members in for as long as it exists.
-struct Intake<'a>(&'a Members);
+/// Takes members and clusters in for as long as it exists.
+struct Intake<'a>(&'a Shared);
 
 // === impl Manager ===
 
@@ -66,15 +68,15 @@ impl Manager {
     /// manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
-        let Unstarted { probes, metrics, inspect, event_writer } =
+        let Unstarted { probes, metrics, inspect } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
         // Whichever way this ends, nobody is let wait for a start that will not come.
-        let intake = Intake(&shared.members);
+        let intake = Intake(shared);
 
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
         beats.spawn(heartbeat.clone().beat());
-        readiness::add_checks(&shared.checks, &heartbeat, &shared.cache);
+        readiness::add_checks(&shared.checks, &heartbeat, &shared.clusters);
 
         let servers_stop = CancellationToken::new();
         // The control thread ends with this future, also if that is dropped.
@@ -91,14 +93,11 @@ impl Manager {
 
         let caches_stop = CancellationToken::new();
         let mut caches = JoinSet::new();
-        caches.spawn({
-            let (cache, stop) = (shared.cache.clone(), caches_stop.clone());
-            async move { cache.run(stop).await }
-        });
+        caches.spawn(shared.clusters.clone().run_caches(caches_stop.clone()));
 
         let events_stop = CancellationToken::new();
         let mut events = JoinSet::new();
-        events.spawn(event_writer.run(events_stop.clone(), LAST_WORDS));
+        events.spawn(shared.clusters.clone().run_writers(events_stop.clone(), LAST_WORDS));
 
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
@@ -143,6 +142,7 @@ impl<'a> Running<'a> {
             leader_only: Group::new(shared.stops.leader_only.clone()),
             others: Group::new(shared.stops.others.clone()),
             settled: false,
+            standing: false,
             waiting: Vec::new(),
         }
     }
@@ -165,12 +165,14 @@ impl<'a> Running<'a> {
                     }
                 }
                 members = self.shared.members.arrivals() => self.start(members),
-                () = self.shared.cache.settled(), if !self.settled => {
+                () = self.shared.clusters.settled(), if !self.settled => {
                     self.settled = true;
                     self.start_waiting();
-                    match candidate.as_deref_mut() {
-                        Some(candidate) => candidate.campaign(),
-                        None => self.lead(),
+                    if !std::mem::replace(&mut self.standing, true) {
+                        match candidate.as_deref_mut() {
+                            Some(candidate) => candidate.campaign(),
+                            None => self.lead(),
+                        }
                     }
                 }
             }
@@ -178,6 +180,8 @@ impl<'a> Running<'a> {
     }
 
     fn start(&mut self, members: Vec<Member>) {
+        // Somebody may have come with a store or a whole cluster that nobody has waited for yet.
+        self.settled &= self.shared.clusters.are_settled();
         for member in members {
             debug!(name = member.name(), "starting");
             match member {
@@ -309,10 +313,12 @@ impl Shared {
         }
     }
 
-    fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
-        let client = if needs_lease { &self.leader_client } else { &self.any_client };
-        let events = self.events.for_controller(&format!("{}/{name}", self.options.name));
-        Surroundings { client: client.clone(), events, stopping: self.stops.begun.clone() }
+    pub(super) fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
+        let own = self.clusters.own();
+        let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
+        let surroundings =
+            Surroundings::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
+        if needs_lease { surroundings.fenced() } else { surroundings }
     }
 
     /// What a controller gets to live in.
@@ -346,7 +352,8 @@ impl Shared {
 
 impl Drop for Intake<'_> {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.members.close();
+        self.0.clusters.close();
     }
 }
 

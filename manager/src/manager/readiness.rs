@@ -3,7 +3,7 @@
 //! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
 //! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
 //! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
-//! `/readyz/cache-KIND`; that of a kind which is not served, or not readable, answers to its name and to nobody else, so that
+//! `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` in another cluster than the manager's own; that of a kind which is not served, or not readable, answers to its name and to nobody else, so that
 //! one CRD which nobody has installed, or which somebody has removed, does not take every replica out of service.
 
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cache::{Cache, KindStatus};
+use super::clusters::Clusters;
+use crate::cache::KindStatus;
 use crate::health::{Checks, Finding, Group};
 
 /// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
@@ -58,22 +59,37 @@ impl Heartbeat {
 }
 
 /// Adds the checks that every manager has.
-pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, cache: &Cache) {
+pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, clusters: &Clusters) {
     for group in [Group::Live, Group::Health] {
         let heartbeat = heartbeat.clone();
         checks.add(group, "runtime", move || heartbeat.check());
     }
-    let cache = cache.clone();
-    checks.survey(Group::Ready, "caches", move || cache.kinds().iter().map(finding).collect());
+    let clusters = clusters.clone();
+    checks.survey(Group::Ready, "caches", move || clusters.findings());
 }
 
-/// Judges one store. A kind that is not there is waited for by its own controllers and by nobody else.
-fn finding(status: &KindStatus) -> Finding {
+/// Judges one store of the manager's own cluster. A kind that is not there is waited for by its own controllers and by nobody else.
+pub(super) fn finding(status: &KindStatus) -> Finding {
     Finding {
-        name: format!("cache-{}", status.kind),
+        name: check_name(status),
         // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
         counts: !status.settled || (status.synced && !status.absent),
         outcome: outcome(status),
+    }
+}
+
+/// Judges one store of another cluster. What keeps it down keeps it down for every replica, so that it takes none of
+/// them out of service; a replica that begins is not ready before it was tried, for as long as it is waited for at all.
+pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool) -> Finding {
+    let outcome = outcome(status);
+    let unknown = !status.synced && status.last_error.is_none();
+    Finding { name: check_name(status), counts: outcome.is_ok() || (awaited && unknown), outcome }
+}
+
+fn check_name(status: &KindStatus) -> String {
+    match &status.cluster {
+        Some(cluster) => format!("cache-{cluster}-{}", status.kind),
+        None => format!("cache-{}", status.kind),
     }
 }
 
@@ -109,6 +125,7 @@ mod tests {
 
     fn status(synced: bool, settled: bool, down_since: Option<Instant>) -> KindStatus {
         KindStatus {
+            cluster: None,
             kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
             scope: "all namespaces".to_owned(),
             projection: Projection::Full,

@@ -79,7 +79,7 @@ mod tests {
         });
         let client = kube::Client::new(silent, "default");
         let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
-        let surroundings = Surroundings { client, events, stopping: CancellationToken::new() };
+        let surroundings = Surroundings::new(client, events, CancellationToken::new());
         let leading = watch::Sender::new(true).subscribe();
         let cx = RunContext::new(CancellationToken::new(), leading, surroundings, 7);
         assert_eq!(cx.context().term(), 7, "what an earlier term applied is applied again");

@@ -30,7 +30,8 @@ impl Shared {
         let scrape = blocking(1, move |request| scrape(&registry, request));
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
-                (bound, Inspect::new(self.directory.clone(), self.cache.clone(), leader).handler())
+                let cache = self.clusters.own().cache().clone();
+                (bound, Inspect::new(self.directory.clone(), cache, leader).handler())
             })
             .unzip();
         let servers = [

@@ -3,15 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Authority, Recorder};
+use crate::client::{Authority, Recorder, Writer};
 use crate::key::{Cause, Trigger};
 
 /// What all runs of one controller share.
 #[derive(Clone)]
 pub struct Surroundings {
+    /// Whose writes these are, in every cluster.
+    writer: Writer,
+    /// Whether what is written is stopped with the Lease, in every cluster.
+    fenced: bool,
+    /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
+    /// while one is made, which awaits nothing.
+    elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
     /// Fenced by the Lease if the controller needs it.
     pub client: kube::Client,
     /// Where Events are written from.
@@ -19,6 +27,9 @@ pub struct Surroundings {
     /// Cancelled when the manager has begun to stop, or the controller to leave it.
     pub stopping: CancellationToken,
 }
+
+/// A cluster's name and the surroundings there.
+type Elsewhere = (Arc<str>, Arc<Surroundings>);
 
 /// What surrounds one run of a reconciler. Cheap to clone.
 #[derive(Clone)]
@@ -53,6 +64,29 @@ impl Context {
     pub(crate) fn with_term(mut self, term: u64) -> Self {
         self.term = term;
         self
+    }
+
+    /// Returns the same run in another cluster, which `move_to` is asked for once per controller: it is given the
+    /// surroundings here, and returns client and recorder there.
+    pub(crate) fn elsewhere(
+        &self,
+        cluster: &Arc<str>,
+        move_to: impl FnOnce(&Surroundings) -> (kube::Client, Recorder),
+    ) -> Self {
+        let here = &self.surroundings;
+        let mut known = here.elsewhere.lock();
+        let found = known.iter().find(|(name, _)| Arc::ptr_eq(name, cluster));
+        let surroundings = if let Some((_, there)) = found {
+            Arc::clone(there)
+        } else {
+            let (client, events) = move_to(here);
+            let there = Surroundings { client, events, ..Surroundings::clone(here) };
+            let there = Arc::new(there.signed(here.writer));
+            known.push((Arc::clone(cluster), Arc::clone(&there)));
+            there
+        };
+        drop(known);
+        Self { surroundings, ..self.clone() }
     }
 
     /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
@@ -126,6 +160,29 @@ impl fmt::Debug for Surroundings {
 }
 
 impl Surroundings {
+    /// Those of work that nothing stops, of a part of the process without a name.
+    pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
+        let (writer, elsewhere) = (Writer::default(), Arc::default());
+        Self { writer, fenced: false, elsewhere, client, events, stopping }
+    }
+
+    /// Those of work whose client is stopped with the Lease.
+    #[must_use]
+    pub(crate) fn fenced(self) -> Self {
+        Self { fenced: true, ..self }
+    }
+
+    /// The same in this writer's name.
+    #[must_use]
+    pub(crate) fn signed(self, writer: Writer) -> Self {
+        Self { client: writer.sign(&self.client), writer, elsewhere: Arc::default(), ..self }
+    }
+
+    /// Returns whether the client is stopped with the Lease.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
     /// A context for a run that no queue asked for, such as that of a runnable that writes.
     pub fn context(&self) -> Context {
         Context::new(Arc::new(self.clone()), 1, Cause::bare(Trigger::Generic))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Weak;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -11,11 +11,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{HandlerTrouble, KindStatus};
-use crate::cache::Inner;
+use crate::cache::clusters::Peers;
 
-type KindLabels = [(&'static str, String); 2];
-/// Kind, group and whose number it is.
-type PartLabels = [(&'static str, String); 3];
+/// Kind and group, and whose number it is where there are several; of another cluster than the manager's own, that too.
+type Labels = Vec<(&'static str, String)>;
 /// What one number per store is called, said and read as.
 type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
 
@@ -65,17 +64,24 @@ const COUNTERS: [Row; 5] = [
     ),
 ];
 
-/// Reads all stores at each scrape.
+/// Names the cluster a row is of. Not `cluster`: that is what many an installation calls the one the scraped process
+/// runs in, and a label that is there already would not be written over.
+const OF_CLUSTER: &str = "of_cluster";
+
+/// Reads all stores of all clusters at each scrape.
 pub(in crate::cache) struct Families {
-    pub(in crate::cache) cache: Weak<Inner>,
+    pub(in crate::cache) caches: Peers,
 }
 
 // === impl Families ===
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(cache) = self.cache.upgrade() else { return Ok(()) };
-        let rows = cache.statuses();
+        let caches = self.caches.all();
+        if caches.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<KindStatus> = caches.iter().flat_map(|cache| cache.statuses()).collect();
         for (name, help, read) in GAUGES {
             family(&mut encoder, name, help, MetricType::Gauge, &sums(&rows, read), ConstGauge::new)?;
         }
@@ -99,22 +105,25 @@ impl Collector for Families {
         family(&mut encoder, name, help, MetricType::Counter, &failures, ConstCounter::new)?;
         let name = "mainstay_cache_uncovered_writes";
         let help = "Own writes that reads show only once their watch event has come";
-        let uncovered = ConstCounter::new(cache.uncovered());
-        uncovered.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
+        let mut uncovered = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let (own, others): (Vec<_>, Vec<_>) = caches.iter().partition(|cache| cache.cluster.is_none());
+        for cache in others {
+            let labels: Labels = of_cluster(cache.cluster.as_ref()).collect();
+            ConstCounter::new(cache.uncovered()).encode(uncovered.encode_family(&labels)?)?;
+        }
+        // Last: a row without labels takes the encoder.
+        own.first().map_or(Ok(()), |cache| ConstCounter::new(cache.uncovered()).encode(uncovered))
     }
 }
 
-fn family<L, N: Copy, M: EncodeMetric>(
+fn family<N: Copy, M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
     metric_type: MetricType,
-    rows: &BTreeMap<L, N>,
+    rows: &BTreeMap<Labels, N>,
     metric: impl Fn(N) -> M,
-) -> Result<(), fmt::Error>
-where
-    L: prometheus_client::encoding::EncodeLabelSet,
-{
+) -> Result<(), fmt::Error> {
     let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
     for (labels, number) in rows {
         metric(*number).encode(family.encode_family(labels)?)?;
@@ -122,12 +131,17 @@ where
     Ok(())
 }
 
-fn labels(status: &KindStatus) -> KindLabels {
-    [("kind", status.kind.kind().to_owned()), ("group", status.kind.group().to_owned())]
+fn labels(status: &KindStatus) -> Labels {
+    let kind = [("kind", status.kind.kind().to_owned()), ("group", status.kind.group().to_owned())];
+    kind.into_iter().chain(of_cluster(status.cluster.as_ref())).collect()
+}
+
+fn of_cluster(cluster: Option<&Arc<str>>) -> impl Iterator<Item = (&'static str, String)> {
+    cluster.into_iter().map(|cluster| (OF_CLUSTER, cluster.to_string()))
 }
 
 /// Several scopes of one kind are one row.
-fn sums(rows: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<KindLabels, u64> {
+fn sums(rows: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<Labels, u64> {
     let mut sums = BTreeMap::new();
     for status in rows {
         *sums.entry(labels(status)).or_default() += read(status);
@@ -135,7 +149,7 @@ fn sums(rows: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<KindLabel
     sums
 }
 
-fn oldest(rows: &[KindStatus]) -> BTreeMap<KindLabels, f64> {
+fn oldest(rows: &[KindStatus]) -> BTreeMap<Labels, f64> {
     let mut ages = BTreeMap::new();
     for status in rows {
         let Some(age) = status.last_event_age else { continue };
@@ -153,12 +167,12 @@ fn by_part(
     rows: &[KindStatus],
     part: &'static str,
     read: impl Fn(&KindStatus) -> BTreeMap<String, u64>,
-) -> BTreeMap<PartLabels, u64> {
+) -> BTreeMap<Labels, u64> {
     let mut sums = BTreeMap::new();
     for status in rows {
         for (name, number) in read(status) {
-            let [kind, group] = labels(status);
-            *sums.entry([kind, group, (part, name)]).or_default() += number;
+            let labels: Labels = labels(status).into_iter().chain([(part, name)]).collect();
+            *sums.entry(labels).or_default() += number;
         }
     }
     sums

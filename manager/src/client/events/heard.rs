@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::drops::EventCounts;
 use super::series::Taken;
 use super::{EventType, Occurrence, Recorder, Shared};
 use crate::metrics::Registry;
@@ -38,7 +39,8 @@ impl Recorder {
     /// Makes a recorder whose occurrences wait to be taken.
     pub(crate) fn heard(controller: &str) -> (Self, Heard) {
         let heard = Heard::default();
-        let shared = Shared::new(controller, &Registry::new(), Arc::new(Timestamp::now));
+        let shared =
+            Shared::new(controller, EventCounts::register(&Registry::new()), Arc::new(Timestamp::now));
         let shared = Shared { heard: Some(heard.clone()), ..shared };
         (Self::over(Arc::new(shared), controller, CancellationToken::new()), heard)
     }

@@ -136,7 +136,7 @@ async fn a_kind_is_watched_until_its_last_controller_is_removed() {
     };
     let (first, second) = (register("first"), register("second"));
     drop(store);
-    let kinds = || manager.shared.cache.kinds().len();
+    let kinds = || manager.shared.clusters.own().cache().kinds().len();
     let series = || {
         let text = manager.registry().encode(Format::Text).unwrap();
         text.lines().filter(|line| line.contains(r#"kind="ConfigMap""#)).count()

@@ -1,0 +1,297 @@
+//! An API server and what this process has of it: connections, a cache, a recorder of Events.
+//!
+//! A manager has one of its own, with the Lease and everything that is declared on the [`Manager`] itself, and may be
+//! given more. All of them live and stop with the manager, and no two share anything: what is slow or down is so for
+//! itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::core::DynamicObject;
+use thiserror::Error;
+
+use super::Manager;
+use crate::cache::{Cache, HookFailure, Meta, Projection, Scope, Store, TransformError};
+use crate::client::connect::{ConnectError, Connections, Role};
+use crate::client::{EventWriter, Recorder};
+use crate::key::{Fence, KindId, KindScope, is_dns_label};
+use crate::metrics::Registry;
+use crate::reconcile::Context;
+
+/// Another API server than the manager's own: made by [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mainstay::cache::{Scope, Store};
+/// use mainstay::client::Applier;
+/// use mainstay::controller::Controller;
+/// use mainstay::key::{Key as _, Request};
+/// use mainstay::manager::{Cluster, Manager};
+/// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
+/// use mainstay::watch::EnqueueForObject;
+/// use serde_json::json;
+///
+/// /// Keeps a copy of each ConfigMap of this cluster at the edge.
+/// struct Copier {
+///     here: Store<ConfigMap>,
+///     edge: Cluster,
+///     there: Store<ConfigMap>,
+///     copies: Applier<ConfigMap>,
+/// }
+///
+/// impl Reconciler for Copier {
+///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+///         let Some(map) = self.here.get(request)? else { return Ok(Action::Done) };
+///         let metadata = json!({"name": request.name(), "namespace": request.namespace()});
+///         let copy = json!({"metadata": metadata, "data": map.data});
+///         let cx = self.edge.context(cx);
+///         let _effect = self.copies.ensure(&cx, self.there.entry(request)?.as_ref(), &copy).await?;
+///         Ok(Action::Done)
+///     }
+/// }
+///
+/// fn wire(manager: &Manager, edge: kube::Config) -> Result<(), BoxError> {
+///     let edge = manager.cluster("edge", edge)?;
+///     let (here, there) = (manager.store(Scope::all()), edge.store(Scope::all()));
+///     let copier = Controller::new("copier").reconciles(&here).watches(&there, EnqueueForObject);
+///     let copies = manager.applier("copier");
+///     manager.register(copier.reconciler(Copier { here, edge, there, copies }))?;
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Empty for the manager's own.
+    name: Arc<str>,
+    connections: Connections,
+    cache: Cache,
+    /// Stopped by the fence of the manager's Lease.
+    leader_client: kube::Client,
+    any_client: kube::Client,
+    /// Reports as the manager.
+    events: Recorder,
+}
+
+/// A cluster could not be added.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The name is none that a cluster can have.
+    #[error(
+        "{name:?} is no name of a cluster; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either \
+         end, such as edge-1: it stands in metrics and in the paths of checks"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The name is taken.
+    #[error(
+        "cluster {name:?} is there already; names must differ, they stand in metrics and in the paths of checks"
+    )]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// The connection to its API server cannot be set up.
+    #[error("the connection to cluster {name:?} cannot be set up")]
+    Connect {
+        /// The cluster.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: ConnectError,
+    },
+    /// The manager is stopping or has stopped.
+    #[error("cluster {name:?} came too late: the manager has begun to stop")]
+    Stopped {
+        /// The cluster.
+        name: String,
+    },
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Adds another cluster, before the manager runs or while it does, and makes no connection yet. It stays until the
+    /// manager stops. Call it inside the runtime that runs the reconciles.
+    ///
+    /// What is declared on it is listed and watched as in the manager's own cluster, over connections of its own, with the
+    /// rights that `connection` gives. What starts later waits for its first lists as for those of the own cluster, with
+    /// one difference: a cluster that cannot be reached, or keeps silent for half a minute, holds up those controllers
+    /// that watch something in it and nobody else. It makes no replica unready either, and has no say in the election;
+    /// `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` tell.
+    ///
+    /// `cache.namespaces` of the configuration is about the manager's own cluster. In this one [`Scope::all`] is all.
+    ///
+    /// # Errors
+    /// If the name is no DNS label or taken, the connection is of no use, or the manager has begun to stop. Nothing is left
+    /// of what was refused.
+    pub fn cluster(
+        &self,
+        name: impl Into<String>,
+        connection: kube::Config,
+    ) -> Result<Cluster, ClusterError> {
+        let name = name.into();
+        if !is_dns_label(&name) {
+            return Err(ClusterError::Name { name });
+        }
+        self.shared.clusters.add(&name, || {
+            let made = self.shared.clusters.own().beside(&name, connection, &self.shared.fence);
+            made.map_err(|source| ClusterError::Connect { name: name.clone(), source })
+        })
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Makes the manager's own cluster, and the writer of its Events.
+    pub(super) fn own(
+        options: &super::ManagerOptions,
+        configuration: &crate::config::ManagerConfiguration,
+        connection: kube::Config,
+        fence: &Fence,
+        registry: &Registry,
+    ) -> Result<(Self, EventWriter), ConnectError> {
+        let connections = Connections::new(connection, registry)?;
+        let watches = connections.client(Role::Watches)?;
+        let cache = Cache::new(configuration.cache.clone(), watches.clone(), registry);
+        // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
+        let events = Recorder::new(options.name, &options.identity, watches, registry);
+        Self::of("", connections, cache, fence, events)
+    }
+
+    /// Makes another one for the same manager.
+    fn beside(
+        &self,
+        name: &str,
+        connection: kube::Config,
+        fence: &Fence,
+    ) -> Result<(Self, EventWriter), ConnectError> {
+        let connections = self.shared.connections.beside(connection)?;
+        let watches = connections.client(Role::Watches)?;
+        let cache = self.shared.cache.beside(name, watches.clone());
+        Self::of(name, connections, cache, fence, self.shared.events.beside(watches))
+    }
+
+    fn of(
+        name: &str,
+        connections: Connections,
+        cache: Cache,
+        fence: &Fence,
+        (events, writer): (Recorder, EventWriter),
+    ) -> Result<(Self, EventWriter), ConnectError> {
+        connections.observe(Arc::new(cache.clone()));
+        let shared = Shared {
+            name: name.into(),
+            leader_client: connections.client(Role::Writes(fence.clone()))?,
+            any_client: connections.client(Role::Writes(Fence::open()))?,
+            connections,
+            cache,
+            events,
+        };
+        Ok((Self { shared: Arc::new(shared) }, writer))
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// As [`Manager::store`], in this cluster.
+    pub fn store<K>(&self, scope: Scope) -> Store<K>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.shared.cache.store(scope)
+    }
+
+    /// As [`Manager::metadata`], in this cluster.
+    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.shared.cache.metadata::<K>(scope)
+    }
+
+    /// As [`Manager::store_of`], in this cluster.
+    pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
+        Store::new(self.shared.cache.kind(kind, scope, Projection::Full))
+    }
+
+    /// As [`Manager::metadata_of`], in this cluster.
+    pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
+        Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
+    }
+
+    /// As [`Manager::transform`], in this cluster.
+    ///
+    /// # Errors
+    /// As [`Manager::transform`].
+    pub fn transform<K>(
+        &self,
+        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), TransformError>
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.transform_of(KindId::of::<K>(), change)
+    }
+
+    /// As [`Manager::transform_of`], in this cluster.
+    ///
+    /// # Errors
+    /// As [`Manager::transform`].
+    pub fn transform_of(
+        &self,
+        kind: KindId,
+        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), TransformError> {
+        self.shared.cache.transform(kind, change)
+    }
+
+    /// Returns the same run in this cluster: its client and its recorder of Events are of this cluster, all else is
+    /// `cx`'s. Where `cx` stops with the Lease of the manager, so does what is written here, and what is written enters
+    /// the stores of this cluster at once.
+    ///
+    /// Have an [`Applier`](crate::client::Applier) for each cluster. One that takes turns remembers nothing for long, and
+    /// where one cluster is a copy of the other's data it may take the answer of the one for that of the other.
+    pub fn context(&self, cx: &Context) -> Context {
+        cx.elsewhere(&self.shared.name, |here| {
+            let events = self.shared.events.for_controller(here.events.controller());
+            (self.client(here.is_fenced()).clone(), events)
+        })
+    }
+
+    /// Returns the client that work of this kind writes with.
+    pub(super) fn client(&self, fenced: bool) -> &kube::Client {
+        if fenced { &self.shared.leader_client } else { &self.shared.any_client }
+    }
+
+    pub(super) fn events(&self) -> &Recorder {
+        &self.shared.events
+    }
+
+    pub(super) fn connections(&self) -> &Connections {
+        &self.shared.connections
+    }
+
+    pub(super) fn cache(&self) -> &Cache {
+        &self.shared.cache
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! What another cluster gets, shares and holds up. Its API server is a script, or none.
+
+use std::net::TcpListener;
+
+use futures_util::future::BoxFuture;
+use http::Method;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use kube::core::ObjectMeta;
+use kube::{Config, Resource as _};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::cache::Scope;
+use crate::client::testserver::{Answer, TestServer};
+use crate::client::{EventType, Writer, is_fenced};
+use crate::config::{ManagerConfiguration, Overrides};
+use crate::health::Group;
+use crate::key::Fence;
+use crate::manager::{Manager, ManagerError, ManagerOptions, RunContext, Runnable};
+use crate::metrics::Format;
+use crate::reconcile::{BoxError, Context};
+
+/// Nobody listens there.
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+fn at(server: &str) -> Config {
+    Config::new(server.parse().unwrap())
+}
+
+/// A manager whose own cluster nobody reads, so that it has nothing to wait for.
+fn manager() -> Manager {
+    let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+                leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
+                inspect: {bindAddress: \"\"}\n";
+    let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
+    let options =
+        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
+    Manager::new(options, configuration, at(NOWHERE)).unwrap()
+}
+
+fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
+    let mut running = JoinSet::new();
+    let manager = manager.clone();
+    running.spawn(async move { manager.run().await });
+    running
+}
+
+/// Tells that it was started, and is over.
+struct Starts(oneshot::Sender<Instant>);
+
+impl Runnable for Starts {
+    fn name(&self) -> &'static str {
+        "starts"
+    }
+
+    fn run(self: Box<Self>, _: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        self.0.send(Instant::now()).unwrap();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn add_runnable(manager: &Manager) -> oneshot::Receiver<Instant> {
+    let (started, when) = oneshot::channel();
+    manager.add(Starts(started)).unwrap();
+    when
+}
+
+/// Takes connections in and never answers.
+fn silent() -> (TcpListener, Config) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    (listener, at(&address))
+}
+
+fn ready(manager: &Manager) -> (Vec<(String, String)>, String) {
+    let own = manager.checks().answer("/readyz/cache-edge-ConfigMap", None);
+    (manager.checks().failures(Group::Ready), own.body)
+}
+
+#[tokio::test]
+async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
+    let manager = manager();
+    let refused = |name: &str, config| manager.cluster(name, config).unwrap_err();
+    for name in ["", "Edge", "edge.eu", "-edge", "edge-", &"e".repeat(64)] {
+        let error = refused(name, at(NOWHERE));
+        let expected = format!(
+            "{name:?} is no name of a cluster; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
+             either end, such as edge-1: it stands in metrics and in the paths of checks"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+    let mut behind_a_proxy = at(NOWHERE);
+    behind_a_proxy.proxy_url = Some("http://proxy:3128".parse().unwrap());
+    let error = refused("edge", behind_a_proxy);
+    assert!(matches!(&error, ClusterError::Connect { name, .. } if name == "edge"), "{error}");
+    let edge = manager.cluster("edge", at(NOWHERE)).expect("nothing is left of what was refused");
+    assert_eq!(edge.name(), "edge");
+    let error = refused("edge", at(NOWHERE));
+    let taken = "cluster \"edge\" is there already; names must differ, they stand in metrics and in the paths of checks";
+    assert_eq!(error.to_string(), taken);
+    manager.cluster(&*"e".repeat(63), at(NOWHERE)).expect("as long as may be");
+
+    manager.stop();
+    run(&manager).join_next().await.unwrap().unwrap().unwrap();
+    let error = refused("late", at(NOWHERE));
+    assert_eq!(error.to_string(), "cluster \"late\" came too late: the manager has begun to stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_cluster_is_waited_for_half_a_minute_and_makes_nobody_unready_after_it() {
+    let (_server, config) = silent();
+    let manager = manager();
+    let edge = manager.cluster("edge", config).unwrap();
+    let _maps = edge.store::<ConfigMap>(Scope::all());
+    let mut started = add_runnable(&manager);
+    let began = Instant::now();
+    let _running = run(&manager);
+    sleep_until(began + PATIENCE - Duration::from_millis(1)).await;
+    assert!(started.try_recv().is_err(), "it is waited for");
+    let (failures, own) = ready(&manager);
+    let reason = "ConfigMap has not been listed: no answer yet";
+    assert_eq!(failures, [("cache-edge-ConfigMap".to_owned(), reason.to_owned())]);
+    assert_eq!(own, format!("internal server error: {reason}\n"));
+
+    assert_eq!(started.await.unwrap().duration_since(began), PATIENCE);
+    let (failures, own) = ready(&manager);
+    assert_eq!(failures, [], "no replica is taken out of service by it");
+    assert!(own.contains("has not been listed"), "{own}");
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_reached_holds_nobody_up() {
+    let manager = manager();
+    let edge = manager.cluster("edge", at(NOWHERE)).unwrap();
+    let _maps = edge.store::<ConfigMap>(Scope::all());
+    let started = add_runnable(&manager);
+    let _running = run(&manager);
+    // Far below the patience that a silent one is given.
+    tokio::time::timeout(PATIENCE / 2, started).await.expect("not held up").unwrap();
+    let (failures, own) = ready(&manager);
+    assert_eq!(failures, []);
+    assert!(own.contains("has not been listed: ") && own.contains("127.0.0.1:1"), "{own}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_a_new_cluster_waits_for_it_and_who_came_before_has_started() {
+    let manager = manager();
+    let _running = run(&manager);
+    let before = add_runnable(&manager);
+    before.await.expect("there is nothing to wait for");
+    let (_server, config) = silent();
+    let edge = manager.cluster("edge", config).unwrap();
+    let _maps = edge.store::<ConfigMap>(Scope::all());
+    let began = Instant::now();
+    let after = add_runnable(&manager);
+    assert_eq!(after.await.unwrap().duration_since(began), PATIENCE);
+    let term = manager.shared.term.enter("test").map(|work| work.term());
+    assert_eq!(term, Some(1), "it goes on to lead and does not begin to");
+}
+
+fn put(name: &str) -> http::Request<Body> {
+    let path = format!("/api/v1/namespaces/shop/configmaps/{name}");
+    http::Request::put(path).body(Body::from(b"{}".to_vec())).unwrap()
+}
+
+/// A run of the controller `web`.
+fn run_of(manager: &Manager, needs_lease: bool) -> Context {
+    manager.shared.surroundings("web", needs_lease).signed(Writer::controller("web")).context()
+}
+
+#[tokio::test]
+async fn what_is_written_in_another_cluster_goes_there_and_stops_with_the_lease() {
+    let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
+    let manager = manager();
+    let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
+    let (led, free) = (run_of(&manager, true), run_of(&manager, false));
+    let there = edge.context(&led);
+    assert_eq!((there.reconcile_id(), there.term()), (led.reconcile_id(), led.term()), "it is the same run");
+    there.client().send(put("led")).await.unwrap();
+    assert!(server.arrival().await.uri.path().ends_with("/led"));
+
+    let fence: &Fence = &manager.shared.fence;
+    fence.close();
+    for cx in [&there, &edge.context(&led)] {
+        let error = cx.client().send(put("late")).await.unwrap_err();
+        assert!(is_fenced(&error), "{error:?}");
+    }
+    edge.context(&free).client().send(put("free")).await.unwrap();
+    assert!(server.arrival().await.uri.path().ends_with("/free"), "and nothing came in between");
+}
+
+#[tokio::test]
+async fn a_controller_has_one_client_for_a_cluster_however_often_it_runs() {
+    let manager = manager();
+    let [edge, other] = ["edge", "other"].map(|name| manager.cluster(name, at(NOWHERE)).unwrap());
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let cx = run_of(&manager, true);
+    let before = tasks();
+    let _first = edge.context(&cx);
+    let one = tasks() - before;
+    for _ in 0..100 {
+        let _again = edge.context(&cx);
+    }
+    assert_eq!(tasks() - before, one);
+    let _other = other.context(&cx);
+    assert_eq!(tasks() - before, 2 * one);
+}
+
+#[tokio::test]
+async fn an_event_is_recorded_in_the_cluster_of_its_object() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let manager = manager();
+    let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
+    let _running = run(&manager);
+    let metadata = ObjectMeta {
+        name: Some("card".to_owned()),
+        namespace: Some("shop".to_owned()),
+        ..ObjectMeta::default()
+    };
+    let card = ConfigMap { metadata, ..ConfigMap::default() }.object_ref(&());
+    edge.context(&run_of(&manager, true)).events().event(&card, EventType::Normal, "Copied", "Copy", "there");
+    let written = server.arrival().await;
+    assert_eq!(
+        (written.method, written.uri.path()),
+        (Method::POST, "/apis/events.k8s.io/v1/namespaces/shop/events")
+    );
+    let event: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
+    assert_eq!(event["reportingController"], "test/web");
+    assert_eq!(event["reportingInstance"], "me");
+}
+
+#[tokio::test]
+async fn each_metric_stands_once_and_its_rows_tell_the_clusters_apart() {
+    let manager = manager();
+    let edge = manager.cluster("edge", at("http://127.0.0.1:2")).unwrap();
+    let (_own, _theirs) = (manager.store::<ConfigMap>(Scope::all()), edge.store::<ConfigMap>(Scope::all()));
+    edge.context(&run_of(&manager, true)).client().send(put("web")).await.expect_err("nobody listens there");
+    let text = manager.registry().encode(Format::Text).unwrap();
+    let mut families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let all = families.len();
+    families.sort_unstable();
+    families.dedup();
+    assert_eq!(families.len(), all, "{text}");
+    for line in [
+        r#"mainstay_cache_unsynced{kind="ConfigMap",group=""} 1"#,
+        r#"mainstay_cache_unsynced{kind="ConfigMap",group="",of_cluster="edge"} 1"#,
+        "mainstay_cache_uncovered_writes_total 0",
+        r#"mainstay_cache_uncovered_writes_total{of_cluster="edge"} 0"#,
+        r#"rest_client_requests_total{code="<error>",method="PUT",host="127.0.0.1:2"} 1"#,
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} is missing in\n{text}");
+    }
+}
