@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. When `start` returns, a Deployment created at once gets ready Pods: every server answers that it is ready
-//!    and the one Node is.
+//!    and the one Node is. A bare cluster has neither Node nor controllers.
 //! 2. Whatever way a cluster ends (`stop`, drop, a failed or abandoned start, this process killed), no program
 //!    and no folder of it remains. Only `stop` waits for that. (Programs that are not from tests/controlplane survive
 //!    the last of these ways: nothing tells them.)
@@ -44,6 +44,9 @@ pub struct Options {
     /// CustomResourceDefinitions that exist before the controllers start. The garbage collector looks for new
     /// kinds only every 30 seconds: one it finds at its start it serves at once.
     pub crds: Vec<Value>,
+    /// Only etcd and the API server: objects are kept and nobody acts on them, there is no Node, and a deleted namespace
+    /// stays. A third of the memory.
+    pub bare: bool,
     /// Flags put behind our own on the API server's command line.
     pub apiserver_flags: Vec<String>,
     /// Leaves the folder, with its logs and data, when the cluster ends.
@@ -105,6 +108,10 @@ impl DevCluster {
         for crd in &shell.options.crds {
             let watched = &mut [&mut etcd, &mut apiserver];
             shell.until("a CustomResourceDefinition", watched, || shell.crd_served(crd)).await?;
+        }
+
+        if shell.options.bare {
+            return Ok(Self { clients: Vec::new(), apiserver: Mutex::new(Some(apiserver)), etcd, shell });
         }
 
         let port = shell.controller_manager_port.number();

@@ -19,6 +19,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client, Config};
+use mainstay::client::infer;
 use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -96,6 +97,11 @@ impl TestCluster {
         Self::exclusive_with(Options { crds: Vec::new(), ..options() }).await
     }
 
+    /// As [`TestCluster::exclusive`], of etcd and an API server alone: a cluster to have beside another one.
+    pub async fn another() -> Option<Self> {
+        Self::exclusive_with(Options { crds: Vec::new(), bare: true, ..options() }).await
+    }
+
     /// Waits until no other test of this binary has a control plane of its own, and keeps others from starting one for
     /// as long as the result is kept: for a test whose subject starts one itself.
     pub async fn turn() -> SemaphorePermit<'static> {
@@ -142,6 +148,12 @@ impl TestCluster {
     /// Returns the kubeconfig of the administrator.
     pub fn kubeconfig_path(&self) -> &Path {
         self.cluster().kubeconfig_path()
+    }
+
+    /// Returns the connection of the administrator.
+    pub async fn connection(&self) -> Config {
+        let connection = infer(Some(self.kubeconfig_path()), None).await;
+        connection.unwrap_or_else(|error| panic!("no connection: {error}"))
     }
 
     /// Returns the address of the API server.

@@ -12,6 +12,8 @@ mod backoff;
 mod black_holes;
 #[path = "shared/blocked.rs"]
 mod blocked;
+#[path = "shared/clusters.rs"]
+mod clusters;
 #[path = "shared/command_line.rs"]
 mod command_line;
 #[path = "shared/control_plane.rs"]
