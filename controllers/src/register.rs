@@ -9,7 +9,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Scope, Store, View};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
-use mainstay::manager::{Manager, RegisterError, RunContext, Runnable};
+use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
 use mainstay::watch::{channel, enqueue_mapped};
 use mainstay_api::WaitDeployment;
@@ -112,8 +112,8 @@ impl Runnable for ProbeEngine {
         "probe-engine"
     }
 
-    fn needs_lease(&self) -> bool {
-        false
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Others
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {

@@ -40,6 +40,7 @@ pub(crate) use post::Post;
 pub(crate) use settings::InCode;
 pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKERS, MAX_WORKERS};
 pub use term::Term;
+pub(crate) use term::Work;
 
 /// A controller being wired: which objects it looks at, what it watches, and how it works.
 ///

@@ -9,7 +9,9 @@ mod candidate;
 mod cluster;
 mod clusters;
 mod control;
+mod environment;
 mod error;
+mod gates;
 mod handle;
 mod lifecycle;
 mod members;
@@ -26,6 +28,7 @@ use kube::Resource;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{HookFailure, Meta, Scope, Store, TransformError};
@@ -40,13 +43,15 @@ use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
+use gates::Gates;
 use members::{Member, Members, Newcomer};
+use runnable::Recruit;
 
 pub use cluster::{Cluster, ClusterError};
-pub use error::{BuildError, ManagerError, RegisterError};
+pub use error::{BuildError, ManagerError, RegisterError, StopError};
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use program::Program;
-pub use runnable::{RunContext, Runnable};
+pub use runnable::{RunContext, Runnable, RunnableGroup};
 
 /// Where the kubelet writes a Pod's namespace.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -80,7 +85,7 @@ struct Shared {
     fence: Fence,
     /// Whether leader-only work may run.
     term: Term,
-    /// Runs the controllers that need no Lease; ends with the manager.
+    /// In which the controllers run that need no Lease: from when the caches have been listed to the end of the manager.
     always: Term,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
@@ -90,6 +95,7 @@ struct Shared {
     stop: CancellationToken,
     stops: Stops,
     members: Members,
+    gates: Gates,
     /// What `run` takes; `None` once it has.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
@@ -147,10 +153,11 @@ impl Manager {
             directory: Directory::default(),
             checks: Checks::new(),
             term: Term::new(),
-            always: Term::begun(),
+            always: Term::new(),
             stop: CancellationToken::new(),
             stops: Stops::default(),
             members: Members::default(),
+            gates: Gates::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
@@ -312,6 +319,24 @@ impl Manager {
         self.shared.inspect_addr
     }
 
+    /// Returns whether leader-only work may run here, and tells of every change: true from when this replica has been
+    /// elected, or would have been were there an election, until its term ends or is lost. The channel ends with the last
+    /// handle of the manager.
+    ///
+    /// It tells; it is no fence. What must not happen on two replicas is written by leader-only work.
+    ///
+    /// ```no_run
+    /// # async fn wait(manager: &mainstay::manager::Manager) {
+    /// let mut leading = manager.leading();
+    /// if leading.wait_for(|leading| *leading).await.is_ok() {
+    ///     println!("elected");
+    /// }
+    /// # }
+    /// ```
+    pub fn leading(&self) -> watch::Receiver<bool> {
+        self.shared.term.subscribe()
+    }
+
     /// Asks a running manager to stop in order; one that has not been run yet will end at once.
     pub fn stop(&self) {
         self.shared.stop.cancel();
@@ -350,13 +375,27 @@ impl Manager {
         Ok(ControllerHandle { name, post, leave, stage, grace, members })
     }
 
-    /// Adds anything else with a lifetime.
+    /// Adds anything else with a lifetime; it starts with its [group](Runnable::group), or now if that has begun.
+    ///
+    /// # Errors
+    /// If its name is none, it needs a Lease that may be won more than once, or the manager has begun to stop. What was
+    /// refused is dropped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
-        let election = &self.shared.configuration.leader_election;
-        if runnable.needs_lease() && election.enabled && election.on_lost == OnLost::Campaign {
-            return Err(RegisterError::RunsOnce { name: runnable.name() });
+        let (name, election) = (runnable.name(), &self.shared.configuration.leader_election);
+        if !is_dns_label(name) {
+            return Err(RegisterError::RunnableName { name });
         }
-        self.shared.members.submit(Member::Runnable(Box::new(runnable)))
+        let needs_lease = runnable.group() == RunnableGroup::LeaderElection;
+        if needs_lease && election.enabled && election.on_lost == OnLost::Campaign {
+            return Err(RegisterError::RunsOnce { name });
+        }
+        let recruit = Recruit::new(name, runnable, &self.shared.gates);
+        let gate = recruit.gate.clone();
+        self.shared.members.submit(Member::Runnable(recruit)).inspect_err(|_stopped| {
+            if let Some(gate) = gate {
+                gate.over();
+            }
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::config::EVERY_CONTROLLER;
 use crate::controller::WiringError;
 use crate::election::InvalidSettings;
 use crate::queue::SettingsProblem;
-use crate::reconcile::BoxError;
+use crate::reconcile::{BoxError, chain};
 use crate::serve::BindError;
 
 /// A manager could not be built.
@@ -59,6 +59,15 @@ pub enum RegisterError {
         name: &'static str,
         /// Everything that is wrong, by the paths of the configuration file below the controller's name. Never empty.
         problems: Vec<SettingsProblem>,
+    },
+    /// The name is none that a runnable can have.
+    #[error(
+        "{name:?} is no name of a runnable; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
+         either end, such as price-feed: it stands in paths of probes"
+    )]
+    RunnableName {
+        /// The name.
+        name: &'static str,
     },
     /// The name is taken.
     #[error(
@@ -111,14 +120,14 @@ pub enum ManagerError {
         /// How it failed.
         #[source]
         source: BoxError,
-        /// What failed or was late while stopping, in words.
-        others: Vec<String>,
+        /// What failed besides or was late, in the order of the stop.
+        others: Vec<StopError>,
     },
     /// The Lease was lost and `leaderElection.onLost` is `Exit`.
     #[error("the Lease was lost; a replica that lost it must not go on{}", while_stopping(.others))]
     LeaseLost {
-        /// What failed or was late while stopping, in words.
-        others: Vec<String>,
+        /// What failed besides or was late, in the order of the stop.
+        others: Vec<StopError>,
     },
     /// Not everything had ended when the grace period was over.
     #[error("still running after shutdown.gracePeriod {grace:?}: {}{}", names.join(", "), while_stopping(.others))]
@@ -127,8 +136,29 @@ pub enum ManagerError {
         names: Vec<String>,
         /// The period.
         grace: Duration,
-        /// What failed while stopping, in words.
-        others: Vec<String>,
+        /// What failed while stopping, in the order of the stop.
+        others: Vec<StopError>,
+    },
+}
+
+/// What went wrong beside the reason a manager stopped for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StopError {
+    /// Something that ran in the manager failed too, before it was told to stop or while it did.
+    // Told here and no `source`, against the rule: nobody walks the causes of what is an attachment itself.
+    #[error("{name} failed: {}", chain(&**.error))]
+    Failed {
+        /// What failed.
+        name: &'static str,
+        /// How it failed.
+        error: BoxError,
+    },
+    /// Something had not ended when its time was over.
+    #[error("{name} was late")]
+    Late {
+        /// What was late.
+        name: String,
     },
 }
 
@@ -137,6 +167,10 @@ fn lines(name: &str, problems: &[SettingsProblem]) -> String {
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn while_stopping(others: &[String]) -> String {
-    if others.is_empty() { String::new() } else { format!(" (while stopping: {})", others.join("; ")) }
+fn while_stopping(others: &[StopError]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let others: Vec<_> = others.iter().map(ToString::to_string).collect();
+    format!(" (while stopping: {})", others.join("; "))
 }

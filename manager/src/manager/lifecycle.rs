@@ -1,32 +1,34 @@
 //! Start and stop, in order.
 //!
-//! Start: servers; caches, until every kind that can be read has been listed; what needs no Lease; the controllers that
-//! need it, warm but idle; the election. Stop: leader-only work; the Lease, which is released only if that work
-//! has ended; everything else; caches; servers; last the Events that are still to be written.
+//! Start: servers; runnables that stand with them; caches, until every kind that can be read has been listed; what needs
+//! no Lease; the election, and what needs the Lease, whose controllers are warm but idle until then. A runnable that
+//! declares its readiness holds up what comes after its group until it is ready. Stop: leader-only work; the Lease, which is
+//! released only if that work has ended; everything else; caches; the runnables that stand with the servers; servers;
+//! last the Events that are still to be written.
 //!
 //! # Invariants
 //! 1. The Lease is never released while leader-only work is running.
 //! 2. Every task spawned here is awaited here, or named as late.
+//! 3. What a runnable waits for holds up those behind it and nothing else: a stop, a failure and the probes are seen to at
+//!    every stage of the start.
 
 mod group;
 mod outcome;
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Timers};
 use super::readiness::{self, Heartbeat};
-use super::{Manager, ManagerError, Member, Newcomer, RunContext, Runnable, Shared, Unstarted};
-use crate::controller::{ControllerSettings, Departure, Environment};
+use super::runnable::Recruit;
+use super::{Manager, ManagerError, Member, Newcomer, RunnableGroup, Shared, StopError, Unstarted};
 use crate::election::{Leadership, OnLost};
-use crate::inspect::{self, Leader};
-use crate::reconcile::Surroundings;
+use crate::reconcile::BoxError;
 
 use group::Group;
 use outcome::{End, Problems};
@@ -35,20 +37,39 @@ use outcome::{End, Problems};
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What those get at least who are told to end after others: they are not to be named as late for being behind
-/// somebody who was. Three of these and the last words fit between the grace period (30 s) and the kubelet's (45 s).
+/// somebody who was. Five of these and the last words fit between the grace period (30 s) and the kubelet's (45 s).
 pub(super) const OWN_TURN: Duration = Duration::from_secs(1);
+
+/// How long a runnable may take to be ready before the log says that it is waited for: longer than a healthy start.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running manager: who runs, and how they are told to end.
 struct Running<'a> {
     shared: &'a Shared,
-    leader_only: Group,
-    others: Group,
+    stage: Stage,
     /// Whether the caches have been listed, as far as they can be, that were declared before the latest member came.
     settled: bool,
-    /// Whether this replica stands for election, or leads without one. It begins to when the caches first settle.
-    standing: bool,
-    /// Runnables that wait for what they need: the caches, and most of them the Lease.
-    waiting: Vec<Box<dyn Runnable>>,
+    /// When the log says who holds up this stage; `None` once it has.
+    tell_at: Option<Instant>,
+    /// In the order of the start.
+    servers: Group,
+    caches: Group,
+    others: Group,
+    leader_only: Group,
+    /// Until the last word of all the others.
+    events: Group,
+    /// Runnables whose group has not begun, in the order they were added.
+    waiting: Vec<Recruit>,
+}
+
+/// What the start has come to. Each stage begins when the one before it is ready.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Servers,
+    Caches,
+    Others,
+    /// This replica stands for election, or leads without one.
+    LeaderElection,
 }
 
 /// Takes members and clusters in for as long as it exists.
@@ -76,7 +97,7 @@ impl Manager {
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
         beats.spawn(heartbeat.clone().beat());
-        readiness::add_checks(&shared.checks, &heartbeat, &shared.clusters);
+        readiness::add_checks(&shared.checks, &heartbeat, &shared.clusters, &shared.gates);
 
         let servers_stop = CancellationToken::new();
         // The control thread ends with this future, also if that is dropped.
@@ -91,43 +112,21 @@ impl Manager {
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
 
-        let caches_stop = CancellationToken::new();
-        let mut caches = JoinSet::new();
-        caches.spawn(shared.clusters.clone().run_caches(caches_stop.clone()));
-
-        let events_stop = CancellationToken::new();
-        let mut events = JoinSet::new();
-        events.spawn(shared.clusters.clone().run_writers(events_stop.clone(), LAST_WORDS));
-
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
         info!("stopping");
         let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
         let timers = control.timers();
-        let mut problems = running.stop(&end, candidate, &timers, deadline).await;
-
-        caches_stop.cancel();
-        if timers
-            .until(own_turn(deadline), async { while caches.join_next().await.is_some() {} })
-            .await
-            .is_none()
-        {
-            problems.late.push("caches".to_owned());
-        }
+        let mut problems = Problems::default();
+        running.stop_members(&end, candidate, &timers, deadline, &mut problems).await;
         servers_stop.cancel();
         if timers.until(own_turn(deadline), control.jobs_ended()).await.is_none() {
             problems.late.push("servers".to_owned());
         }
-        events_stop.cancel();
-        // The writer bounds itself by its last words, if it finds a thread to run on.
-        let written = async { while events.join_next().await.is_some() {} };
-        if timers
-            .until(own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN), written)
-            .await
-            .is_none()
-        {
-            problems.late.push("events".to_owned());
+        while let Ok((name, failure)) = control.failures.try_recv() {
+            problems.fail(name, failure);
         }
+        running.stop_events(&timers, deadline, &mut problems).await;
         info!("stopped");
         problems.conclude(end, shared.configuration.shutdown.grace_period)
     }
@@ -137,63 +136,154 @@ impl Manager {
 
 impl<'a> Running<'a> {
     fn new(shared: &'a Shared) -> Self {
+        let mut events = Group::new(CancellationToken::new());
+        let writers = shared.clusters.clone().run_writers(events.stop.clone(), LAST_WORDS);
+        let write = async move {
+            writers.await;
+            Ok(())
+        };
+        events.spawn("events", Box::pin(write));
         Self {
             shared,
-            leader_only: Group::new(shared.stops.leader_only.clone()),
-            others: Group::new(shared.stops.others.clone()),
+            stage: Stage::Servers,
             settled: false,
-            standing: false,
+            tell_at: Some(Instant::now() + PATIENCE),
+            servers: Group::new(CancellationToken::new()),
+            caches: Group::new(CancellationToken::new()),
+            others: Group::new(shared.stops.others.clone()),
+            leader_only: Group::new(shared.stops.leader_only.clone()),
+            events,
             waiting: Vec::new(),
         }
     }
 
     /// Starts members as they come and follows the election, until there is a reason to stop.
     async fn live(&mut self, control: &mut ControlThread, mut candidate: Option<&mut Candidate>) -> End {
-        // Members registered before `run` start in the order they came; their sources wait for the cache by themselves.
-        self.start(self.shared.members.take());
+        let shared = self.shared;
+        if shared.stop.is_cancelled() {
+            return End::Asked;
+        }
         loop {
-            // Biased: who asked for the end should not wait behind a busy intake.
+            self.advance(candidate.as_deref_mut());
+            let (listing, tell_at) = (self.stage >= Stage::Caches && !self.settled, self.tell_at);
+            // Biased: who asked for the end should not wait behind a busy intake, and nothing starts after a failure.
             tokio::select! {
                 biased;
-                () = self.shared.stop.cancelled() => return End::Asked,
+                () = shared.stop.cancelled() => return End::Asked,
                 Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
-                Some((name, failure)) = self.leader_only.failure() => return End::Failed(name, failure),
-                Some((name, failure)) = self.others.failure() => return End::Failed(name, failure),
+                (name, failure) = self.failure() => return End::Failed(name, failure),
                 leadership = news(candidate.as_deref_mut()) => {
                     if let Some(end) = self.follow(&leadership) {
                         return end;
                     }
                 }
-                members = self.shared.members.arrivals() => self.start(members),
-                () = self.shared.clusters.settled(), if !self.settled => {
-                    self.settled = true;
-                    self.start_waiting();
-                    if !std::mem::replace(&mut self.standing, true) {
-                        match candidate.as_deref_mut() {
-                            Some(candidate) => candidate.campaign(),
-                            None => self.lead(),
-                        }
-                    }
-                }
+                members = shared.members.arrivals() => self.take_in(members),
+                () = shared.gates.changed() => {}
+                () = shared.clusters.settled(), if listing => self.listed(),
+                () = at(tell_at) => self.tell(),
             }
         }
     }
 
-    fn start(&mut self, members: Vec<Member>) {
+    /// Waits for a member of any group to fail, for ever if there is none.
+    ///
+    /// # Cancel safety
+    /// A failure is taken only when it is returned.
+    async fn failure(&mut self) -> (&'static str, BoxError) {
+        // Biased: of two that have failed, the one on which more depends is the cause.
+        tokio::select! {
+            biased;
+            Some(failure) = self.events.failure() => failure,
+            Some(failure) = self.servers.failure() => failure,
+            Some(failure) = self.caches.failure() => failure,
+            Some(failure) = self.others.failure() => failure,
+            Some(failure) = self.leader_only.failure() => failure,
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Begins the stages that nobody holds up.
+    fn advance(&mut self, mut candidate: Option<&mut Candidate>) {
+        loop {
+            // Who was added before a gate opened starts before those behind it do.
+            self.take_in(self.shared.members.take());
+            let shut = |group| !self.shared.gates.shut(group).is_empty();
+            match self.stage {
+                Stage::Servers if !shut(RunnableGroup::Servers) => {
+                    self.start_caches();
+                    self.enter(Stage::Caches);
+                }
+                Stage::Others if !shut(RunnableGroup::Others) => {
+                    self.enter(Stage::LeaderElection);
+                    match candidate.as_deref_mut() {
+                        Some(candidate) => candidate.campaign(),
+                        None => self.lead(),
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.tell_at = Some(Instant::now() + PATIENCE);
+        if stage == Stage::Others {
+            self.shared.always.begin();
+        }
+        self.start_waiting();
+    }
+
+    /// The caches have been listed: for the first time, or those that somebody brought who came later.
+    fn listed(&mut self) {
+        self.settled = true;
+        if self.stage == Stage::Caches {
+            self.enter(Stage::Others);
+        } else {
+            self.start_waiting();
+        }
+    }
+
+    /// Says who holds up the start; the caches say for themselves what they wait for.
+    fn tell(&mut self) {
+        self.tell_at = None;
+        let (group, behind) = match self.stage {
+            Stage::Servers => (RunnableGroup::Servers, "the caches and all that starts after them wait"),
+            Stage::Others => (RunnableGroup::Others, "the election waits"),
+            Stage::Caches | Stage::LeaderElection => return,
+        };
+        let names = self.shared.gates.shut(group).join(", ");
+        warn!(runnables = names, after = ?PATIENCE, "not ready yet: {behind}");
+    }
+
+    fn take_in(&mut self, members: Vec<Member>) {
+        if members.is_empty() {
+            return;
+        }
         // Somebody may have come with a store or a whole cluster that nobody has waited for yet.
         self.settled &= self.shared.clusters.are_settled();
         for member in members {
-            debug!(name = member.name(), "starting");
             match member {
                 Member::Controller(newcomer) => self.start_controller(*newcomer),
-                Member::Runnable(runnable) => self.waiting.push(runnable),
+                Member::Runnable(recruit) => self.waiting.push(recruit),
             }
         }
         self.start_waiting();
     }
 
+    fn start_caches(&mut self) {
+        let caches = self.shared.clusters.clone().run_caches(self.caches.stop.clone());
+        let run = async move {
+            caches.await;
+            Ok(())
+        };
+        self.caches.spawn("caches", Box::pin(run));
+    }
+
+    /// Starts a controller, whose sources wait for the caches by themselves, and whose workers wait for the term.
     fn start_controller(&mut self, newcomer: Newcomer) {
         let Newcomer { needs_lease, life, seat, .. } = newcomer;
+        debug!(name = seat.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
         group.spawn(
             seat.name,
@@ -205,40 +295,21 @@ impl<'a> Running<'a> {
         );
     }
 
-    /// Starts the runnables that have what they need. Those that need the Lease count as work of the term.
+    /// Starts the runnables whose group has begun.
     fn start_waiting(&mut self) {
-        if !self.settled {
-            return;
-        }
-        for runnable in std::mem::take(&mut self.waiting) {
-            let name = runnable.name();
-            if !runnable.needs_lease() {
-                let cx = self.run_context(name, &self.others, None);
-                self.others.spawn(name, runnable.run(cx));
-                continue;
-            }
-            let Some(work) = self.shared.term.enter(name) else {
-                self.waiting.push(runnable);
-                continue;
-            };
-            let cx = self.run_context(name, &self.leader_only, Some(work.term()));
-            let run = runnable.run(cx);
-            let run = async move {
-                // Order matters little: a runnable that ends as the Lease goes has ended.
-                tokio::select! {
-                    result = run => result,
-                    () = work.lost() => Ok(()),
+        for recruit in std::mem::take(&mut self.waiting) {
+            match recruit.group {
+                RunnableGroup::Servers => self.servers.start(recruit, self.shared),
+                RunnableGroup::Others if self.stage >= Stage::Others && self.settled => {
+                    self.others.start(recruit, self.shared);
                 }
-            };
-            self.leader_only.spawn(name, Box::pin(run));
+                RunnableGroup::LeaderElection if self.settled => match self.shared.term.enter(recruit.name) {
+                    Some(work) => self.leader_only.start_in_term(recruit, self.shared, work),
+                    None => self.waiting.push(recruit),
+                },
+                RunnableGroup::Others | RunnableGroup::LeaderElection => self.waiting.push(recruit),
+            }
         }
-    }
-
-    /// `term` is that of the Lease; without one it needs no Lease, and all its life is one term.
-    fn run_context(&self, name: &'static str, group: &Group, term: Option<u64>) -> RunContext {
-        let surroundings = self.shared.surroundings(name, term.is_some());
-        let (stop, leading) = (group.stop.child_token(), self.shared.term.subscribe());
-        RunContext::new(stop, leading, surroundings, term.unwrap_or(1))
     }
 
     fn lead(&mut self) {
@@ -264,15 +335,15 @@ impl<'a> Running<'a> {
         None
     }
 
-    /// Stops all members: leader-only ones first, then the Lease, then the others.
-    async fn stop(
+    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of their start.
+    async fn stop_members(
         &mut self,
         end: &End,
         candidate: Option<Candidate>,
         timers: &Timers,
         deadline: Instant,
-    ) -> Problems {
-        let mut problems = Problems::default();
+        problems: &mut Problems,
+    ) {
         self.shared.stops.begun.cancel();
         // Without an elector nobody renews: the term is as good as lost.
         if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
@@ -289,62 +360,19 @@ impl<'a> Running<'a> {
         if !in_time {
             problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
         }
-        self.leader_only.end(timers, deadline, &mut problems).await;
+        self.leader_only.end(timers, deadline, problems).await;
         self.shared.always.end();
-        self.others.stop.cancel();
-        self.others.end(timers, own_turn(deadline), &mut problems).await;
-        problems
-    }
-}
-
-impl Shared {
-    /// What the inspection may say about who leads.
-    fn leader(&self, candidate: Option<&Candidate>) -> Leader {
-        let election = self.election.as_ref().zip(candidate);
-        Leader {
-            identity: self.options.identity.clone(),
-            election: election.map(|(settings, candidate)| inspect::Election {
-                namespace: settings.namespace.clone(),
-                lease_name: settings.lease_name.clone(),
-                leadership: candidate.leadership(),
-            }),
-            term: self.term.clone(),
-            fence: self.fence.clone(),
+        for group in [&mut self.others, &mut self.caches, &mut self.servers] {
+            group.stop.cancel();
+            group.end(timers, own_turn(deadline), problems).await;
         }
     }
 
-    pub(super) fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
-        let own = self.clusters.own();
-        let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
-        let surroundings =
-            Surroundings::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
-        if needs_lease { surroundings.fenced() } else { surroundings }
-    }
-
-    /// What a controller gets to live in.
-    pub(super) fn environment(
-        &self,
-        name: &'static str,
-        needs_lease: bool,
-        settings: watch::Receiver<ControllerSettings>,
-        departure: Departure,
-    ) -> Environment {
-        let (term, stop) = if needs_lease {
-            (&self.term, &self.stops.leader_only)
-        } else {
-            (&self.always, &self.stops.others)
-        };
-        Environment {
-            settings,
-            surroundings: self.surroundings(name, needs_lease),
-            needs_lease,
-            term: term.clone(),
-            directory: self.directory.clone(),
-            metrics: self.controller_metrics.clone(),
-            queue_metrics: self.queue_metrics.clone(),
-            stop: stop.child_token(),
-            departure,
-        }
+    async fn stop_events(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
+        self.events.stop.cancel();
+        // The writer bounds itself by its last words, if it finds a thread to run on.
+        let turn = own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN);
+        self.events.end(timers, turn, problems).await;
     }
 }
 
@@ -361,6 +389,14 @@ impl Drop for Intake<'_> {
 async fn news(candidate: Option<&mut Candidate>) -> Leadership {
     match candidate {
         Some(candidate) => candidate.news().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a moment; for ever if there is none.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }

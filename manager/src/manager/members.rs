@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{RegisterError, Runnable};
+use super::RegisterError;
+use super::runnable::Recruit;
 use crate::controller::{ControllerSettings, Life, Stage};
 
 /// The members of one manager. Cheap to clone; all clones are the same members.
@@ -45,7 +46,7 @@ struct State {
 /// Something to be started.
 pub(super) enum Member {
     Controller(Box<Newcomer>),
-    Runnable(Box<dyn Runnable>),
+    Runnable(Recruit),
 }
 
 /// A controller to be started.
@@ -149,7 +150,7 @@ impl Member {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Controller(newcomer) => newcomer.seat.name,
-            Self::Runnable(runnable) => runnable.name(),
+            Self::Runnable(recruit) => recruit.name,
         }
     }
 

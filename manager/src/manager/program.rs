@@ -14,7 +14,7 @@ use tracing::error;
 use super::{BuildError, Manager, ManagerOptions, RegisterError};
 use crate::cli::{self, Exit, Parsed, RunArgs};
 use crate::client::connect::{self, ConnectError};
-use crate::reconcile::{BoxError, ReconcileError};
+use crate::reconcile::{BoxError, chain};
 
 /// tokio's own variable for the number of a runtime's threads.
 const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
@@ -101,11 +101,11 @@ impl fmt::Debug for Program {
 
 fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     if let Err(problem) = cli::logging::init(&args.configuration.logging) {
-        return fail(&chain(problem));
+        return fail(&chain(&problem));
     }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(problem) => return fail(&chain(problem)),
+        Err(problem) => return fail(&chain(&problem)),
     };
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
@@ -119,11 +119,11 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     match result {
         Ok(()) => Exit::Success,
         Err(problem) if is_wrong_input(&*problem) => {
-            fail(&chain(problem));
+            fail(&chain(&*problem));
             Exit::WrongInput
         }
         Err(problem) => {
-            error!(error = chain(problem), "the manager ended");
+            error!(error = chain(&*problem), "the manager ended");
             Exit::Failure
         }
     }
@@ -154,11 +154,6 @@ fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     connect.is_some_and(|connect| !matches!(connect, ConnectError::Credentials { .. }))
 }
 
-/// The text of an error with all its causes, each once.
-fn chain(problem: impl Into<BoxError>) -> String {
-    ReconcileError::from(problem.into()).to_string()
-}
-
 fn fail(problem: &str) -> Exit {
     // Nothing can be told if standard error is closed.
     drop(writeln!(std::io::stderr(), "error: {problem}"));
@@ -182,7 +177,7 @@ mod tests {
         assert!(is_wrong_input(&*refused));
         let lines = r#"controller "web": workers 0 is too little
 controller "web": queue.retryShare 0 is too little"#;
-        assert_eq!(chain(refused), lines);
+        assert_eq!(chain(&*refused), lines);
         let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
         assert!(!is_wrong_input(&*taken));
     }

@@ -3,8 +3,10 @@
 //! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
 //! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
 //! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
-//! `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` in another cluster than the manager's own; that of a kind which is not served, or not readable, answers to its name and to nobody else, so that
-//! one CRD which nobody has installed, or which somebody has removed, does not take every replica out of service.
+//! `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` in another cluster than the manager's own; that of a kind which
+//! is not served, or not readable, answers to its name and to nobody else, so that one CRD which nobody has
+//! installed, or which somebody has removed, does not take every replica out of service. A runnable that declares its
+//! readiness has a check of its name, `/readyz/NAME`; that of one on the leader only answers to its name and to nobody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::clusters::Clusters;
+use super::gates::Gates;
 use crate::cache::KindStatus;
 use crate::health::{Checks, Finding, Group};
 
@@ -59,13 +62,15 @@ impl Heartbeat {
 }
 
 /// Adds the checks that every manager has.
-pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, clusters: &Clusters) {
+pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, clusters: &Clusters, gates: &Gates) {
     for group in [Group::Live, Group::Health] {
         let heartbeat = heartbeat.clone();
         checks.add(group, "runtime", move || heartbeat.check());
     }
     let clusters = clusters.clone();
     checks.survey(Group::Ready, "caches", move || clusters.findings());
+    let gates = gates.clone();
+    checks.survey(Group::Ready, "runnables", move || gates.findings());
 }
 
 /// Judges one store of the manager's own cluster. A kind that is not there is waited for by its own controllers and by nobody else.

@@ -4,8 +4,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use super::Shared;
+use super::candidate::Candidate;
 use super::control::Job;
-use crate::inspect::{Inspect, Leader};
+use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::Format;
 use crate::serve::{Bound, blocking};
 
@@ -15,6 +16,21 @@ const PROBES_AT_ONCE: usize = 8;
 // === impl Shared ===
 
 impl Shared {
+    /// What the inspection may say about who leads.
+    pub(super) fn leader(&self, candidate: Option<&Candidate>) -> Leader {
+        let election = self.election.as_ref().zip(candidate);
+        Leader {
+            identity: self.options.identity.clone(),
+            election: election.map(|(settings, candidate)| inspect::Election {
+                namespace: settings.namespace.clone(),
+                lease_name: settings.lease_name.clone(),
+                leadership: candidate.leadership(),
+            }),
+            term: self.term.clone(),
+            fence: self.fence.clone(),
+        }
+    }
+
     /// What serves probes, metrics and inspection on the control thread.
     pub(super) fn servers(
         &self,

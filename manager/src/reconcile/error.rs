@@ -110,21 +110,10 @@ impl Retry {
     }
 }
 
-/// Displays the whole chain of causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
-/// consequence; such a cause is not told again.
+/// Displays the whole chain of causes.
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = self.source.to_string();
-        let mut cause = self.source.source();
-        while let Some(error) = cause {
-            let of_cause = error.to_string();
-            if !text.contains(&of_cause) {
-                text.push_str(": ");
-                text.push_str(&of_cause);
-            }
-            cause = error.source();
-        }
-        f.write_str(&text)
+        f.write_str(&chain(&*self.source))
     }
 }
 
@@ -132,6 +121,22 @@ impl fmt::Debug for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReconcileError").field("source", &self.source).field("retry", &self.retry).finish()
     }
+}
+
+/// The text of an error and of all its causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
+/// consequence; such a cause is not told again.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let of_cause = error.to_string();
+        if !text.contains(&of_cause) {
+            text.push_str(": ");
+            text.push_str(&of_cause);
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

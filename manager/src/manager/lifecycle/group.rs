@@ -6,11 +6,14 @@ use futures_util::future::BoxFuture;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::debug;
 
-use super::Timers;
 use super::outcome::Problems;
-use crate::reconcile::{BoxError, ReconcileError};
+use super::{Recruit, Shared, Timers};
+use crate::controller::Work;
+use crate::key::panic_text;
+use crate::manager::RunContext;
+use crate::reconcile::BoxError;
 
 /// A member that has ended, by name.
 type Ended = (&'static str, Result<(), BoxError>);
@@ -35,6 +38,43 @@ impl Group {
         self.names.insert(handle.id(), name);
     }
 
+    /// Starts a runnable that needs no Lease: all its life is one term.
+    pub(super) fn start(&mut self, recruit: Recruit, shared: &Shared) {
+        debug!(name = recruit.name, "starting");
+        let surroundings = shared.surroundings(recruit.name, false);
+        let cx = RunContext::new(
+            self.stop.child_token(),
+            shared.term.subscribe(),
+            surroundings,
+            1,
+            recruit.gate.clone(),
+        );
+        self.spawn(recruit.name, recruit.run(cx));
+    }
+
+    /// Starts a runnable as work of a term of the Lease.
+    pub(super) fn start_in_term(&mut self, recruit: Recruit, shared: &Shared, work: Work) {
+        let name = recruit.name;
+        debug!(name, "starting");
+        let (stop, leading) = (self.stop.child_token(), shared.term.subscribe());
+        let cx = RunContext::new(
+            stop,
+            leading,
+            shared.surroundings(name, true),
+            work.term(),
+            recruit.gate.clone(),
+        );
+        let run = recruit.run(cx);
+        let run = async move {
+            // Order matters little: a runnable that ends as the Lease goes has ended.
+            tokio::select! {
+                result = run => result,
+                () = work.lost() => Ok(()),
+            }
+        };
+        self.spawn(name, Box::pin(run));
+    }
+
     /// Waits for a member to fail. `None` if there is no member left, so the caller's `select!` skips this.
     ///
     /// # Cancel safety
@@ -56,7 +96,8 @@ impl Group {
             }
             Err(failure) => {
                 let name = self.names.remove(&failure.id()).unwrap_or("a task");
-                (!failure.is_cancelled()).then(|| (name, failure.into()))
+                let panic = failure.try_into_panic().ok()?;
+                Some((name, format!("panicked: {}", panic_text(&*panic)).into()))
             }
         }
     }
@@ -66,9 +107,7 @@ impl Group {
         while let Some(ended) = timers.until(deadline, self.tasks.join_next_with_id()).await {
             let Some(ended) = ended else { return };
             if let Some((name, error)) = self.judge(ended) {
-                let error = ReconcileError::from(error);
-                error!(name, %error, "failed while stopping");
-                problems.failures.push(format!("{name}: {error}"));
+                problems.fail(name, error);
             }
         }
         problems.late.extend(self.names.values().map(|name| (*name).to_owned()));

@@ -1,10 +1,12 @@
-//! How the life of a manager ends: why it stopped, and what went wrong meanwhile.
+//! How the life of a manager ends: why it stopped, and what went wrong besides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::ManagerError;
-use crate::reconcile::BoxError;
+use tracing::error;
+
+use super::{ManagerError, StopError};
+use crate::reconcile::{BoxError, chain};
 
 /// Why the manager stops.
 pub(super) enum End {
@@ -13,35 +15,50 @@ pub(super) enum End {
     LeaseLost,
 }
 
-/// What went wrong while stopping.
+/// What went wrong besides.
 #[derive(Default)]
 pub(super) struct Problems {
+    /// In the order of the stop. A name may come twice: of work, and of whom the work belongs to.
     pub(super) late: Vec<String>,
-    pub(super) failures: Vec<String>,
+    /// In the order of the stop.
+    failures: Vec<(&'static str, BoxError)>,
 }
 
 // === impl Problems ===
 
 impl Problems {
+    pub(super) fn fail(&mut self, name: &'static str, error: BoxError) {
+        error!(name, error = chain(&*error), "failed while stopping");
+        self.failures.push((name, error));
+    }
+
     pub(super) fn conclude(mut self, end: End, grace: Duration) -> Result<(), ManagerError> {
-        // In the order of the stop: the first one may be why the others were late.
+        // The first one may be why the others were late.
         let mut named = BTreeSet::new();
         self.late.retain(|name| named.insert(name.clone()));
-        let mut others = self.failures;
-        if let End::Asked = end {
-            return if !self.late.is_empty() {
-                Err(ManagerError::Late { names: self.late, grace, others })
-            } else if others.is_empty() {
-                Ok(())
-            } else {
-                let first = others.remove(0);
-                Err(ManagerError::Failed { name: "stopping", source: first.into(), others })
-            };
-        }
-        others.extend(self.late.iter().map(|name| format!("{name} was late")));
-        Err(match end {
-            End::Failed(name, source) => ManagerError::Failed { name, source, others },
-            End::LeaseLost | End::Asked => ManagerError::LeaseLost { others },
+        let mut failures = self.failures.into_iter();
+        let first = match end {
+            End::LeaseLost => None,
+            End::Failed(name, source) => Some((name, source)),
+            // Who was late is told before who failed: it may still be running.
+            End::Asked if !self.late.is_empty() => {
+                let others = failures.map(failed).collect();
+                return Err(ManagerError::Late { names: self.late, grace, others });
+            }
+            End::Asked => match failures.next() {
+                None => return Ok(()),
+                first => first,
+            },
+        };
+        let late = self.late.into_iter().map(|name| StopError::Late { name });
+        let others = failures.map(failed).chain(late).collect();
+        Err(match first {
+            Some((name, source)) => ManagerError::Failed { name, source, others },
+            None => ManagerError::LeaseLost { others },
         })
     }
+}
+
+fn failed((name, error): (&'static str, BoxError)) -> StopError {
+    StopError::Failed { name, error }
 }

@@ -1,3 +1,10 @@
+//! What a manager does from its start to its end, without a real API server.
+
+mod ends;
+mod order;
+mod part;
+mod readiness;
+
 use super::*;
 
 use std::net::SocketAddr;
@@ -33,10 +40,14 @@ fn manager(inspect: &str) -> Manager {
 }
 
 fn manager_of(server: &str, inspect: &str) -> Manager {
+    manager_with(server, configuration(inspect))
+}
+
+fn manager_with(server: &str, configuration: ManagerConfiguration) -> Manager {
     let options =
         ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
     let connection = kube::Config::new(format!("http://{server}").parse().unwrap());
-    Manager::new(options, configuration(inspect), connection).unwrap()
+    Manager::new(options, configuration, connection).unwrap()
 }
 
 fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {

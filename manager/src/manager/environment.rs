@@ -1,0 +1,46 @@
+//! What members are given to live in.
+
+use tokio::sync::watch;
+
+use super::Shared;
+use crate::controller::{ControllerSettings, Departure, Environment};
+use crate::reconcile::Surroundings;
+
+// === impl Shared ===
+
+impl Shared {
+    /// What writes are made with: fenced by the Lease where it is needed.
+    pub(super) fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
+        let own = self.clusters.own();
+        let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
+        let surroundings =
+            Surroundings::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
+        if needs_lease { surroundings.fenced() } else { surroundings }
+    }
+
+    /// What a controller gets to live in.
+    pub(super) fn environment(
+        &self,
+        name: &'static str,
+        needs_lease: bool,
+        settings: watch::Receiver<ControllerSettings>,
+        departure: Departure,
+    ) -> Environment {
+        let (term, stop) = if needs_lease {
+            (&self.term, &self.stops.leader_only)
+        } else {
+            (&self.always, &self.stops.others)
+        };
+        Environment {
+            settings,
+            surroundings: self.surroundings(name, needs_lease),
+            needs_lease,
+            term: term.clone(),
+            directory: self.directory.clone(),
+            metrics: self.controller_metrics.clone(),
+            queue_metrics: self.queue_metrics.clone(),
+            stop: stop.child_token(),
+            departure,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How a manager says that it ended.
+
+use super::outcome::{End, Problems};
+use super::part::{Diary, Part, Way};
+use super::*;
+use crate::manager::RunnableGroup::{self, LeaderElection, Others};
+
+/// Long enough for whoever listens; who does not costs the test as long.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Runs these until all have started, cancels the cues, stops the manager if asked to, and returns its end.
+async fn end_of(parts: &[(&'static str, RunnableGroup, Way)], asked: bool) -> ManagerError {
+    let mut configuration = configuration("");
+    configuration.shutdown.grace_period = GRACE;
+    let manager = manager_with("127.0.0.1:1", configuration);
+    let diary = Diary::default();
+    let cues: Vec<_> = parts
+        .iter()
+        .map(|(name, group, way)| {
+            let part = Part::new(name, *group, *way, &diary);
+            let cue = part.cue.clone();
+            manager.add(part).unwrap();
+            cue
+        })
+        .collect();
+    let running = run(&manager);
+    for (name, ..) in parts {
+        diary.until(&format!("{name} starts")).await;
+    }
+    cues.iter().for_each(CancellationToken::cancel);
+    if asked {
+        manager.stop();
+    }
+    running.join_all().await.pop().unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn a_failure_is_returned_with_who_failed_or_was_late_besides() {
+    let parts = [
+        ("feed", Others, Way::FailsAtCue),
+        ("deaf", Others, Way::Deaf),
+        ("sweep", LeaderElection, Way::FailsWhenTold),
+    ];
+    let error = end_of(&parts, false).await;
+    let text = "feed failed (while stopping: sweep failed: no time to tidy up; deaf was late)";
+    assert_eq!(error.to_string(), text);
+    let ManagerError::Failed { name: "feed", source, others } = error else { panic!("{error:?}") };
+    assert_eq!(source.to_string(), "out of paper");
+    let [StopError::Failed { name: "sweep", .. }, StopError::Late { name: late }] = &others[..] else {
+        panic!("{others:?}")
+    };
+    assert_eq!(late, "deaf");
+}
+
+#[tokio::test]
+async fn an_error_of_who_was_told_to_stop_is_returned() {
+    let error = end_of(&[("sweep", LeaderElection, Way::FailsWhenTold)], true).await;
+    assert_eq!(error.to_string(), "sweep failed");
+    let ManagerError::Failed { name: "sweep", source, .. } = error else { panic!("{error:?}") };
+    assert_eq!(source.to_string(), "no time to tidy up");
+}
+
+#[tokio::test]
+async fn who_was_late_is_named_with_who_failed_besides() {
+    let parts = [
+        ("deaf-leader", LeaderElection, Way::Deaf),
+        ("deaf", Others, Way::Deaf),
+        ("feed", Others, Way::FailsWhenTold),
+    ];
+    let error = end_of(&parts, true).await;
+    let text = "still running after shutdown.gracePeriod 1s: deaf-leader, deaf \
+                (while stopping: feed failed: no time to tidy up)";
+    assert_eq!(error.to_string(), text);
+    let ManagerError::Late { names, grace: GRACE, .. } = error else { panic!("{error:?}") };
+    assert_eq!(names, ["deaf-leader", "deaf"]);
+}
+
+#[tokio::test]
+async fn a_panic_before_there_is_a_future_is_a_failure_like_any_other() {
+    let manager = manager("");
+    manager.add(Part::new("feed", Others, Way::PanicsAtOnce, &Diary::default())).unwrap();
+    let ManagerError::Failed { name: "feed", source, .. } = manager.run().await.unwrap_err() else {
+        panic!("the panic is named")
+    };
+    assert!(source.to_string().starts_with("panicked: "), "{source}");
+}
+
+#[test]
+fn a_lost_lease_is_told_with_who_failed_or_was_late_besides() {
+    let problems = || {
+        let mut problems = Problems::default();
+        problems.fail("feed", "no time to tidy up".into());
+        problems.late = vec!["sweep".to_owned(), "deaf".to_owned(), "sweep".to_owned()];
+        problems
+    };
+    let error = problems().conclude(End::LeaseLost, GRACE).unwrap_err();
+    let text = "the Lease was lost; a replica that lost it must not go on \
+                (while stopping: feed failed: no time to tidy up; sweep was late; deaf was late)";
+    assert_eq!(error.to_string(), text);
+    let error = Problems::default().conclude(End::LeaseLost, GRACE).unwrap_err();
+    assert_eq!(error.to_string(), "the Lease was lost; a replica that lost it must not go on");
+}
+
+#[tokio::test]
+async fn a_manager_runs_once() {
+    let manager = manager("");
+    manager.stop();
+    manager.run().await.unwrap();
+    let error = manager.run().await.unwrap_err();
+    assert!(matches!(error, ManagerError::AlreadyRun), "{error:?}");
+    assert_eq!(error.to_string(), "this manager has been run already; build a new one");
+}

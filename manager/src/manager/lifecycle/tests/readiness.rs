@@ -1,0 +1,140 @@
+//! Runnables that declare when they are ready.
+
+use http::StatusCode;
+
+use super::part::{Diary, Part, Way};
+use super::*;
+use crate::client::testserver::logged_by_all;
+use crate::health;
+use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
+
+/// The clock is paused: whoever could start meanwhile has.
+const LONG: Duration = Duration::from_mins(10);
+
+/// What `/readyz/NAME` answers.
+fn answer(manager: &Manager, name: &str) -> (StatusCode, String) {
+    let answer = manager.checks().answer(&format!("/readyz/{name}"), None);
+    (answer.status, answer.body)
+}
+
+/// Which checks fail that count.
+fn failing(manager: &Manager) -> Vec<String> {
+    manager.checks().failures(health::Group::Ready).into_iter().map(|(name, _)| name).collect()
+}
+
+fn add(
+    manager: &Manager,
+    diary: &Diary,
+    name: &'static str,
+    group: RunnableGroup,
+    way: Way,
+) -> CancellationToken {
+    let part = Part::new(name, group, way, diary);
+    let cue = part.cue.clone();
+    manager.add(part).unwrap();
+    cue
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_runnable_that_declares_readiness_has_a_check_of_its_name() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let webhooks = add(&manager, &diary, "webhooks", Servers, Way::ReadyAtCue);
+    let feed = add(&manager, &diary, "feed", Others, Way::ReadyAtCue);
+    let sweep = add(&manager, &diary, "sweep", LeaderElection, Way::ReadyAtCue);
+    add(&manager, &diary, "plain", Others, Way::Well);
+    let running = run(&manager);
+    diary.until("webhooks starts").await;
+
+    let failure =
+        |reason: &str| (StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
+    let unready = |name: &str| failure(&format!("{name} runs and has not said that it is ready"));
+    let held =
+        |name: &str| failure(&format!("{name} has not been started: what it starts after is not ready"));
+    let ok = (StatusCode::OK, "ok".to_owned());
+    assert_eq!(answer(&manager, "webhooks"), unready("webhooks"));
+    assert_eq!(answer(&manager, "feed"), held("feed"));
+    assert_eq!(answer(&manager, "sweep"), failure("sweep has not been started: it runs on the leader only"));
+    assert_eq!(answer(&manager, "plain").0, StatusCode::NOT_FOUND, "ready as it starts");
+    assert_eq!(failing(&manager), ["feed", "webhooks"], "a standby is as ready as the leader");
+
+    webhooks.cancel();
+    diary.until("feed starts").await;
+    assert_eq!((answer(&manager, "webhooks"), answer(&manager, "feed")), (ok.clone(), unready("feed")));
+    feed.cancel();
+    diary.until("sweep starts").await;
+    assert_eq!((answer(&manager, "sweep"), failing(&manager)), (unready("sweep"), vec![]));
+    sweep.cancel();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(answer(&manager, "sweep"), ok);
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runnable_added_later_tells_its_readiness_and_holds_up_nobody() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let running = run(&manager);
+    manager.leading().wait_for(|leading| *leading).await.unwrap();
+    let feed = add(&manager, &diary, "feed", Others, Way::ReadyAtCue);
+    diary.until("feed starts").await;
+    assert_eq!(failing(&manager), ["feed"]);
+    add(&manager, &diary, "sweep", LeaderElection, Way::Well);
+    add(&manager, &diary, "other", Others, Way::Well);
+    diary.until("sweep starts").await;
+    diary.until("other starts").await;
+    feed.cancel();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(failing(&manager), [""; 0]);
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_ends_well_is_ready_by_that_and_asked_about_no_more() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let migration = add(&manager, &diary, "migration", Others, Way::OverAtCue);
+    add(&manager, &diary, "sweep", LeaderElection, Way::Well);
+    let running = run(&manager);
+    diary.until("migration starts").await;
+    assert_eq!(failing(&manager), ["migration"]);
+    migration.cancel();
+    diary.until("sweep starts").await;
+    diary.reads(&[&["migration starts"], &["migration ends"], &["sweep starts"]]);
+    assert_eq!(answer(&manager, "migration").0, StatusCode::NOT_FOUND);
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_waited_for_is_logged_once_per_group_after_a_while() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let webhooks = add(&manager, &diary, "webhooks", Servers, Way::ReadyAtCue);
+    let admission = add(&manager, &diary, "admission", Servers, Way::ReadyAtCue);
+    add(&manager, &diary, "feed", Others, Way::NeverReady);
+    let log = logged_by_all(tracing::Level::WARN, async {
+        let running = run(&manager);
+        diary.until("admission starts").await;
+        tokio::time::sleep(PATIENCE / 2).await;
+        webhooks.cancel();
+        tokio::time::sleep(LONG).await;
+        admission.cancel();
+        tokio::time::sleep(LONG).await;
+        manager.stop();
+        running.join_all().await.pop().unwrap().unwrap();
+    });
+    let expected = [
+        r#"WARN not ready yet: the caches and all that starts after them wait runnables="admission" after=10s"#,
+        r#"WARN not ready yet: the election waits runnables="feed" after=10s"#,
+    ];
+    assert_eq!(log.await, expected);
+}
+
+#[tokio::test]
+async fn what_came_too_late_leaves_no_check() {
+    let (manager, diary) = (manager(""), Diary::default());
+    manager.stop();
+    manager.run().await.unwrap();
+    let error = manager.add(Part::new("feed", Others, Way::NeverReady, &diary)).unwrap_err();
+    assert_eq!(error.to_string(), r#""feed" came too late: the manager has begun to stop"#);
+    assert_eq!(answer(&manager, "feed").0, StatusCode::NOT_FOUND);
+}
