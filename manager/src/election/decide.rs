@@ -37,7 +37,7 @@ pub struct Now {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub enum Event {
     /// The moment of [`State::wake_at`] came.
     Tick,
@@ -58,7 +58,7 @@ pub enum Event {
 }
 
 /// How a request ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The Lease as it is stored now: the answer to a good get, create or update.
     Is(Record, Version),
@@ -71,7 +71,7 @@ pub enum Answer {
 }
 
 /// A request to the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Reads the Lease.
     Get,
@@ -123,7 +123,7 @@ pub enum Action {
 }
 
 /// Why a term ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// It was asked to.
     Stopped,
@@ -134,7 +134,7 @@ pub enum Ending {
 }
 
 /// All that one replica knows and is about to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct State {
     known: Known,
     /// Number of the newest state heard of; what is not above it is old news.
@@ -145,6 +145,9 @@ pub struct State {
     watching: bool,
     /// The last holder other than us, believed until its end.
     claim: Option<Claim>,
+    /// The last record sent. None of ours has its time again; and our name in another one that we did not see the
+    /// answer to was put there by somebody else.
+    asked: Option<Record>,
     /// The request under way.
     in_flight: Option<InFlight>,
     /// No request is sent before this.
@@ -157,7 +160,7 @@ pub struct State {
     reported: Option<Arc<str>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Known {
     Nothing,
     /// No Lease; the record it had when last seen.
@@ -165,7 +168,7 @@ enum Known {
     Present(Record, Version),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct InFlight {
     call: Call,
     sent: BootInstant,
@@ -173,15 +176,19 @@ struct InFlight {
     overtaken: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Claim {
     holder: Arc<str>,
     /// With the holder, tells a renewal from a change made by hand.
     renewed: Option<Timestamp>,
+    /// Tells one term from the next, as the holder does.
+    acquired: Option<Timestamp>,
+    /// How long the record said that it holds.
+    states: Duration,
     until: BootInstant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase {
     Candidate,
     Leading {
@@ -260,6 +267,7 @@ impl State {
             fresh: false,
             watching: false,
             claim: None,
+            asked: None,
             in_flight: None,
             next: now,
             conflicts: 0,

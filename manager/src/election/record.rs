@@ -4,6 +4,7 @@
 //! the microsecond the API keeps, and only for being the same or not: no replica's wall clock is believed.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 
 /// Who holds a Lease, since when, and for how long unless renewed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// `None` when nobody does; never the empty string.
     pub holder: Option<Arc<str>>,
@@ -159,6 +160,12 @@ impl PartialEq for Version {
 }
 
 impl Eq for Version {}
+
+impl Hash for Version {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.lease.metadata.resource_version.hash(hasher);
+    }
+}
 
 impl fmt::Debug for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

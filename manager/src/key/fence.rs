@@ -17,7 +17,7 @@ use tokio::sync::watch;
 ///
 /// The Lease is counted on it: a replica thawed after a pause must know at once that its time is over, and the
 /// monotonic clock would not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant(Duration);
 
 /// The right of one replica to write, with an end. Cheap to clone; all clones are one fence.

@@ -143,15 +143,26 @@ impl Turn<'_> {
         self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
     }
 
-    /// A wall clock that stands still must not make a renewal look like none.
+    /// The time of a record that follows `last`. A wall clock that stands still, or is set back a little, must not make
+    /// it look like one of ours that somebody may remember: renewals are told apart by their times alone.
     fn wall_after(&self, last: Option<&Record>) -> Timestamp {
-        let micros = self.now.wall.as_microsecond();
-        let same =
-            last.and_then(|last| last.renewed).is_some_and(|renewed| renewed.as_microsecond() == micros);
-        Timestamp::from_microsecond(micros + i64::from(same)).unwrap_or(self.now.wall)
+        let wall = self.now.wall;
+        let ours = last.filter(|last| last.holder.as_ref() == Some(&self.rules.identity));
+        let before = [self.state.asked.as_ref(), ours];
+        let before = before.into_iter().filter_map(|record| record?.renewed);
+        // A clock that was set back by more is left alone: people read these times.
+        let close = before.filter(|before| {
+            let ahead = before.duration_since(wall);
+            !ahead.is_negative() && ahead.unsigned_abs() <= self.rules.lease_duration
+        });
+        let next = close.max().and_then(|last| Timestamp::from_microsecond(last.as_microsecond() + 1).ok());
+        next.unwrap_or(wall)
     }
 
     fn send(&mut self, call: Call) {
+        if let Call::Create(record) | Call::Update { record, .. } = &call {
+            self.state.asked = Some(record.clone());
+        }
         self.state.in_flight = Some(InFlight { call: call.clone(), sent: self.now.boot, overtaken: false });
         self.actions.push(Action::Send(call));
     }

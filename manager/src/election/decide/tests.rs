@@ -1,5 +1,7 @@
 //! The cases of client-go's `leaderelection_test.go`, and those it lacks.
 
+mod by_hand;
+
 use super::*;
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -278,86 +280,6 @@ fn old_news_is_no_news() {
 }
 
 #[test]
-fn a_deleted_lease_is_written_again_with_the_fence_closed_meanwhile() {
-    let mut me = Driven::leading();
-    me.event(Event::Gone(held_by("me", secs(1000)), version(11)));
-    assert!(me.did(&Action::Suspend) && me.leads());
-    assert!(matches!(me.sent(), Some(Call::Create(_))));
-    assert_eq!(me.writes().acquired, Some(stamp(secs(1000))), "it is the same term");
-    me.succeed(12);
-    assert!(matches!(me.actions.last(), Some(Action::Extend { .. })));
-}
-
-#[test]
-fn a_lease_cleared_by_hand_is_taken_again_by_its_leader() {
-    let mut me = Driven::leading();
-    me.event(Event::Seen(Record { holder: None, ..held_by("me", secs(1000)) }, version(11)));
-    assert!(me.did(&Action::Suspend));
-    assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(11)));
-    me.succeed(12);
-    assert!(matches!(me.actions.last(), Some(Action::Extend { .. })));
-}
-
-#[test]
-fn an_answer_overtaken_by_a_deletion_does_not_open_the_fence() {
-    let mut me = Driven::leading();
-    me.pass(secs(2));
-    let written = me.writes();
-    me.event(Event::Gone(held_by("me", secs(1002)), version(12)));
-    me.actions.clear();
-    me.answer(Answer::Is(written, version(11)));
-    assert!(!me.actions.iter().any(|action| matches!(action, Action::Extend { .. })), "{:?}", me.actions);
-    me.pass(secs(2));
-    assert!(matches!(me.sent(), Some(Call::Create(_))), "{:?}", me.sent());
-}
-
-#[test]
-fn a_candidate_that_knew_a_holder_waits_when_the_lease_vanishes_or_is_cleared() {
-    for gone in [true, false] {
-        let mut me = Driven::new();
-        me.event(Event::WatchUp);
-        me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
-        me.pass(secs(10));
-        let cleared = Record { holder: None, ..held_by("other", secs(1009)) };
-        me.event(if gone { Event::Gone(cleared, version(4)) } else { Event::Seen(cleared, version(4)) });
-        me.pass(Duration::from_millis(14_999));
-        assert_eq!(me.sent(), None, "gone: {gone}");
-        me.pass(Duration::from_millis(1));
-        assert_eq!(me.writes().transitions, 5, "gone: {gone}");
-    }
-}
-
-#[test]
-fn a_lease_cleared_by_hand_and_then_missed_is_waited_for_once_more() {
-    // Between the two looks its holder may have taken it again: found by the model, seed 2481.
-    let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
-    me.pass(secs(2));
-    me.answer(Answer::Is(Record { holder: None, ..held_by("other", secs(999)) }, version(4)));
-    me.event(Event::WatchUp);
-    me.time += secs(12);
-    me.answer(Answer::Absent);
-    me.event(Event::WatchUp);
-    me.answer(Answer::Absent);
-    me.pass(Duration::from_millis(14_999));
-    assert_eq!(me.sent(), None);
-    me.pass(Duration::from_millis(1));
-    assert!(matches!(me.sent(), Some(Call::Create(_))), "{:?}", me.sent());
-}
-
-#[test]
-fn a_change_by_hand_is_no_renewal() {
-    let mut me = Driven::new();
-    me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
-    me.pass(secs(10));
-    let edited = Record { duration_seconds: Some(i32::MAX), transitions: -3, ..held_by("other", secs(999)) };
-    me.event(Event::Seen(edited, version(4)));
-    me.pass(secs(5));
-    assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(4)), "{:?}", me.sent());
-}
-
-#[test]
 fn a_renewal_one_microsecond_later_is_one() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);
@@ -369,13 +291,25 @@ fn a_renewal_one_microsecond_later_is_one() {
 }
 
 #[test]
-fn a_wall_clock_that_stands_still_still_renews() {
-    let me = Driven::leading();
-    let first = held_by("me", secs(1000));
-    let now = Now { wall: stamp(secs(1000)), boot: BootInstant::from_boot(secs(1002)), random: 0.0 };
-    let (state, _) = decide(&me.rules, me.state, now, Event::Tick);
-    let sent = state.in_flight.map(|request| request.call);
-    assert!(matches!(sent, Some(Call::Update { record, .. }) if record.renewed != first.renewed));
+fn a_wall_clock_that_stands_still_or_goes_back_writes_no_time_twice() {
+    let mut me = Driven::leading();
+    let mut written = vec![stamp(secs(1000))];
+    for (number, back) in [(11, 0), (12, 0), (13, 1), (14, 5), (15, 0)] {
+        me.time += secs(2);
+        let now = Now { wall: stamp(secs(1000 - back)), ..me.now() };
+        let (state, _) = decide(&me.rules, me.state.clone(), now, Event::Tick);
+        me.state = state;
+        let renewed = me.writes().renewed.unwrap();
+        assert!(!written.contains(&renewed), "{renewed} again, after {written:?}");
+        written.push(renewed);
+        me.succeed(number);
+    }
+    me.time += secs(2);
+    let corrected = stamp(secs(100));
+    let now = Now { wall: corrected, ..me.now() };
+    let (state, _) = decide(&me.rules, me.state.clone(), now, Event::Tick);
+    me.state = state;
+    assert_eq!(me.writes().renewed, Some(corrected), "a clock that was wrong by more is right now");
 }
 
 #[test]

@@ -83,30 +83,39 @@ impl Turn<'_> {
     /// Notes whom to wait for. A record that differs in neither holder nor renewal was changed by hand: the claim
     /// stays what its holder wrote.
     fn note_claim(&mut self, record: &Record) {
+        let renewed = |claim: &Claim| claim.renewed != record.renewed;
         match &record.holder {
             Some(holder) if *holder != self.rules.identity => {
-                let same = |claim: &Claim| claim.holder == *holder && claim.renewed == record.renewed;
-                if !self.state.claim.as_ref().is_some_and(same) {
-                    self.state.claim = Some(Claim {
-                        holder: Arc::clone(holder),
-                        renewed: record.renewed,
-                        until: self.now.boot + record.duration(self.rules.lease_duration),
-                    });
+                let known = |claim: &&Claim| claim.holder == *holder;
+                if self.state.claim.as_ref().filter(known).is_none_or(renewed) {
+                    self.state.claim = Some(self.claim_of(Arc::clone(holder), record));
                 }
             }
             None if record.is_release() => self.state.claim = None,
-            // Cleared by hand: whoever was seen before believes in its time, and may have renewed since.
-            None => {
-                let own = self.rules.lease_duration;
-                if let Some(claim) = self.state.claim.as_mut().filter(|claim| claim.renewed != record.renewed)
-                {
-                    claim.renewed = record.renewed;
-                    claim.until = claim.until.max(self.now.boot + record.duration(own));
+            // What we asked for ourselves: an earlier claim was over by then.
+            Some(_) if self.state.asked.as_ref() == Some(record) => {}
+            // Cleared by hand, or our name put there by hand: whoever was seen before believes in its time, and may
+            // have renewed since.
+            None | Some(_) => {
+                let claim = self.state.claim.as_ref().filter(|claim| renewed(claim));
+                if let Some(holder) = claim.map(|claim| Arc::clone(&claim.holder)) {
+                    self.state.claim = Some(self.claim_of(holder, record));
                 }
             }
-            // Our own name, written by us or by hand: an earlier claim stands until we write ourselves.
-            Some(_) => {}
         }
+    }
+
+    /// A claim that begins now, and ends no sooner than the one before. A holder states one duration in all its term:
+    /// where the record states less than before, somebody has edited it, and its holder goes by what it wrote. More is
+    /// believed too; the next renewal mends it.
+    fn claim_of(&self, holder: Arc<str>, record: &Record) -> Claim {
+        let Record { renewed, acquired, .. } = *record;
+        let states = record.duration(self.rules.lease_duration);
+        let claim = Claim { holder, renewed, acquired, states, until: self.now.boot + states };
+        let Some(before) = &self.state.claim else { return claim };
+        let one_term = before.holder == claim.holder || before.acquired == claim.acquired;
+        let until = self.now.boot + if one_term { states.max(before.states) } else { states };
+        Claim { until: until.max(before.until), ..claim }
     }
 
     pub(super) fn report(&mut self, holder: Option<Arc<str>>) {
@@ -126,8 +135,7 @@ impl Turn<'_> {
                 let before = self.state.claim.as_ref().filter(|_| !record.is_release());
                 let holder = record.holder.clone().or_else(|| before.map(|claim| Arc::clone(&claim.holder)));
                 if let Some(holder) = holder.filter(|_| !self.state.is_leading()) {
-                    let until = self.now.boot + record.duration(self.rules.lease_duration);
-                    self.state.claim = Some(Claim { holder, renewed: record.renewed, until });
+                    self.state.claim = Some(self.claim_of(holder, &record));
                 }
                 Some(record)
             }
