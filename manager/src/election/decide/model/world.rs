@@ -1,0 +1,528 @@
+//! The world of the model: replicas, one Lease, what lies between them, and every move that one of them can make.
+//!
+//! It tells the truth that no replica knows: the one time, what is stored, and when. After each move it checks what has
+//! to hold ([`World::check`]).
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use k8s_openapi::api::coordination::v1::Lease;
+
+use super::super::*;
+use crate::election::record::Version;
+
+/// Time passes up to the next whole one of these, or to the next moment at which a replica has something due. So a
+/// replica may act late by any number of steps, and by nothing at all: the earliest moment of one is held against the
+/// latest of another however small the margin between them.
+const STEP: Duration = Duration::from_secs(1);
+
+/// More calm moves than anybody needs at one moment.
+const SPINNING: u32 = 1000;
+
+/// What the replicas are called. The last one has settings and a wall clock of its own.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Someone who holds by record and is not there.
+const STRANGER: &str = "x";
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct World {
+    pub(super) time: Duration,
+    /// The stored record and its version.
+    lease: Option<(Record, u64)>,
+    version: u64,
+    /// The last write of a replica that made or kept it the holder; none once it was released.
+    pub(super) renewal: Option<Renewal>,
+    /// How often the Lease may still be changed by hand.
+    pub(super) hands: u32,
+    /// Calm moves since time passed.
+    busy: u32,
+    pub(super) replicas: Vec<Replica>,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Renewal {
+    by: usize,
+    stored: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Replica {
+    pub(super) rules: ElectionSettings,
+    /// How fast its clock goes, in thousandths.
+    rate: u32,
+    /// Its wall clock shows this at all times, if anything.
+    wall: Option<Timestamp>,
+    pub(super) state: State,
+    pub(super) fence: Option<BootInstant>,
+    pub(super) wire: Option<Wire>,
+    /// Writes it no longer waits for, which may still reach the server.
+    late: Vec<Call>,
+    pub(super) watch: VecDeque<Event>,
+    /// Leader-only work was told to end and has not.
+    ending_work: bool,
+    pub(super) finished: bool,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Wire {
+    Sent(Call),
+    Served(Answer),
+    /// The network lost the request or its answer, and the sender does not know yet.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    TimePasses,
+    Serve(usize),
+    Answer(usize),
+    Fail(usize),
+    /// The network loses a request or its answer: nobody has to run for that, and nobody is told.
+    Lose(usize),
+    ServeLate(usize),
+    Watch(usize),
+    Tick(usize),
+    WatchDown(usize),
+    WatchUp(usize),
+    Stop(usize),
+    WorkEnds(usize),
+    ByHand(Hand),
+}
+
+/// What somebody does to the Lease who is no elector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hand {
+    Delete,
+    /// Takes the holder out.
+    Clear,
+    /// Writes in another holder, and leaves the rest as it is.
+    Name(&'static str),
+    /// Has it run out after two seconds. One, with the holder taken out, would be a release: whoever writes that by
+    /// hand gives the Lease up for its holder.
+    Shorten,
+    /// Changes nothing of the record, such as a label.
+    Touch,
+}
+
+// === impl Move ===
+
+impl Move {
+    /// The replica whose process has to run for this, if one has to.
+    pub(super) fn runs_on(self) -> Option<usize> {
+        match self {
+            Self::Answer(i)
+            | Self::Fail(i)
+            | Self::Watch(i)
+            | Self::Tick(i)
+            | Self::WatchDown(i)
+            | Self::WatchUp(i)
+            | Self::Stop(i)
+            | Self::WorkEnds(i) => Some(i),
+            Self::TimePasses | Self::Serve(_) | Self::Lose(_) | Self::ServeLate(_) | Self::ByHand(_) => None,
+        }
+    }
+}
+
+// === impl Replica ===
+
+impl Replica {
+    fn new(number: usize, rate: u32, on_lost: OnLost) -> Self {
+        let others = ElectionSettings {
+            lease_duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(6),
+            retry_period: Duration::from_secs(2),
+            on_lost,
+            ..ElectionSettings::new("default", "model", NAMES[number])
+        };
+        // Whoever waits for another one waits as long as that one says, not as long as it would hold itself.
+        let own = ElectionSettings {
+            lease_duration: Duration::from_secs(7),
+            renew_deadline: Duration::from_secs(4),
+            ..others.clone()
+        };
+        let apart = number + 1 == NAMES.len();
+        let rules = if apart { own } else { others };
+        assert_eq!(rules.validate(), []);
+        Self {
+            rules,
+            rate,
+            wall: apart.then_some(Timestamp::UNIX_EPOCH),
+            state: State::new(BootInstant::from_boot(Duration::ZERO)),
+            fence: None,
+            wire: None,
+            late: Vec::new(),
+            watch: VecDeque::new(),
+            ending_work: false,
+            finished: false,
+        }
+    }
+
+    fn boot(&self, time: Duration) -> BootInstant {
+        BootInstant::from_boot(time * self.rate / 1000)
+    }
+
+    /// The first time at which its clock shows this moment.
+    fn time_of(&self, moment: BootInstant) -> Duration {
+        let boot = moment.saturating_since(BootInstant::from_boot(Duration::ZERO));
+        let nanos = (boot.as_nanos() * 1000).div_ceil(self.rate.into());
+        Duration::from_nanos(u64::try_from(nanos).unwrap())
+    }
+
+    fn now(&self, time: Duration) -> Now {
+        let wall = Timestamp::from_microsecond(i64::try_from(time.as_micros()).unwrap()).unwrap();
+        Now { boot: self.boot(time), wall: self.wall.unwrap_or(wall), random: 0.5 }
+    }
+
+    fn has_open_fence(&self, time: Duration) -> bool {
+        self.fence.is_some_and(|until| self.boot(time) < until)
+    }
+
+    pub(super) fn react(&mut self, time: Duration, event: Event) {
+        let now = self.now(time);
+        let (state, actions) = decide(&self.rules, self.state.clone(), now, event);
+        self.state = state;
+        let mut opened = false;
+        for action in actions {
+            match action {
+                Action::Send(call) => {
+                    assert!(self.wire.is_none(), "one request at a time");
+                    if matches!(&call, Call::Update { record, .. } if record.is_release()) {
+                        assert!(self.fence.is_none(), "the fence is closed before a release leaves");
+                    }
+                    self.wire = Some(Wire::Sent(call));
+                }
+                Action::Abandon => self.give_up_waiting(),
+                Action::Lead { until, .. } | Action::Extend { until } => {
+                    opened = true;
+                    self.fence = Some(until);
+                    assert!(self.has_open_fence(time), "{}: a right that begins is not over", self.name());
+                }
+                Action::Suspend | Action::StopLeading(_) => {
+                    assert!(!opened, "{}: a right that begins does not end in the same turn", self.name());
+                    self.fence = None;
+                }
+                Action::EndWork => self.ending_work = true,
+                Action::Finish { .. } => self.finished = true,
+                Action::Standby | Action::NewHolder(_) => {}
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.rules.identity
+    }
+
+    fn give_up_waiting(&mut self) {
+        if let Some(Wire::Sent(call)) = self.wire.take()
+            && call != Call::Get
+            && self.late.len() < 2
+        {
+            self.late.push(call);
+        }
+    }
+
+    fn is_due(&self, time: Duration) -> bool {
+        self.state.wake_at(&self.rules).is_some_and(|due| due <= self.boot(time))
+    }
+
+    /// The moves it can make, or the network for it.
+    fn moves(&self, i: usize, time: Duration, failures: bool, moves: &mut Vec<Move>) {
+        match &self.wire {
+            Some(Wire::Sent(_)) => moves.push(Move::Serve(i)),
+            Some(Wire::Served(_)) => moves.push(Move::Answer(i)),
+            // Its deadline is what ends it.
+            Some(Wire::Lost) => moves.push(Move::Fail(i)),
+            None => {}
+        }
+        if self.is_due(time) {
+            moves.push(Move::Tick(i));
+        }
+        if !self.watch.is_empty() {
+            moves.push(Move::Watch(i));
+        }
+        if !self.state.watching {
+            moves.push(Move::WatchUp(i));
+        }
+        if self.ending_work {
+            moves.push(Move::WorkEnds(i));
+        }
+        if failures {
+            if matches!(self.wire, Some(Wire::Sent(_) | Wire::Served(_))) {
+                moves.extend([Move::Fail(i), Move::Lose(i)]);
+            }
+            if self.state.watching {
+                moves.push(Move::WatchDown(i));
+            }
+            if !self.state.stopping {
+                moves.push(Move::Stop(i));
+            }
+        }
+    }
+}
+
+/// The rules and the clock of a replica never change.
+impl Hash for Replica {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let told: (&VecDeque<Event>, bool, bool) = (&self.watch, self.ending_work, self.finished);
+        (&self.state, self.fence, &self.wire, &self.late, told).hash(hasher);
+    }
+}
+
+// === impl World ===
+
+impl World {
+    pub(super) fn new(rates: &[u32], on_lost: OnLost) -> Self {
+        let replicas = rates.iter().enumerate();
+        let replicas = replicas.map(|(number, rate)| Replica::new(number, *rate, on_lost)).collect();
+        Self { time: Duration::ZERO, lease: None, version: 0, renewal: None, hands: 1, busy: 0, replicas }
+    }
+
+    fn stored(version: u64) -> Version {
+        let mut lease = Lease::default();
+        lease.metadata.resource_version = Some(version.to_string());
+        Version::of(lease)
+    }
+
+    fn store(&mut self, record: Record) -> Answer {
+        self.version += 1;
+        let version = Self::stored(self.version);
+        self.lease = Some((record.clone(), self.version));
+        for replica in self.replicas.iter_mut().filter(|replica| replica.state.watching) {
+            replica.watch.push_back(Event::Seen(record.clone(), version.clone()));
+        }
+        Answer::Is(record, version)
+    }
+
+    /// Stores what a replica wrote, which has to have the right to.
+    fn store_of(&mut self, i: usize, record: Record) -> Answer {
+        let writer = &self.replicas[i];
+        if let Some(renewal) = self.renewal.as_ref().filter(|renewal| renewal.by != i) {
+            let holder = &self.replicas[renewal.by];
+            let named = self.lease.as_ref().and_then(|(record, _)| record.holder.as_deref());
+            if named == Some(holder.name()) || holder.has_open_fence(self.time) {
+                assert!(
+                    record.holder.is_some(),
+                    "{} releases what another one holds: {self:#?}",
+                    writer.name()
+                );
+                let held = writer.boot(self.time).saturating_since(writer.boot(renewal.stored));
+                let states = holder.rules.lease_duration;
+                assert!(held >= states, "{} takes what is held, after {held:?}: {self:#?}", writer.name());
+            }
+        }
+        self.renewal = record.holder.is_some().then_some(Renewal { by: i, stored: self.time });
+        self.store(record)
+    }
+
+    pub(super) fn delete(&mut self) {
+        if let Some((record, _)) = self.lease.take() {
+            self.version += 1;
+            let version = Self::stored(self.version);
+            for replica in self.replicas.iter_mut().filter(|replica| replica.state.watching) {
+                replica.watch.push_back(Event::Gone(record.clone(), version.clone()));
+            }
+        }
+    }
+
+    fn serve(&mut self, i: usize, call: Call) -> Answer {
+        match (call, self.lease.clone()) {
+            (Call::Get, Some((record, version))) => Answer::Is(record, Self::stored(version)),
+            (Call::Get | Call::Update { .. }, None) => Answer::Absent,
+            (Call::Create(record), None) => self.store_of(i, record),
+            (Call::Update { record, over }, Some((_, version))) if over.number() == Some(version) => {
+                self.store_of(i, record)
+            }
+            (Call::Create(_) | Call::Update { .. }, Some(_)) => Answer::Conflict,
+        }
+    }
+
+    /// Whether everybody has seen the holder's term, and how long it holds, and nobody's create is on its way: the case
+    /// in which nobody takes a Lease that was changed by hand while its holder may write. A candidate that has seen one
+    /// edit and no renewal since goes by that edit.
+    fn is_known_to_all(&self) -> bool {
+        let Some((record, _)) = &self.lease else { return false };
+        let Some(holder) = &record.holder else { return record.is_release() };
+        let holds = self.replicas.iter().find(|replica| *replica.name() == **holder);
+        let holds = holds.map(|replica| replica.rules.lease_duration);
+        self.replicas.iter().all(|replica| {
+            let claim = replica.state.claim.as_ref();
+            let knows = matches!(&replica.state.known, Known::Present(known, _)
+                if known.holder.as_ref() == Some(holder) && known.acquired == record.acquired)
+                && claim.is_none_or(|claim| holds.is_none_or(|holds| claim.states == holds));
+            let creates = matches!(replica.wire, Some(Wire::Sent(Call::Create(_))))
+                || replica.late.iter().any(|call| matches!(call, Call::Create(_)));
+            replica.name() == &**holder || (knows && !creates)
+        })
+    }
+
+    pub(super) fn moves(&self, failures: bool) -> Vec<Move> {
+        let mut moves = vec![Move::TimePasses];
+        for (i, replica) in self.replicas.iter().enumerate() {
+            if !replica.finished {
+                replica.moves(i, self.time, failures, &mut moves);
+            }
+            if failures && !replica.late.is_empty() {
+                moves.push(Move::ServeLate(i));
+            }
+        }
+        if failures && self.hands > 0 {
+            moves.extend(self.hands().into_iter().map(Move::ByHand));
+        }
+        moves
+    }
+
+    fn hands(&self) -> Vec<Hand> {
+        if self.is_known_to_all() {
+            self.all_hands()
+        } else if self.lease.is_some() {
+            vec![Hand::Touch]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// All that can be changed by hand, whoever knows of it.
+    pub(super) fn all_hands(&self) -> Vec<Hand> {
+        let Some((record, _)) = &self.lease else { return Vec::new() };
+        let mut hands = vec![Hand::Touch, Hand::Delete, Hand::Clear, Hand::Shorten];
+        let names = NAMES.into_iter().take(self.replicas.len()).chain([STRANGER]);
+        hands.extend(names.filter(|name| record.holder.as_deref() != Some(*name)).map(Hand::Name));
+        hands
+    }
+
+    /// The end of the present step, or the next moment at which a replica has something due.
+    fn next_moment(&self) -> Duration {
+        let step = STEP * (u32::try_from(self.time.as_secs() / STEP.as_secs()).unwrap() + 1);
+        let running = self.replicas.iter().filter(|replica| !replica.finished);
+        let due = running.filter_map(|replica| Some(replica.time_of(replica.state.wake_at(&replica.rules)?)));
+        due.filter(|due| *due > self.time).fold(step, Duration::min)
+    }
+
+    pub(super) fn apply(&mut self, step: Move) {
+        let time = self.time;
+        match step {
+            Move::TimePasses => self.time = self.next_moment(),
+            Move::Serve(i) => {
+                let Some(Wire::Sent(call)) = self.replicas[i].wire.take() else { panic!("nothing to serve") };
+                self.replicas[i].wire = Some(Wire::Served(self.serve(i, call)));
+            }
+            Move::ServeLate(i) => {
+                let call = self.replicas[i].late.remove(0);
+                drop(self.serve(i, call));
+            }
+            Move::Answer(i) => {
+                let Some(Wire::Served(answer)) = self.replicas[i].wire.take() else { panic!("no answer") };
+                self.replicas[i].react(time, Event::Answered(answer));
+            }
+            Move::Lose(i) => self.replicas[i].wire = Some(Wire::Lost),
+            Move::Fail(i) => {
+                self.replicas[i].give_up_waiting();
+                self.replicas[i].react(time, Event::Answered(Answer::Failed));
+            }
+            Move::Watch(i) => {
+                let event = self.replicas[i].watch.pop_front().unwrap();
+                self.replicas[i].react(time, event);
+            }
+            Move::Tick(i) => self.replicas[i].react(time, Event::Tick),
+            Move::WatchUp(i) => {
+                let present = self.lease.clone();
+                self.replicas[i].react(time, Event::WatchUp);
+                let first = present.map(|(record, version)| Event::Seen(record, Self::stored(version)));
+                self.replicas[i].watch.extend(first);
+            }
+            Move::WatchDown(i) => {
+                self.replicas[i].watch.clear();
+                self.replicas[i].react(time, Event::WatchDown);
+            }
+            Move::Stop(i) => self.replicas[i].react(time, Event::Stop),
+            Move::WorkEnds(i) => {
+                self.replicas[i].ending_work = false;
+                self.replicas[i].react(time, Event::WorkEnded(true));
+            }
+            Move::ByHand(hand) => self.change_by_hand(hand),
+        }
+    }
+
+    fn change_by_hand(&mut self, hand: Hand) {
+        self.hands -= 1;
+        let Some((mut record, _)) = self.lease.clone() else { panic!("nothing to change") };
+        match hand {
+            Hand::Delete => return self.delete(),
+            Hand::Clear => record.holder = None,
+            Hand::Name(name) => record.holder = Some(name.into()),
+            Hand::Shorten => record.duration_seconds = Some(2),
+            Hand::Touch => {}
+        }
+        drop(self.store(record));
+    }
+
+    /// Returns who may write now.
+    pub(super) fn holders(&self) -> Vec<&str> {
+        let open = self.replicas.iter().filter(|replica| replica.has_open_fence(self.time));
+        open.map(Replica::name).collect()
+    }
+
+    /// Checks what has to hold at every moment.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.holders().len() > 1 {
+            return Err(format!("two open fences: {:?}", self.holders()));
+        }
+        for replica in self.replicas.iter().filter(|replica| !replica.finished) {
+            let (name, open) = (replica.name(), replica.has_open_fence(self.time));
+            let named = replica.state.holder() == Some(&replica.rules.identity);
+            match &replica.state.phase {
+                Phase::Leading { suspended, .. } => {
+                    if open && !named {
+                        return Err(format!(
+                            "{name} may write although it knows that the Lease does not name it"
+                        ));
+                    }
+                    if !open && !suspended && !replica.is_due(self.time) {
+                        return Err(format!("{name} believes that it leads and may not write"));
+                    }
+                }
+                _ if open => return Err(format!("{name} may write and does not lead")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what comes next where nothing is slow and nothing fails; time passes only when nothing else is to be done.
+    pub(super) fn step_calmly(&mut self) {
+        self.step_without(None);
+    }
+
+    /// The same with one replica frozen.
+    fn step_without(&mut self, frozen: Option<usize>) {
+        let runs = |step: &Move| frozen.is_none() || step.runs_on() != frozen;
+        let busy = self.moves(false).into_iter().find(|step| *step != Move::TimePasses && runs(step));
+        self.busy = if busy.is_some() { self.busy + 1 } else { 0 };
+        assert!(self.busy < SPINNING, "somebody spins: {self:#?}");
+        self.apply(busy.unwrap_or(Move::TimePasses));
+        self.check().unwrap_or_else(|wrong| panic!("{wrong}: {self:#?}"));
+    }
+
+    /// Lets everything happen in good time for a while: what a healthy cluster does.
+    pub(super) fn settle(&mut self, time: Duration) {
+        let end = self.time + time;
+        while self.time < end {
+            self.step_calmly();
+        }
+    }
+
+    /// The same with one replica frozen all the while.
+    pub(super) fn settle_without(&mut self, frozen: usize, time: Duration) {
+        let end = self.time + time;
+        while self.time < end {
+            self.step_without(Some(frozen));
+        }
+    }
+
+    /// Lets nobody do anything until then.
+    pub(super) fn freeze_until(&mut self, time: Duration) {
+        while self.time < time {
+            self.apply(Move::TimePasses);
+        }
+    }
+}
