@@ -103,6 +103,8 @@ pub struct Controller<Q: Key = Request> {
     pause: Option<Pause<Q>>,
     /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
     primary: Option<KindId>,
+    /// Where those objects are.
+    cluster: Option<Box<str>>,
     problem: Option<WiringError>,
 }
 
@@ -211,6 +213,7 @@ impl Controller<Request> {
         if let Some(first) = self.primary.replace(kind.clone()) {
             self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
         }
+        self.cluster = objects.cluster().map(Box::from);
         let source = StoreSource::new(Arc::clone(objects), EnqueueForObject).primary();
         let objects = Arc::clone(objects);
         // An object that is gone, or cannot be read, is the reconciler's business.
@@ -233,6 +236,10 @@ impl Controller<Request> {
             self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
             return self;
         };
+        if children.cluster() != self.cluster.as_deref() {
+            let (owner, child) = (owner.clone(), children.kind().clone());
+            self.problem.get_or_insert(WiringError::OwnsElsewhere { owner, child });
+        }
         self.store_source(StoreSource::new(Arc::clone(children), owner_of(owner)), predicate)
     }
 }
@@ -249,6 +256,7 @@ impl<Q: Key> Controller<Q> {
             filters: Vec::new(),
             pause: None,
             primary: None,
+            cluster: None,
             problem: None,
         }
     }

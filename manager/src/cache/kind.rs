@@ -41,6 +41,11 @@ impl KindStore {
         self.core.kind()
     }
 
+    /// Returns the name of the cluster it is of; `None` for the manager's own.
+    pub fn cluster(&self) -> Option<&str> {
+        self.core.cluster().map(AsRef::as_ref)
+    }
+
     /// Returns what it holds of the kind.
     pub fn scope(&self) -> &Scope {
         self.core.scope()

@@ -15,6 +15,17 @@ pub enum WiringError {
         /// The owned kind.
         child: KindId,
     },
+    /// `owns` was called with a store of another cluster than `reconciles`.
+    #[error(
+        "owns({child}) in another cluster than reconciles({owner}): owner references do not cross clusters; use \
+         watches(...)"
+    )]
+    OwnsElsewhere {
+        /// The kind whose objects would be the owners.
+        owner: KindId,
+        /// The kind that would be owned.
+        child: KindId,
+    },
     /// `reconciles` was called twice.
     #[error(
         "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others"

@@ -232,6 +232,22 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
 }
 
+#[tokio::test]
+async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() {
+    let own = cache(CacheSettings::default());
+    let edge = own.beside("edge", silent());
+    let kind = |name: &str| KindId::new("", "v1", name, "any", true);
+    let _theirs = edge.kind(kind("Apple"), Scope::all(), Projection::Full);
+    let _ours = own.kind(kind("Pear"), Scope::all(), Projection::Full);
+    let inspect = Inspect::new(Directory::default(), own, unelected());
+    let (status, page) = get(&inspect, "/debug/caches");
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let rows: Vec<_> =
+        page["caches"].as_array().unwrap().iter().map(|row| (&row["cluster"], &row["kind"])).collect();
+    let expected = [(serde_json::Value::Null, "Pear".into()), ("edge".into(), "Apple".into())];
+    assert_eq!((status, rows), (200, expected.iter().map(|(cluster, kind)| (cluster, kind)).collect()));
+}
+
 #[test]
 fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };

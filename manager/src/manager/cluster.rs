@@ -15,9 +15,9 @@ use super::Manager;
 use crate::cache::{Cache, HookFailure, Meta, Projection, Scope, Store, TransformError};
 use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
-use crate::key::{Fence, KindId, KindScope, is_dns_label};
+use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
 use crate::metrics::Registry;
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Outcome, Reconciler};
 
 /// Another API server than the manager's own: made by [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
 ///
@@ -75,6 +75,12 @@ struct Shared {
     any_client: kube::Client,
     /// Reports as the manager.
     events: Recorder,
+}
+
+/// A reconciler that works in another cluster.
+struct Moved<R> {
+    cluster: Cluster,
+    reconciler: R,
 }
 
 /// A cluster could not be added.
@@ -272,6 +278,26 @@ impl Cluster {
         })
     }
 
+    /// Moves a reconciler to this cluster: it is given [`Cluster::context`] of each run. With stores of this cluster as its
+    /// sources, one that was written for a single cluster does its work in this one, finalizers included.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use mainstay::cache::Scope;
+    /// # use mainstay::controller::Controller;
+    /// # use mainstay::manager::{Cluster, Manager, RegisterError};
+    /// # use mainstay::reconcile::Reconciler;
+    /// # fn wire(manager: &Manager, edge: &Cluster, greeter: impl Reconciler) -> Result<(), RegisterError> {
+    /// let maps = edge.store::<ConfigMap>(Scope::all());
+    /// let controller = Controller::new("edge-greeter").reconciles(&maps);
+    /// manager.register(controller.reconciler(edge.reconciler(greeter)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reconciler<Q: Key>(&self, reconciler: impl Reconciler<Q>) -> impl Reconciler<Q> {
+        Moved { cluster: self.clone(), reconciler }
+    }
+
     /// Returns the client that work of this kind writes with.
     pub(super) fn client(&self, fenced: bool) -> &kube::Client {
         if fenced { &self.shared.leader_client } else { &self.shared.any_client }
@@ -287,6 +313,12 @@ impl Cluster {
 
     pub(super) fn cache(&self) -> &Cache {
         &self.shared.cache
+    }
+}
+
+impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
+    async fn reconcile(&self, key: &Q, cx: &Context) -> Outcome {
+        self.reconciler.reconcile(key, &self.cluster.context(cx)).await
     }
 }
 

@@ -7,11 +7,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
+use futures_util::future::LocalBoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::runtime::Runtime;
 use tracing::error;
 
-use super::{BuildError, Manager, ManagerOptions, RegisterError};
+use super::{BuildError, ClusterError, Manager, ManagerOptions, RegisterError};
 use crate::cli::{self, Exit, Parsed, RunArgs};
 use crate::client::connect::{self, ConnectError};
 use crate::reconcile::{BoxError, chain};
@@ -19,7 +20,7 @@ use crate::reconcile::{BoxError, chain};
 /// tokio's own variable for the number of a runtime's threads.
 const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
 
-type Setup = Box<dyn FnOnce(&Manager) -> Result<(), BoxError>>;
+type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type Own = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
 /// A binary with the commands `run`, `crd`, `config`, `version`, and what it adds.
@@ -52,7 +53,7 @@ impl Program {
     /// Names the binary as it stands in help texts, Events and user agents.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let cli = cli::Program::new(name, version, about);
-        Self { name, cli, setup: Box::new(|_| Ok(())), own: BTreeMap::new() }
+        Self { name, cli, setup: Box::new(|_| Box::pin(async { Ok(()) })), own: BTreeMap::new() }
     }
 
     /// Sets the CRDs that the command `crd` prints.
@@ -68,8 +69,33 @@ impl Program {
     }
 
     /// Sets what registers the controllers, when `run` has built the manager.
-    pub fn setup(mut self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
-        self.setup = Box::new(setup);
+    pub fn setup(self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
+        self.setup_async(async move |manager: &Manager| setup(manager))
+    }
+
+    /// As [`Program::setup`], for what has to be waited for, such as the connection to a further cluster. The manager does
+    /// not run meanwhile: no probe is answered.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use mainstay::client::infer;
+    /// use mainstay::manager::Program;
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     Program::new("copier", env!("CARGO_PKG_VERSION"), "Copies ConfigMaps to the edge")
+    ///         .setup_async(async |manager| {
+    ///             let connection = infer(Some(Path::new("/etc/copier/edge.kubeconfig")), None).await?;
+    ///             let _edge = manager.cluster("edge", connection)?;
+    ///             Ok(())
+    ///         })
+    ///         .main()
+    /// }
+    /// ```
+    pub fn setup_async(
+        mut self,
+        setup: impl AsyncFnOnce(&Manager) -> Result<(), BoxError> + 'static,
+    ) -> Self {
+        self.setup = Box::new(move |manager| Box::pin(setup(manager)));
         self
     }
 
@@ -110,7 +136,7 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
         let manager = Manager::new(ManagerOptions::replica(name), args.configuration, connection)?;
-        setup(&manager)?;
+        setup(&manager).await?;
         manager.run().await?;
         Ok::<(), BoxError>(())
     });
@@ -151,6 +177,10 @@ fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
         Some(BuildError::Connect(connect)) => Some(connect),
         _ => problem.downcast_ref::<ConnectError>(),
     };
+    let connect = match problem.downcast_ref::<ClusterError>() {
+        Some(ClusterError::Connect { source, .. }) => Some(source),
+        _ => connect,
+    };
     connect.is_some_and(|connect| !matches!(connect, ConnectError::Credentials { .. }))
 }
 
@@ -178,6 +208,13 @@ mod tests {
         let lines = r#"controller "web": workers 0 is too little
 controller "web": queue.retryShare 0 is too little"#;
         assert_eq!(chain(&*refused), lines);
+        let proxy = || ConnectError::Proxy {
+            server: Box::new("https://edge".parse().unwrap()),
+            proxy: Box::new("http://proxy".parse().unwrap()),
+        };
+        let behind_a_proxy: BoxError =
+            ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
+        assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
         let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
         assert!(!is_wrong_input(&*taken));
     }

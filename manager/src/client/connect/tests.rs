@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, header};
 use kube::client::Body;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -17,6 +18,7 @@ use crate::key::BootInstant;
 use crate::metrics::Format;
 
 const LONG: Duration = Duration::from_hours(1);
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/l";
 
 fn put(path: &str, body: &str) -> Request<Body> {
     Request::put(path).body(Body::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
@@ -232,8 +234,7 @@ async fn a_lease_request_has_a_deadline_that_its_watch_only_has_at_the_start() {
     let open = Arc::new(Notify::new());
     let mut server = TestServer::start([Answer::Hold(Arc::clone(&open), 200, String::new())]).await;
     let client = server.client(Role::Lease { request_timeout: limit });
-    let error =
-        client.send(put("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "{}")).await.unwrap_err();
+    let error = client.send(put(LEASE, "{}")).await.unwrap_err();
     let text = format!("{error:#}");
     assert!(
         text.contains("PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/l took longer than 500ms"),
@@ -241,12 +242,41 @@ async fn a_lease_request_has_a_deadline_that_its_watch_only_has_at_the_start() {
     );
     assert_eq!(server.arrival().await.connection, 1);
 
-    // The connection of the late answer is gone: the next request cannot be given it.
+    // The connection of the late answer is gone: the next renewal cannot be given it.
     server.answer_next(Answer::ok("fresh"));
     open.notify_one();
-    let fresh = client.send(get("/fresh")).await.unwrap().into_body().collect_bytes().await.unwrap();
+    let fresh = client.send(put(LEASE, "{}")).await.unwrap().into_body().collect_bytes().await.unwrap();
     assert_eq!(fresh, "fresh");
     assert_eq!(server.arrival().await.connection, 2);
+}
+
+#[tokio::test]
+async fn thousands_of_requests_that_get_no_answer_hold_up_no_renewal() {
+    const MANY: usize = 2_000;
+    // A connection each, with both of its ends in this process.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let never = Arc::new(Notify::new());
+    let held = (0..MANY).map(|_| Answer::Hold(Arc::clone(&never), 200, String::new()));
+    let mut server = TestServer::start(held).await;
+    let connections = server.connections();
+    let renewing = connections.client(Role::Lease { request_timeout: LONG }).unwrap();
+    let mut working = JoinSet::new();
+    for role in [Role::Writes(Fence::open()), Role::Watches] {
+        let client = connections.client(role).unwrap();
+        for number in 0..MANY / 2 {
+            let client = client.clone();
+            working.spawn(async move { client.send(put(&format!("/work/{number}"), "{}")).await.map(drop) });
+        }
+    }
+    for _ in 0..MANY {
+        server.arrival().await;
+    }
+    server.answer_next(Answer::ok("{}"));
+    renewing.send(put(LEASE, "{}")).await.unwrap();
+    assert_eq!(server.arrival().await.uri, LEASE);
+    assert!(working.try_join_next().is_none(), "nobody else had an answer");
 }
 
 #[tokio::test(start_paused = true)]

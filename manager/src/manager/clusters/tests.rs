@@ -1,5 +1,6 @@
 //! What another cluster gets, shares and holds up. Its API server is a script, or none.
 
+use std::error::Error as _;
 use std::net::TcpListener;
 
 use futures_util::future::BoxFuture;
@@ -12,15 +13,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::cache::Scope;
+use crate::cache::{Scope, Store};
 use crate::client::testserver::{Answer, TestServer};
 use crate::client::{EventType, Writer, is_fenced};
 use crate::config::{ManagerConfiguration, Overrides};
+use crate::controller::Controller;
 use crate::health::Group;
-use crate::key::Fence;
+use crate::key::{Fence, Key as _, Request};
 use crate::manager::{Manager, ManagerError, ManagerOptions, RunContext, Runnable};
 use crate::metrics::Format;
-use crate::reconcile::{BoxError, Context};
+use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -208,6 +210,53 @@ async fn a_controller_has_one_client_for_a_cluster_however_often_it_runs() {
     assert_eq!(tasks() - before, 2 * one);
 }
 
+/// Writes one object.
+struct Writes;
+
+impl Reconciler for Writes {
+    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+        cx.client().send(put(request.name())).await?;
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test]
+async fn a_reconciler_of_one_cluster_works_in_another_unchanged() {
+    let mut server = TestServer::start([Answer::ok("{}")]).await;
+    let manager = manager();
+    let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
+    let moved = edge.reconciler(Writes);
+    let outcome = moved.reconcile(&Request::namespaced("shop", "web"), &run_of(&manager, true)).await;
+    assert_eq!(outcome.unwrap(), Action::Done);
+    assert!(server.arrival().await.uri.path().ends_with("/web"));
+}
+
+#[tokio::test]
+async fn an_object_is_owned_within_its_cluster_only() {
+    let manager = manager();
+    let [edge, other] = ["edge", "other"].map(|name| manager.cluster(name, at(NOWHERE)).unwrap());
+    let stores = [manager.store(Scope::all()), edge.store(Scope::all()), other.store(Scope::all())];
+    for (owners, owner) in stores.iter().enumerate() {
+        for (children, child) in stores.iter().enumerate() {
+            let (owner, child): (&Store<ConfigMap>, &Store<ConfigMap>) = (owner, child);
+            let controller = Controller::new("web").reconciles(owner).owns(child).reconciler(Writes);
+            match manager.register(controller) {
+                Ok(handle) => {
+                    assert_eq!(owners, children);
+                    drop(handle.remove());
+                }
+                Err(error) => {
+                    assert_ne!(owners, children);
+                    let why = error.source().map(ToString::to_string);
+                    let expected = "owns(ConfigMap) in another cluster than reconciles(ConfigMap): owner references do \
+                                    not cross clusters; use watches(...)";
+                    assert_eq!(why.as_deref(), Some(expected));
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_event_is_recorded_in_the_cluster_of_its_object() {
     let mut server = TestServer::start([Answer::ok("{}")]).await;
@@ -221,7 +270,7 @@ async fn an_event_is_recorded_in_the_cluster_of_its_object() {
     };
     let card = ConfigMap { metadata, ..ConfigMap::default() }.object_ref(&());
     edge.context(&run_of(&manager, true)).events().event(&card, EventType::Normal, "Copied", "Copy", "there");
-    let written = server.arrival().await;
+    let written = tokio::time::timeout(PATIENCE, server.arrival()).await.expect("it is written there");
     assert_eq!(
         (written.method, written.uri.path()),
         (Method::POST, "/apis/events.k8s.io/v1/namespaces/shop/events")
