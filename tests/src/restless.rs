@@ -13,7 +13,7 @@ use mainstay::client::refusal;
 use mainstay::controller::Controller;
 use mainstay::key::{Key as _, Request};
 use mainstay::manager::Program;
-use mainstay::reconcile::{Context, Outcome, Reconciler};
+use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay::watch::channel;
 use mainstay_controllers::CONTROLLERS;
 use serde_json::json;
@@ -24,7 +24,7 @@ use crate::audit::Write;
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_RESTLESS";
 
 /// How many write at the same time, each on an object of its own.
-pub const WRITERS: usize = 2;
+pub const WRITERS: usize = 8;
 
 /// The name of the controller.
 const NAME: &str = "restless";
@@ -64,7 +64,7 @@ pub fn begun(write: &Write) -> Timestamp {
 // === impl Restless ===
 
 impl Reconciler for Restless {
-    /// Returns at the first error only, which the end of the term is.
+    /// Writes until it is told to stop, or refused, as it is at the end of the term.
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &self.namespace);
         let name = request.name();
@@ -77,11 +77,12 @@ impl Reconciler for Restless {
             created => drop(created?),
         }
         let mut number = 0u64;
-        loop {
+        while !cx.stopping().is_cancelled() {
             let change = Patch::Merge(json!({"data": {"number": number.to_string()}}));
             let parameters = PatchParams { field_manager: field_manager(), ..PatchParams::default() };
             maps.patch(name, &parameters, &change).await?;
             number += 1;
         }
+        Ok(Action::Done)
     }
 }

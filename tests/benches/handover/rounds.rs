@@ -111,8 +111,11 @@ impl<'a> Pair<'a> {
         Ok((told, ended, began))
     }
 
-    /// Kills the leader. Returns when, when it last renewed its Lease, and when the other one began.
+    /// Kills the leader at any moment between two renewals, of which the other one has seen some: who has just come counts
+    /// the Lease from when it came. Returns when it was killed, when it last renewed its Lease, and when the other one began.
     async fn crash(&mut self) -> anyhow::Result<(Timestamp, Timestamp, Timestamp)> {
+        let between = Duration::from_secs(self.form.lease.retry);
+        sleep(between.mul_f64(1.0 + fastrand::f64())).await;
         let killed = Timestamp::now();
         self.leader.process.kill();
         self.leader.process.ended().await;
