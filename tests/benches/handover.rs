@@ -1,7 +1,7 @@
 //! How long nobody leads when replicas change, and what replicas cost that have nothing to do.
 //!
 //! `cargo bench -p mainstay-tests --bench handover` starts a control plane and this program again as the *replicas*,
-//! each a process with the configuration that we ship. `cargo bench` prints one line `figure NAME VALUE UNIT` each:
+//! each a process with the configuration that we ship. It prints one line `figure NAME VALUE UNIT` per figure:
 //!
 //! - `handover.release_ms`: from when the old leader's last reconcile ended, and not before it was told to stop by SIGTERM,
 //!   to the first reconcile of the other replica. Every worker of the old one is in the middle of a reconcile when it is
@@ -13,7 +13,7 @@
 //!
 //! The replicas and this program read one clock. With `MAINSTAY_BENCH=quick`, and when run as a test, there are few
 //! objects, few rounds, and a shorter Lease and look; as a test it holds the figures against what no machine is slow enough
-//! to miss: a release that others have to wait out, a take-over before its time, a process that never rests.
+//! to miss: a release that others have to wait out, a take-over before its time, a process that never rests or keeps too much.
 
 #[path = "handover/idle.rs"]
 mod idle;

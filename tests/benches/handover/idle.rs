@@ -15,8 +15,10 @@ use crate::replica::{Replica, Task};
 
 /// Between the last thing that happens and the look: time for what is done in the background, such as giving memory back.
 const SETTLE: Duration = Duration::from_secs(10);
-/// What is a process that never rests, as a test: a timer of a millisecond, in one thread.
-const RESTLESS_PER_SECOND: f64 = 500.0;
+/// How often a process that has nothing to do may be put on a processor, as a test: ten times what it is.
+const RUNS_PER_SECOND: f64 = 100.0;
+/// What it may keep resident, as a test: twice the bound of 30 MB, since code that is not optimised is twice as long.
+const RESIDENT_MB: f64 = 60.0;
 
 /// What the threads of a process have used so far, by the scheduler's own count: exact, where `utime` counts ticks.
 struct Used {
@@ -41,11 +43,16 @@ pub(crate) async fn look(cluster: &TestCluster, form: Form) -> anyhow::Result<()
     sleep(form.idle).await;
     for ((name, replica), before) in replicas.iter().zip(before) {
         let id = replica.process.id();
-        let (cpu, switches) = Used::by(id)?.since(&before);
+        let (cpu, runs) = Used::by(id)?.since(&before);
+        let resident = resident(id)?;
         figure(&format!("idle.{name}_cpu_percent"), cpu * 1e2, "%");
-        figure(&format!("idle.{name}_runs_per_s"), switches, "1/s");
-        figure(&format!("idle.{name}_rss_mb"), resident(id)?, "MB");
-        anyhow::ensure!(switches < RESTLESS_PER_SECOND || !form.test, "the {name} never rests");
+        figure(&format!("idle.{name}_runs_per_s"), runs, "1/s");
+        figure(&format!("idle.{name}_rss_mb"), resident, "MB");
+        anyhow::ensure!(
+            runs < RUNS_PER_SECOND || !form.test,
+            "the {name} never rests: {runs} times a second"
+        );
+        anyhow::ensure!(resident < RESIDENT_MB || !form.test, "the {name} keeps {resident} MB");
     }
     for (name, mut replica) in replicas {
         replica.process.terminate();
