@@ -15,6 +15,7 @@ mod metrics;
 mod record;
 mod settings;
 mod task;
+mod told;
 
 use std::fmt;
 use std::sync::Arc;

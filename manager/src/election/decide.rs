@@ -107,6 +107,9 @@ pub enum Action {
     },
     /// The Lease no longer names us and nobody else yet: close the fence until it is ours again.
     Suspend,
+    /// The Lease names us and says something else than we wrote: nothing is to be done before the next renewal, which
+    /// writes it anew.
+    Mend,
     /// Close the fence now: we lead no longer.
     StopLeading(Ending),
     /// Have leader-only work end; when it has comes back as [`Event::WorkEnded`].

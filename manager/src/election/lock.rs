@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, GetParams, PostParams, Request as Requests, WatchEvent, WatchParams};
+use kube::core::request::Error as RequestError;
 use kube::{Client, Error};
 use tokio::time::{sleep, timeout};
 
 use super::decide::{Answer, Call, Event};
 use super::record::{Record, Version};
+use super::told::{Told, Trouble};
 
 /// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
 const WATCH_SECONDS: u32 = 290;
@@ -44,6 +46,19 @@ pub(super) enum LockError {
     },
     #[error("lease {lease}: no answer to {verb} within {deadline:?}")]
     Late { verb: &'static str, lease: String, deadline: Duration },
+    #[error("lease {lease}: {verb} was refused: {code} {text}")]
+    Refused { verb: &'static str, lease: String, code: u16, text: String },
+    /// The answer is no answer of an API server to this request, so nothing in it is believed.
+    #[error(
+        "lease {lease}: the answer to {verb} {what}; something between here and the API server answers in its place"
+    )]
+    Strange { verb: &'static str, lease: String, what: &'static str },
+    /// As [`LockError::Strange`], or an admission webhook that changes Leases.
+    #[error(
+        "lease {lease}: what {verb} stored is not what was sent; something between here and the API server answers \
+         in its place, or an admission webhook changes Leases"
+    )]
+    Changed { verb: &'static str, lease: String },
     #[error("lease {lease}: {verb} failed")]
     Failed {
         verb: &'static str,
@@ -61,8 +76,7 @@ struct Watching<P> {
     /// Wait before the next try after a watch that told nothing.
     pause: P,
     now: Phase,
-    /// Whether the last try failed, so that only the first failure is a warning.
-    failing: bool,
+    told: Told,
 }
 
 enum Phase {
@@ -92,24 +106,40 @@ impl LeaseLock {
     /// # Cancel safety
     /// Dropped, a write may or may not be done.
     pub(super) async fn call(&self, call: Call) -> Result<Answer, LockError> {
+        let (client, requests) = (self.api.clone().into_client(), Requests::new(self.api.resource_url()));
         let post = PostParams::default();
-        let (verb, outcome) = match call {
-            Call::Get => ("get", self.within("get", self.api.get(&self.name)).await?),
+        let asked = match &call {
+            Call::Get => None,
+            Call::Create(record) | Call::Update { record, .. } => Some(record.clone()),
+        };
+        let (verb, request) = match call {
+            Call::Get => ("get", requests.get(&self.name, &GetParams::default())),
             Call::Create(record) => {
                 let mut lease = Lease::default();
                 lease.metadata.name = Some(self.name.as_ref().to_owned());
                 lease.metadata.namespace = Some(self.namespace.as_ref().to_owned());
                 record.write_into(&mut lease);
-                ("create", self.within("create", self.api.create(&post, &lease)).await?)
+                ("create", json(&lease).and_then(|lease| requests.create(&post, lease)))
             }
             Call::Update { record, over } => {
                 let lease = over.with(&record);
-                ("update", self.within("update", self.api.replace(&self.name, &post, &lease)).await?)
+                ("update", json(&lease).and_then(|lease| requests.replace(&self.name, &post, lease)))
             }
         };
-        match outcome {
-            Ok(lease) => Ok(Answer::Is(Record::of(&lease), Version::of(lease))),
-            Err(Error::Api(status)) if status.code == 404 && verb != "create" => Ok(Answer::Absent),
+        let request = request.map_err(|error| self.error(verb, Error::BuildRequest(error)))?;
+        // Not by the client: it logs the whole of what it cannot read, each time.
+        let text = self.within(verb, client.request_text(request)).await?;
+        match text.and_then(|text| serde_json::from_str::<Lease>(&text).map_err(Error::SerdeError)) {
+            Ok(lease) => {
+                let record = self.read(verb, &lease)?;
+                // Whoever waits for us goes by what is stored: we must not go by anything else.
+                if asked.is_some_and(|asked| asked != record) {
+                    return Err(LockError::Changed { verb, lease: self.to_string() });
+                }
+                Ok(Answer::Is(record, Version::of(lease)))
+            }
+            // Only an API server gives this reason: it is not the page of a proxy that knows no such path.
+            Err(Error::Api(status)) if status.reason == "NotFound" && verb != "create" => Ok(Answer::Absent),
             Err(Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),
             Err(error) => Err(self.error(verb, error)),
         }
@@ -120,14 +150,31 @@ impl LeaseLock {
         timeout(self.deadline, request).await.map_err(late)
     }
 
-    fn error(&self, verb: &'static str, source: Error) -> LockError {
-        let (lease, forbidden) =
-            (self.to_string(), matches!(&source, Error::Api(status) if status.code == 403));
-        let source = Box::new(source);
-        if forbidden {
-            LockError::Forbidden { verb, lease, source }
-        } else {
-            LockError::Failed { verb, lease, source }
+    /// Reads an answer, if it is one: what stands for the Lease has its name and a version to write over.
+    fn read(&self, verb: &'static str, lease: &Lease) -> Result<Record, LockError> {
+        let strange = |what| Err(LockError::Strange { verb, lease: self.to_string(), what });
+        let of = |found: &Option<String>, own: &str| found.as_deref() == Some(own);
+        let metadata = &lease.metadata;
+        if !of(&metadata.name, &self.name) || !of(&metadata.namespace, &self.namespace) {
+            return strange("is of another Lease, or of none");
+        }
+        if metadata.resource_version.as_deref().is_none_or(str::is_empty) {
+            return strange("has no metadata.resourceVersion");
+        }
+        Ok(Record::of(lease))
+    }
+
+    fn error(&self, verb: &'static str, error: Error) -> LockError {
+        let lease = self.to_string();
+        match error {
+            Error::Api(status) if status.code == 403 => {
+                LockError::Forbidden { verb, lease, source: Box::new(Error::Api(status)) }
+            }
+            Error::Api(status) => {
+                LockError::Refused { verb, lease, code: status.code, text: first_words(&status.message) }
+            }
+            Error::SerdeError(_) => LockError::Strange { verb, lease, what: "is no Lease" },
+            source => LockError::Failed { verb, lease, source: Box::new(source) },
         }
     }
 
@@ -138,8 +185,22 @@ impl LeaseLock {
         silence: Duration,
         pause: impl Fn() -> Duration + Send + 'static,
     ) -> BoxStream<'static, Event> {
-        let watching = Watching { lock: self, silence, pause, now: Phase::Beginning, failing: false };
+        let watching = Watching { lock: self, silence, pause, now: Phase::Beginning, told: Told::default() };
         stream::unfold(watching, |watching| async { Some(watching.next().await) }).boxed()
+    }
+
+    /// Returns what an event of the watch tells, if anything. An error told as an event (`410 Gone` and its like) ends
+    /// the watch, as one that is no event does.
+    fn seen(&self, event: WatchEvent<Lease>) -> Result<Option<Event>, Option<LockError>> {
+        let read = |lease: &Lease| self.read("watch", lease).map_err(Some);
+        Ok(match event {
+            WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+                Some(Event::Seen(read(&lease)?, Version::of(lease)))
+            }
+            WatchEvent::Deleted(lease) => Some(Event::Gone(read(&lease)?, Version::of(lease))),
+            WatchEvent::Bookmark(_) => None,
+            WatchEvent::Error(status) => return Err(Some(self.error("watch", Error::Api(status)))),
+        })
     }
 
     async fn begin_watch(&self) -> Result<BoxStream<'static, Result<WatchEvent<Lease>, Error>>, LockError> {
@@ -184,19 +245,27 @@ impl<P: Fn() -> Duration> Watching<P> {
                     }
                 },
                 Phase::Open { events, told } => {
-                    let event = timeout(self.silence, events.next()).await;
-                    if let Ok(Some(Ok(event))) = event {
-                        if let Some(event) = state_of(event) {
+                    let seen = match timeout(self.silence, events.next()).await {
+                        Ok(Some(Ok(event))) => self.lock.seen(event),
+                        Ok(Some(Err(error))) => Err(Some(self.lock.error("watch", error))),
+                        // Its end, or silence.
+                        Ok(None) | Err(_) => Err(None),
+                    };
+                    match seen {
+                        Ok(None) => {}
+                        Ok(Some(event)) => {
                             *told = true;
-                            self.failing = false;
                             return (event, self);
                         }
-                    } else {
-                        self.now = if *told { Phase::Beginning } else { Phase::Pausing };
-                    }
-                    // An error as an event (`410 Gone` and its like) is followed by the end of the stream.
-                    if !matches!(self.now, Phase::Open { .. }) {
-                        return (Event::WatchDown, self);
+                        Err(error) => {
+                            // A watch that has told something may break.
+                            let broken = error.filter(|_| !*told);
+                            self.now = if *told { Phase::Beginning } else { Phase::Pausing };
+                            if let Some(error) = broken {
+                                self.complain(&error);
+                            }
+                            return (Event::WatchDown, self);
+                        }
                     }
                 }
             }
@@ -204,23 +273,42 @@ impl<P: Fn() -> Duration> Watching<P> {
     }
 
     fn complain(&mut self, error: &LockError) {
-        if std::mem::replace(&mut self.failing, true) {
-            tracing::debug!(error = error as &dyn std::error::Error, "cannot watch the lease");
+        let news = self.told.is_news(error.trouble());
+        let (lease, error) = (&self.lock, error as &dyn std::error::Error);
+        if news {
+            tracing::warn!(%lease, error, "cannot watch the lease; looking at it from time to time instead");
         } else {
-            tracing::warn!(
-                error = error as &dyn std::error::Error,
-                "cannot watch the lease; looking at it from time to time instead"
-            );
+            tracing::debug!(%lease, error, "cannot watch the lease");
         }
     }
 }
 
-fn state_of(event: WatchEvent<Lease>) -> Option<Event> {
-    match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            Some(Event::Seen(Record::of(&lease), Version::of(lease)))
+// === impl LockError ===
+
+impl LockError {
+    pub(super) fn trouble(&self) -> Trouble {
+        match self {
+            Self::Forbidden { .. } => Trouble::Refused(403),
+            Self::Late { .. } => Trouble::Late,
+            Self::Refused { code, .. } => Trouble::Refused(*code),
+            Self::Strange { what, .. } => Trouble::Strange(what),
+            Self::Changed { .. } => Trouble::Strange("changed"),
+            Self::Failed { .. } => Trouble::Unreachable,
         }
-        WatchEvent::Deleted(lease) => Some(Event::Gone(Record::of(&lease), Version::of(lease))),
-        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+    }
+}
+
+fn json(lease: &Lease) -> Result<Vec<u8>, RequestError> {
+    serde_json::to_vec(lease).map_err(RequestError::SerializeBody)
+}
+
+/// What a server says of a refusal may be a whole page of something that is no API server.
+fn first_words(text: &str) -> String {
+    const MOST: usize = 200;
+    let words: Vec<_> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
     }
 }

@@ -48,7 +48,7 @@ pub enum OnLost {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct Invalid {
-    /// Path in the configuration file, such as `leaderElection.renewDeadline`.
+    /// Path in the configuration file, such as `leaderElection.renewDeadline`; `identity`, which is not in it.
     pub path: &'static str,
     /// The value as it was understood.
     pub value: String,
@@ -94,7 +94,7 @@ impl ElectionSettings {
         }
         if self.identity.trim().is_empty() {
             refuse(
-                "leaderElection.identity",
+                "identity",
                 format!("{:?}", self.identity),
                 "expected a name no other replica has".to_owned(),
             );
@@ -233,7 +233,7 @@ mod tests {
             &[
                 "leaderElection.namespace \"\": expected lower-case letters, digits, '-' and '.'",
                 "leaderElection.leaseName \"Main\": expected lower-case letters, digits, '-' and '.'",
-                "leaderElection.identity \" \": expected a name no other replica has",
+                "identity \" \": expected a name no other replica has",
             ],
         );
     }

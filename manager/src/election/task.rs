@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::decide::{Action, Answer, Call, Ending, Event, State, decide};
 use super::lock::LockError;
 use super::record::Record;
+use super::told::{Told, Trouble};
 use super::{Elector, Ended, Leadership, LeaseEvent};
 
 /// An elector that runs.
@@ -25,9 +26,12 @@ struct Task<W, F> {
     request: Option<Request>,
     /// Who leads as far as is known.
     holder: Option<Arc<str>>,
+    /// The last one that the log has named: whoever takes its own Lease again is no news.
+    named: Option<Arc<str>>,
     /// The last loss that no later term made good.
     lost: Option<Ending>,
-    /// Whether the last request failed: only the first failure in a row is a warning.
+    told: Told,
+    /// Requests fail, and the log has said so.
     failing: bool,
     ended: Option<Ended>,
 }
@@ -57,7 +61,9 @@ where
         work: None,
         request: None,
         holder: None,
+        named: None,
         lost: None,
+        told: Told::default(),
         failing: false,
         ended: None,
     };
@@ -127,25 +133,39 @@ where
                 self.elector.metrics.failures.inc();
             }
         }
-        let lease = &self.elector.lock;
-        let answer = answer.unwrap_or_else(|error| {
-            let error = &error as &dyn Error;
-            if std::mem::replace(&mut self.failing, true) {
-                tracing::debug!(%lease, error, "request for the lease failed again");
-            } else {
-                tracing::warn!(%lease, error, "request for the lease failed; trying again");
+        let answer = match answer {
+            Ok(answer) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(lease = %self.elector.lock, "requests for the lease are answered again");
+                }
+                answer
             }
-            Answer::Failed
-        });
+            Err(error) => {
+                self.complain(&error);
+                Answer::Failed
+            }
+        };
         if let Answer::Is(record, _) = &answer {
             self.warn_if_absurd(record);
         }
-        self.failing &= answer == Answer::Failed;
         Event::Answered(answer)
     }
 
-    fn warn_if_absurd(&self, record: &Record) {
-        if record.is_absurd() && record.holder != self.holder {
+    fn complain(&mut self, error: &LockError) {
+        let news = self.told.is_news(error.trouble());
+        let (lease, error) = (&self.elector.lock, error as &dyn Error);
+        if news {
+            self.failing = true;
+            tracing::warn!(%lease, error, "request for the lease failed; trying again");
+        } else {
+            tracing::debug!(%lease, error, "request for the lease failed again");
+        }
+    }
+
+    fn warn_if_absurd(&mut self, record: &Record) {
+        // What others make of our own record is told where it is mended.
+        let of_another = record.holder.as_ref() != Some(&self.elector.settings.identity);
+        if of_another && record.is_absurd() && self.told.is_news(Trouble::Absurd) {
             let believed = record.duration(self.elector.settings.lease_duration);
             tracing::warn!(
                 lease = %self.elector.lock,
@@ -173,7 +193,20 @@ where
             Action::Extend { until } => self.elector.fence.extend(until),
             Action::Suspend => {
                 self.elector.fence.close();
-                tracing::warn!(lease = %self.elector.lock, "the lease was deleted or its holder cleared; taking it again");
+                let lease = &self.elector.lock;
+                if self.told.is_news(Trouble::Missing) {
+                    tracing::warn!(%lease, "the lease was deleted or its holder cleared; taking it again");
+                } else {
+                    tracing::debug!(%lease, "the lease was deleted or its holder cleared again");
+                }
+            }
+            Action::Mend => {
+                let lease = &self.elector.lock;
+                if self.told.is_news(Trouble::Edited) {
+                    tracing::warn!(%lease, "the lease was edited by somebody else; the next renewal writes it anew");
+                } else {
+                    tracing::debug!(%lease, "the lease was edited by somebody else again");
+                }
             }
             Action::StopLeading(ending) => self.stop_leading(ending),
             Action::EndWork => self.work = Some(Box::pin((self.end_work)())),
@@ -217,8 +250,9 @@ where
 
     fn new_holder(&mut self, holder: Option<Arc<str>>) {
         self.holder.clone_from(&holder);
-        if let Some(holder) = &holder {
+        if let Some(holder) = holder.as_ref().filter(|_| holder != self.named) {
             tracing::info!(lease = %self.elector.lock, %holder, "new leader");
+            self.named = Some(Arc::clone(holder));
         }
         if matches!(*self.elector.leadership.borrow(), Leadership::Standby { .. }) {
             self.publish(Leadership::Standby { holder: holder.clone() });

@@ -1,6 +1,9 @@
 //! Electors against a server in memory that keeps one Lease, on a paused clock.
 
+mod trouble;
+
 use super::*;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -35,6 +38,10 @@ struct Inner {
     silent: bool,
     /// The verbs that are answered 403.
     forbidden: Vec<&'static str>,
+    /// What the next requests are answered instead, watches apart; made of what is stored, and stored is nothing.
+    wrong: VecDeque<fn(Value) -> Reply>,
+    /// What every watch is answered instead, and ends with.
+    watches: Option<fn() -> Bytes>,
 }
 
 impl Server {
@@ -68,6 +75,11 @@ impl Server {
         inner.log.push(verb.to_owned());
         if inner.forbidden.contains(&verb) {
             return status(403, "Forbidden");
+        }
+        if verb != "watch"
+            && let Some(wrong) = inner.wrong.pop_front()
+        {
+            return wrong(inner.lease.clone().unwrap_or_default());
         }
         let lease: Value = serde_json::from_slice(body).unwrap_or_default();
         match (verb, inner.lease.is_some()) {
@@ -132,6 +144,9 @@ impl Inner {
     }
 
     fn watch(&mut self) -> Reply {
+        if let Some(wrong) = self.watches {
+            return Response::new(Full::new(wrong()).boxed_unsync());
+        }
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Some(lease) = &self.lease {
             let line = format!("{}\n", json!({"type": "ADDED", "object": lease}));
@@ -414,7 +429,7 @@ async fn a_standby_with_a_watch_sends_nothing_while_the_leader_renews() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_and_strategy_of_a_lease_survive_taking_it() {
+async fn labels_and_strategy_of_a_lease_survive_taking_it_and_giving_it_up() {
     let server = Server::default();
     server.0.lock().store(
         "ADDED",
@@ -428,7 +443,14 @@ async fn labels_and_strategy_of_a_lease_survive_taking_it() {
     leader.leads().await;
     assert_eq!(server.spec()["strategy"], "OldestEmulationVersion");
     assert_eq!(server.spec()["leaseTransitions"], 1);
-    assert_eq!(server.0.lock().lease.as_ref().unwrap()["metadata"]["labels"], json!({"team": "a"}));
+    let labels = |server: &Server| server.0.lock().lease.as_ref().unwrap()["metadata"]["labels"].clone();
+    assert_eq!(labels(&server), json!({"team": "a"}));
+    leader.stop.cancel();
+    leader.work_ended(true);
+    assert!(leader.ended().await.released);
+    assert_eq!(server.spec()["holderIdentity"], "");
+    assert_eq!(server.spec()["strategy"], "OldestEmulationVersion", "nor does a release take them away");
+    assert_eq!(labels(&server), json!({"team": "a"}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -448,8 +470,5 @@ async fn settings_that_cannot_work_are_refused_by_the_elector_too() {
     let registry = Registry::new();
     let client = Server::default().client();
     let refused = Elector::new(settings, client, Fence::closed(), &registry, Arc::new(|_| {}));
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        "leaderElection.identity \"\": expected a name no other replica has",
-    );
+    assert_eq!(refused.unwrap_err().to_string(), "identity \"\": expected a name no other replica has",);
 }

@@ -77,6 +77,14 @@ impl Turn<'_> {
         self.state.newest = version.number();
         self.note_claim(&record);
         self.report(record.holder.clone());
+        if let Phase::Leading { mine, .. } = &self.state.phase
+            && record.holder == mine.holder
+            && record != *mine
+            // The event of a renewal may come before its answer.
+            && Some(&record) != self.state.asked.as_ref()
+        {
+            self.actions.push(Action::Mend);
+        }
         self.state.known = Known::Present(record, version);
     }
 

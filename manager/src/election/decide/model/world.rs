@@ -203,7 +203,7 @@ impl Replica {
                 }
                 Action::EndWork => self.ending_work = true,
                 Action::Finish { .. } => self.finished = true,
-                Action::Standby | Action::NewHolder(_) => {}
+                Action::Standby | Action::NewHolder(_) | Action::Mend => {}
             }
         }
     }
