@@ -1,9 +1,11 @@
 //! What a manager does from its start to its end, without a real API server.
 
+mod adding;
 mod ends;
 mod order;
 mod part;
 mod readiness;
+mod serving;
 
 use super::*;
 
