@@ -40,6 +40,8 @@ mod objects;
 mod own_writes;
 #[path = "shared/rules.rs"]
 mod rules;
+#[path = "shared/runnables.rs"]
+mod runnables;
 #[path = "shared/scopes.rs"]
 mod scopes;
 #[path = "shared/sharing.rs"]

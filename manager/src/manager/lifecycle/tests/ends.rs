@@ -110,3 +110,15 @@ async fn a_manager_runs_once() {
     assert!(matches!(error, ManagerError::AlreadyRun), "{error:?}");
     assert_eq!(error.to_string(), "this manager has been run already; build a new one");
 }
+
+#[test]
+fn a_grace_period_of_nothing_or_without_end_is_refused() {
+    for period in ["0s", "999ms", "1h1ms", "-1s"] {
+        let text = format!(
+            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nshutdown: {{gracePeriod: {period}}}\n"
+        );
+        let refused = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap_err();
+        let lines = refused.lines();
+        assert!(lines.len() == 1 && lines[0].contains("shutdown.gracePeriod: "), "{lines:?}");
+    }
+}
