@@ -171,6 +171,17 @@ impl TestContext {
         &self.api
     }
 
+    /// Takes what was asked to be changed through it, in order, since the last call or [`reconcile_once`]: for what a
+    /// reconciler does elsewhere than in the context of its run.
+    pub fn take_writes(&self) -> Vec<Write> {
+        self.api.take_writes()
+    }
+
+    /// Takes the Events that were recorded through it, like [`TestContext::take_writes`].
+    pub fn take_events(&self) -> Vec<RecordedEvent> {
+        self.events.take()
+    }
+
     fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
         let (deadline, term) = (self.context.deadline(), self.context.term());
         let surroundings = Arc::new(self.surroundings.clone());

@@ -150,6 +150,14 @@ impl Core {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
 
+    /// As [`Core::describe_scope`], with the cluster if it is another than the manager's own.
+    fn describe_place(&self) -> String {
+        match &self.cluster {
+            Some(cluster) => format!("{} of cluster {cluster}", self.describe_scope()),
+            None => self.describe_scope(),
+        }
+    }
+
     pub(super) fn describe_scope(&self) -> String {
         match self.parts.iter().flatten().map(AsRef::as_ref).collect::<Vec<&str>>() {
             names if names.is_empty() || self.scope.namespace.is_some() => self.scope.to_string(),
@@ -227,7 +235,7 @@ impl Core {
             return Ok(());
         }
         let asked = namespace.map_or_else(|| "no namespace".to_owned(), |name| format!("namespace {name}"));
-        Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope: self.describe_scope() })
+        Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope: self.describe_place() })
     }
 
     fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
@@ -246,7 +254,7 @@ impl Core {
         if table.is_synced() {
             return Ok(());
         }
-        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_scope() })
+        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_place() })
     }
 }
 

@@ -4,6 +4,9 @@
 //! given more. All of them live and stop with the manager, and no two share anything: what is slow or down is so for
 //! itself.
 
+#[cfg(feature = "testing")]
+mod testing;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::*;
 use crate::client::error::is_fenced;
@@ -270,12 +271,15 @@ async fn thousands_of_requests_that_get_no_answer_hold_up_no_renewal() {
             working.spawn(async move { client.send(put(&format!("/work/{number}"), "{}")).await.map(drop) });
         }
     }
-    for _ in 0..MANY {
-        server.arrival().await;
-    }
-    server.answer_next(Answer::ok("{}"));
-    renewing.send(put(LEASE, "{}")).await.unwrap();
-    assert_eq!(server.arrival().await.uri, LEASE);
+    let renewal = async {
+        for _ in 0..MANY {
+            server.arrival().await;
+        }
+        server.answer_next(Answer::ok("{}"));
+        renewing.send(put(LEASE, "{}")).await.unwrap();
+        assert_eq!(server.arrival().await.uri, LEASE);
+    };
+    timeout(Duration::from_mins(1), renewal).await.expect("nobody waits for anybody");
     assert!(working.try_join_next().is_none(), "nobody else had an answer");
 }
 

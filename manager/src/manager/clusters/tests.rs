@@ -162,6 +162,34 @@ async fn who_comes_after_a_new_cluster_waits_for_it_and_who_came_before_has_star
     assert_eq!(term, Some(1), "it goes on to lead and does not begin to");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_has_stopped_leaves_nothing_of_its_clusters() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let manager = manager();
+    let running = run(&manager);
+    let (_server, config) = silent();
+    let edge = manager.cluster("edge", config).unwrap();
+    let maps = edge.store::<ConfigMap>(Scope::all());
+    let controller = Controller::new("web").reconciles(&maps).reconciler(edge.reconciler(Writes));
+    let handle = manager.register(controller).unwrap();
+    let cx = edge.context(&run_of(&manager, true));
+    sleep_until(Instant::now() + PATIENCE).await;
+    assert!(tasks() > before + 2, "it is at work");
+    let refused = maps.get(&Request::namespaced("shop", "web")).unwrap_err().to_string();
+    let expected =
+        "the cache of ConfigMap (all of cluster edge) has not synced yet; wait for it before reading";
+    assert_eq!(refused, expected);
+
+    manager.stop();
+    let ended = running.join_all().await.pop().unwrap();
+    ended.unwrap();
+    drop((manager, edge, maps, handle, cx));
+    // Clients end a few steps after their last clone.
+    sleep_until(Instant::now() + PATIENCE).await;
+    assert_eq!(tasks(), before);
+}
+
 fn put(name: &str) -> http::Request<Body> {
     let path = format!("/api/v1/namespaces/shop/configmaps/{name}");
     http::Request::put(path).body(Body::from(b"{}".to_vec())).unwrap()

@@ -1,0 +1,74 @@
+//! A cluster for unit tests of reconcilers: its API server is that of a test context, in memory.
+
+#![expect(clippy::panic, reason = "a helper of a test fails the test by panicking")]
+
+use std::sync::Arc;
+
+use super::{Cluster, Shared};
+use crate::cache::{Cache, CacheSettings};
+use crate::client::connect::Connections;
+use crate::metrics::Registry;
+use crate::testing::TestContext;
+
+/// Nobody listens there, and nobody asks.
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+impl Cluster {
+    /// A cluster for a unit test: in its [`context`](Cluster::context), what is written goes to the API server of `there` and
+    /// Events are recorded there. Only with feature `testing`.
+    ///
+    /// Stores of it are made by the test, like all others. One that is declared on it never syncs.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mainstay::cache::Store;
+    /// use mainstay::key::Request;
+    /// use mainstay::manager::Cluster;
+    /// use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+    /// use mainstay::testing::reconcile_once;
+    /// use kube::api::{Api, DeleteParams};
+    ///
+    /// /// Deletes at the edge what it is asked about.
+    /// struct Sweeper(Cluster);
+    ///
+    /// impl Reconciler for Sweeper {
+    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    ///         let maps: Api<ConfigMap> = Api::namespaced(self.0.context(cx).client().clone(), "shop");
+    ///         maps.delete("web", &DeleteParams::default()).await?;
+    ///         Ok(Action::Done)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let web = serde_json::json!({"metadata": {"name": "web", "namespace": "shop"}});
+    /// let copies = Store::<ConfigMap>::from_objects([serde_json::from_value(web).unwrap()]);
+    /// let (here, there) = (Context::for_test(), Context::for_test().with_store(&copies));
+    /// let sweeper = Sweeper(Cluster::for_test("edge", &there));
+    ///
+    /// let run = reconcile_once(&sweeper, &Request::namespaced("shop", "web"), &here).await;
+    /// assert_eq!(run.action(), Action::Done);
+    /// assert!(run.writes.is_empty(), "nothing here");
+    /// assert_eq!(there.take_writes()[0].to_string(), "delete configmaps shop/web");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime, as [`Context::for_test`](crate::reconcile::Context::for_test) does.
+    #[must_use]
+    pub fn for_test(name: &str, there: &TestContext) -> Self {
+        let registry = Registry::new();
+        let connections = Connections::new(kube::Config::new(http::Uri::from_static(NOWHERE)), &registry);
+        let connections = connections.unwrap_or_else(|error| panic!("a connection to nowhere: {error}"));
+        let client = there.client();
+        let shared = Shared {
+            name: name.into(),
+            connections,
+            cache: Cache::new(CacheSettings::default(), client.clone(), &registry),
+            leader_client: client.clone(),
+            any_client: client.clone(),
+            events: there.events().clone(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
