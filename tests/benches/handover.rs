@@ -121,7 +121,7 @@ impl Form {
         figure(&format!("{name}_ms_p50"), median, "ms");
         figure(&format!("{name}_ms_max"), *most, "ms");
         let held = bounds.contains(least) && bounds.contains(most);
-        anyhow::ensure!(held || !self.test, "{name}: {values:?} ms, not all in {bounds:?}");
+        anyhow::ensure!(held || !self.test, "{name}: {values:.1?} ms, not all in {bounds:?}");
         Ok(())
     }
 }
