@@ -45,7 +45,8 @@ const IDLE: [[&str; 2]; 10] = [
 const BUSY: &str = "busy";
 /// Reconciles at the same time.
 const WORKERS: usize = 4;
-/// How long each takes: so long that at any moment each worker is at one, and so short that there are always more to come.
+/// How long each takes, and how long after it the same object is due again: with more objects than workers, each worker is
+/// at one at any moment.
 const WORK: Duration = Duration::from_millis(100);
 
 /// What the log says, with the time by the clock that all processes read, in microseconds as `at`.
@@ -57,7 +58,7 @@ const ENDED: &str = "a reconcile ended";
 pub(crate) enum Task {
     /// Nothing: 20 controllers over 10 kinds that nobody changes.
     Idle,
-    /// To go through every `ConfigMap`, 100 ms each.
+    /// To go through every `ConfigMap` again and again, 100 ms each.
     Busy,
 }
 
@@ -203,7 +204,7 @@ impl Reconciler for Walker {
         self.maps.get(request)?;
         sleep(WORK).await;
         info!(at = now(), "{ENDED}");
-        Ok(Action::Done)
+        Ok(Action::RequeueAfter(WORK))
     }
 }
 
