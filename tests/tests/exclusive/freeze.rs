@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_tests::audit::{Tail, Write, outside_of_terms, terms};
+use mainstay_tests::audit::{Tail, Term, Write, outside_of_terms, terms};
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::report::{figure, long_form};
@@ -128,9 +128,10 @@ async fn a_leader_that_writes_without_pause_and_freezes_writes_nothing_beside_th
 fn judge(rounds: &[Round], mut writes: Vec<Write>) {
     writes.sort_by_key(|write| write.received);
     let terms = terms(&writes);
-    let holders: Vec<_> = terms.iter().map(|term| term.user.as_str()).collect();
-    assert!(holders.len() > rounds.len(), "each round has a term: {terms:#?}");
-    assert!(holders.windows(2).all(|pair| pair[0] != pair[1]), "they take turns: {holders:?}");
+    for Round { user, frozen, thawed } in rounds {
+        let between = |term: &Term| term.user != *user && (*frozen..*thawed).contains(&term.from);
+        assert!(terms.iter().any(between), "{user} was frozen at {frozen}, and nobody followed: {terms:#?}");
+    }
 
     let late = outside_of_terms(&writes);
     let (mut inside, mut under_way, mut after) = (0, 0, Vec::new());
