@@ -122,6 +122,15 @@ impl LeaseEvent {
             Self::NewLeader { .. } => None,
         }
     }
+
+    /// Returns what the Event says was done: without it the end of a term would be counted as its begin once more.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::BecameLeader { .. } => "Lead",
+            Self::StoppedLeading { .. } => "StopLeading",
+            Self::NewLeader { .. } => "Follow",
+        }
+    }
 }
 
 // === impl Elector ===

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::decide::{Answer, Call, Event};
 use super::record::{Record, Version};
 use super::told::{Told, Trouble};
+use crate::client::connect::DeadlineExceeded;
 
 /// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
 const WATCH_SECONDS: u32 = 290;
@@ -174,6 +175,8 @@ impl LeaseLock {
                 LockError::Refused { verb, lease, code: status.code, text: first_words(&status.message) }
             }
             Error::SerdeError(_) => LockError::Strange { verb, lease, what: "is no Lease" },
+            // The connection has the same deadline as we, and may be the first to say so.
+            error if is_late(&error) => LockError::Late { verb, lease, deadline: self.deadline },
             source => LockError::Failed { verb, lease, source: Box::new(source) },
         }
     }
@@ -296,6 +299,17 @@ impl LockError {
             Self::Failed { .. } => Trouble::Unreachable,
         }
     }
+}
+
+fn is_late(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<DeadlineExceeded>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn json(lease: &Lease) -> Result<Vec<u8>, RequestError> {

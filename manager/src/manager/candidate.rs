@@ -170,7 +170,7 @@ fn record_on_lease(events: Recorder, settings: &ElectionSettings) -> OnEvent {
     };
     Arc::new(move |event: LeaseEvent| {
         if let Some(note) = event.note() {
-            events.event(&lease, EventType::Normal, EVENT_REASON, EVENT_REASON, &note);
+            events.event(&lease, EventType::Normal, EVENT_REASON, event.action(), &note);
         }
     })
 }
