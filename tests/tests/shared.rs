@@ -32,6 +32,8 @@ mod ha;
 mod interop;
 #[path = "shared/kinds.rs"]
 mod kinds;
+#[path = "shared/lease.rs"]
+mod lease;
 #[path = "shared/members.rs"]
 mod members;
 #[path = "shared/objects.rs"]

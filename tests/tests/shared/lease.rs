@@ -1,0 +1,318 @@
+//! A Lease on a real server that people edit, delete and have made themselves: who leads, what is mended, what is said.
+//!
+//! What the API server does not let anybody store is refused there; what it stores, a leader writes anew and a candidate
+//! waits for. Each kind of trouble is one line in the log, however often it comes.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use mainstay_tests::audit::terms;
+use mainstay_tests::impostor::{Impostor, Lie};
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::report::figure_of_time;
+use mainstay_tests::{ManagerProcess, TestCluster, wait};
+use serde_json::{Value, json};
+
+use super::ha::install_two_accounts;
+use super::{holder, renewed};
+
+/// How long a replica of these tests holds: long beside what a slow machine takes for an edit and its mending.
+const HOLDS: Duration = Duration::from_secs(8);
+const NAME: &str = "mainstay";
+
+fn settings(lease: &str) -> Value {
+    json!({"leaderElection": {
+        "leaseName": lease,
+        "leaseDuration": format!("{}s", HOLDS.as_secs()),
+        "renewDeadline": "6s",
+        "retryPeriod": "500ms",
+    }})
+}
+
+fn start(cluster: &TestCluster, identity: &Identity, name: &str) -> ManagerProcess {
+    start_for(cluster, identity, name, NAME)
+}
+
+fn start_for(cluster: &TestCluster, identity: &Identity, name: &str, lease: &str) -> ManagerProcess {
+    let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+    ManagerProcess::start(binary, cluster, identity, name, &settings(lease))
+}
+
+/// Waits until a replica leads and returns what it calls itself.
+async fn leads(process: &ManagerProcess) -> String {
+    let line = process.logged("that it leads", |line| line["msg"] == "became leader").await;
+    line["identity"].as_str().expect("its identity").to_owned()
+}
+
+/// Counts the lines whose message has these words.
+fn said(process: &ManagerProcess, words: &str) -> usize {
+    process.log().iter().filter(|line| line["msg"].as_str().is_some_and(|text| text.contains(words))).count()
+}
+
+/// Two replicas with the rights that we ship, the first of which leads.
+async fn pair(cluster: &TestCluster) -> (ManagerProcess, String, ManagerProcess) {
+    install_two_accounts(cluster).await;
+    let leader = account(cluster, "mainstay").await;
+    pair_of(cluster, &leader).await
+}
+
+/// The same, the first one with this identity.
+async fn pair_of(cluster: &TestCluster, leader: &Identity) -> (ManagerProcess, String, ManagerProcess) {
+    let leader = start(cluster, leader, "leader");
+    let name = leads(&leader).await;
+    let standby = start(cluster, &account(cluster, "mainstay-too").await, "standby");
+    standby.logged("who leads", |line| line["msg"] == "new leader" && line["holder"] == name.as_str()).await;
+    (leader, name, standby)
+}
+
+async fn account(cluster: &TestCluster, user: &str) -> Identity {
+    Identity { service_account: user.to_owned(), kubeconfig: cluster.kubeconfig_of(user).await }
+}
+
+async fn edit(leases: &Api<Lease>, change: &Value) -> Result<Lease, kube::Error> {
+    leases.patch(NAME, &PatchParams::default(), &Patch::Merge(change)).await
+}
+
+/// Waits until its holder has written it after this state of it, and returns what it says then.
+async fn mended(leases: &Api<Lease>, after: &Lease, leader: &str) -> Lease {
+    let version = after.resource_version();
+    let held = |lease: &Lease| lease.resource_version() != version && holder(lease) == leader;
+    wait::until(leases, NAME, "its holder to write it anew", held).await
+}
+
+/// What a record of the first term has to say, apart from the time of its renewal.
+#[track_caller]
+fn check_record(lease: &Lease, acquired: Option<&MicroTime>, change: &Value) {
+    let spec = lease.spec.clone().expect("a spec");
+    assert_eq!(spec.lease_duration_seconds, Some(8), "after {change}");
+    assert_eq!(spec.lease_transitions, Some(0), "after {change}");
+    assert_eq!(spec.acquire_time.as_ref(), acquired, "it is the same term, after {change}");
+    assert!(renewed(lease) <= Timestamp::now(), "after {change}");
+}
+
+#[tokio::test]
+async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_trouble_is_one_line() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (mut leader, name, mut standby) = pair(&cluster).await;
+    let leases = cluster.api::<Lease>();
+    let acquired = leases.get(NAME).await.expect("read").spec.expect("a spec").acquire_time;
+
+    for change in [
+        json!({"spec": {"leaseDurationSeconds": -1}}),
+        json!({"spec": {"leaseDurationSeconds": 0}}),
+        json!({"spec": {"leaseTransitions": -1}}),
+    ] {
+        let refused = edit(&leases, &change).await;
+        assert!(
+            matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422),
+            "the server takes no {change}: {refused:?}"
+        );
+    }
+    let legacy =
+        json!({"holderIdentity": "x", "leaseDurationSeconds": 15, "leaderTransitions": 7}).to_string();
+    for change in [
+        json!({"spec": {"holderIdentity": null}}),
+        json!({"spec": {"holderIdentity": ""}}),
+        json!({"spec": null}),
+        json!({"spec": {"leaseDurationSeconds": null}}),
+        json!({"spec": {"leaseDurationSeconds": i32::MAX}}),
+        json!({"spec": {"leaseDurationSeconds": 1}}),
+        json!({"spec": {"renewTime": "2999-01-01T00:00:00.000000Z", "acquireTime": "2999-01-01T00:00:00.000000Z"}}),
+        json!({"spec": {"renewTime": null, "acquireTime": null}}),
+        json!({"spec": {"leaseTransitions": i32::MAX}}),
+        // Of another kind of election, and of the one that once lived in annotations.
+        json!({"spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "x"}}),
+        json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": legacy}}}),
+    ] {
+        let edited = edit(&leases, &change).await.unwrap_or_else(|error| panic!("{change}: {error}"));
+        check_record(&mended(&leases, &edited, &name).await, acquired.as_ref(), &change);
+    }
+    for _ in 0..5 {
+        let before = leases.get(NAME).await.expect("read");
+        leases.delete(NAME, &DeleteParams::default()).await.expect("deleted");
+        check_record(&mended(&leases, &before, &name).await, acquired.as_ref(), &json!("deletion"));
+    }
+    let labelled = edit(&leases, &json!({"metadata": {"labels": {"team": "a"}}})).await.expect("edited");
+    mended(&leases, &labelled, &name).await;
+
+    leader.terminate();
+    assert!(leader.ended().await.success(), "{:#?}", leader.log());
+    let next = leads(&standby).await;
+    let taken = leases.get(NAME).await.expect("read");
+    assert_eq!((holder(&taken), taken.labels().get("team").map(String::as_str)), (next.as_str(), Some("a")));
+    standby.terminate();
+    assert!(standby.ended().await.success(), "{:#?}", standby.log());
+
+    for (process, words, times) in [
+        (&leader, "was edited by somebody else", 1),
+        (&leader, "was deleted or its holder cleared", 1),
+        (&leader, "stopped leading", 1),
+        (&leader, "new leader", 1),
+        (&standby, "that nobody can mean", 1),
+        // The other one, and itself.
+        (&standby, "new leader", 2),
+    ] {
+        assert_eq!(said(process, words), times, "{words}: {:#?}", process.log());
+    }
+    check_events(&cluster, &[&name, &next]).await;
+}
+
+/// The Events on the Lease are client-go's, one for each begin and end of a term.
+async fn check_events(cluster: &TestCluster, leaders: &[&str]) {
+    let mut expected = Vec::new();
+    for leader in leaders {
+        expected.extend([format!("{leader} became leader"), format!("{leader} stopped leading")]);
+    }
+    let of_lease =
+        |event: &&Event| event.regarding.as_ref().is_some_and(|it| it.kind.as_deref() == Some("Lease"));
+    let notes = |events: &[Event]| {
+        let mut of_lease: Vec<_> = events.iter().filter(of_lease).cloned().collect();
+        of_lease.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        of_lease.iter().filter_map(|event| event.note.clone()).collect::<Vec<_>>()
+    };
+    let all = |events: &[Event]| notes(events).len() >= expected.len();
+    let events =
+        wait::until_all(&cluster.api::<Event>(), &ListParams::default(), "Events of the Lease", all).await;
+    assert_eq!(notes(&events), expected);
+    for event in events.iter().filter(of_lease) {
+        assert_eq!(event.type_.as_deref(), Some("Normal"), "{event:?}");
+        assert_eq!(event.reason.as_deref(), Some("LeaderElection"), "{event:?}");
+        let lease = event.regarding.clone().unwrap_or_default();
+        assert_eq!(lease.name.as_deref(), Some(NAME), "{event:?}");
+        assert_eq!(lease.api_version.as_deref(), Some("coordination.k8s.io/v1"), "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_leader_written_out_of_its_lease_ends_and_whoever_is_named_is_waited_for() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (mut leader, _, mut standby) = pair(&cluster).await;
+    let leases = cluster.api::<Lease>();
+
+    let edited = Timestamp::now();
+    edit(&leases, &json!({"spec": {"holderIdentity": "somebody"}})).await.expect("edited");
+    assert_eq!(leader.ended().await.code(), Some(1), "a replica that lost the Lease fails");
+    figure_of_time("lease.written_out_to_exit", Timestamp::now().duration_since(edited).unsigned_abs());
+    assert_eq!(said(&leader, "stopped leading: another replica holds the lease"), 1, "{:#?}", leader.log());
+
+    let next = leads(&standby).await;
+    let taken = leases.get(NAME).await.expect("read");
+    let spec = taken.spec.clone().expect("a spec");
+    assert_eq!((holder(&taken), spec.lease_transitions), (next.as_str(), Some(1)));
+    let waited = spec.acquire_time.expect("it was acquired").0.duration_since(edited).unsigned_abs();
+    assert!(waited >= HOLDS, "taken {waited:?} after somebody was named");
+    standby.terminate();
+    assert!(standby.ended().await.success(), "{:#?}", standby.log());
+}
+
+#[tokio::test]
+async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let admin =
+        Identity { service_account: "nobody".to_owned(), kubeconfig: cluster.kubeconfig_path().to_owned() };
+    let leases = cluster.api::<Lease>();
+    let never = "2999-01-01T00:00:00.000000Z";
+    let stood = [
+        ("nothing", json!({}), Duration::ZERO),
+        ("nobody", json!({"holderIdentity": "", "leaseTransitions": 4}), Duration::ZERO),
+        // The heartbeat of a node.
+        (
+            "node",
+            json!({"holderIdentity": "node-1", "leaseDurationSeconds": 3, "renewTime": never}),
+            Duration::from_secs(3),
+        ),
+        ("no-duration", json!({"holderIdentity": "ghost", "renewTime": never}), HOLDS),
+        ("no-times", json!({"holderIdentity": "ghost", "leaseDurationSeconds": 2}), Duration::from_secs(2)),
+    ];
+    let take = async |(name, spec, holds): &(&str, Value, Duration)| {
+        let lease: Lease = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"team": "a"}}, "spec": spec,
+        }))
+        .expect("a Lease");
+        leases.create(&PostParams::default(), &lease).await.expect("created");
+        let started = Timestamp::now();
+        let mut process = start_for(&cluster, &admin, name, name);
+        let identity = leads(&process).await;
+        let taken = leases.get(name).await.expect("read");
+        let record = taken.spec.clone().expect("a spec");
+        assert_eq!(
+            (holder(&taken), taken.labels().get("team").map(String::as_str)),
+            (identity.as_str(), Some("a"))
+        );
+        let transitions = spec["leaseTransitions"].as_i64().unwrap_or_default() + 1;
+        assert_eq!(record.lease_transitions.map(i64::from), Some(transitions), "{name}");
+        let waited = record.acquire_time.expect("it was acquired").0.duration_since(started).unsigned_abs();
+        assert!(waited >= *holds, "{name}: taken after {waited:?}");
+        let absurd = usize::from(*name == "no-duration");
+        assert_eq!(said(&process, "that nobody can mean"), absurd, "{name}: {:#?}", process.log());
+        process.terminate();
+        assert!(process.ended().await.success(), "{:#?}", process.log());
+    };
+    futures_util::future::join_all(stood.iter().map(take)).await;
+}
+
+/// How the server seems to answer, and what the log says of it. A kind that comes twice is told once.
+fn lies() -> Vec<(Lie, &'static str)> {
+    vec![
+        (Lie::Page(500), "was refused: 500"),
+        (Lie::Page(502), "was refused: 502 <html> <h1>502</h1>"),
+        (Lie::Page(404), "was refused: 404"),
+        (Lie::Busy, "was refused: 429"),
+        (Lie::Page(200), "is no Lease"),
+        (Lie::Text(""), "is no Lease"),
+        (Lie::Text("{}"), "is of another Lease"),
+        (Lie::Changed("/metadata/name", json!("other")), "is of another Lease"),
+        (Lie::Changed("/metadata/resourceVersion", Value::Null), "has no metadata.resourceVersion"),
+        (Lie::Changed("/spec/leaseDurationSeconds", json!(1)), "stored is not what was sent"),
+        // Longer than the time for a request, which is half of renewDeadline.
+        (Lie::Late(Duration::from_millis(3500)), "no answer to update within 3s"),
+    ]
+}
+
+#[tokio::test]
+async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_no_answer_ends_in_time() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    install_two_accounts(&cluster).await;
+    let impostor = Impostor::before(&cluster, &account(&cluster, "mainstay").await).await;
+    let (mut leader, name, mut standby) = pair_of(&cluster, impostor.identity()).await;
+    let leases = cluster.api::<Lease>();
+
+    for (lie, _) in lies() {
+        // A renewal is under way or is none: what is lied to are whole ones.
+        let before = leases.get(NAME).await.expect("read");
+        let before = mended(&leases, &before, &name).await;
+        impostor.lie(&lie, if matches!(lie, Lie::Late(_)) { 1 } else { 2 });
+        impostor.all_told().await;
+        let told = leases.get(NAME).await.expect("read");
+        assert_eq!(holder(&told), name, "{lie:?}");
+        let after = mended(&leases, &told, &name).await;
+        assert!(renewed(&after) > renewed(&before), "{lie:?}");
+    }
+    assert_eq!(said(&leader, "stopped leading"), 0, "{:#?}", leader.log());
+    let warned = |words: &str| {
+        let of = |line: &Value| {
+            line["level"] == "warn" && line["error"].as_str().is_some_and(|text| text.contains(words))
+        };
+        leader.log().iter().filter(|line| of(line)).count()
+    };
+    for (lie, words) in lies() {
+        assert_eq!(warned(words), 1, "{lie:?}: {words}: {:#?}", leader.log());
+    }
+
+    impostor.lie(&Lie::Silence, 1000);
+    assert_eq!(leader.ended().await.code(), Some(1), "a replica that lost the Lease fails");
+    assert_eq!(said(&leader, "stopped leading: no renewal got through in time"), 1, "{:#?}", leader.log());
+    let next = leads(&standby).await;
+    let terms = terms(&cluster.writes());
+    let held: Vec<_> = terms.iter().map(|term| term.holder.as_str()).collect();
+    assert_eq!(held, [&name, &next], "{terms:#?}");
+    let waited = terms[1].from.duration_since(terms[0].renewed).unsigned_abs();
+    assert!(waited >= HOLDS, "taken {waited:?} after the last renewal");
+    standby.terminate();
+    assert!(standby.ended().await.success(), "{:#?}", standby.log());
+}
