@@ -28,7 +28,6 @@ use futures_util::future::BoxFuture;
 use crate::key::{Key, Request};
 
 pub use context::{Context, ReconcileId, Surroundings};
-pub(crate) use error::chain;
 pub use error::{BoxError, ReconcileError, Retry};
 pub use object::{ObjectReconciler, PerObject, object};
 

@@ -5,6 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -21,6 +22,17 @@ use crate::wait::PATIENCE;
 
 /// Has the programs of `tests/controlplane` end when their standard input closes.
 const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
+
+/// Returns what the kernel says of a process's memory in megabytes: `VmRSS`, what is resident, or `VmHWM`, the most
+/// that ever was.
+pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kilobytes: f64 =
+        kilobytes.with_context(|| format!("no {field} of process {process}"))?.trim().parse()?;
+    Ok(kilobytes * 1024.0 / 1e6)
+}
 
 /// A running `mainstay run`, or another program that logs as it does. Dropping it kills the process.
 #[derive(Debug)]

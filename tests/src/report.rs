@@ -14,6 +14,12 @@ pub fn figure_of_time(name: &str, took: Duration) {
     figure(name, took.as_secs_f64(), "s");
 }
 
+/// Returns the smallest of these that at most so many percent exceed. They are in order.
+pub fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+}
+
 /// Returns whether the full form of the long tests was asked for, by `MAINSTAY_LONG=1`.
 pub fn long_form() -> bool {
     std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")

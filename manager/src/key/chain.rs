@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Displays an error with its causes.
+/// Displays an error with all its causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
+/// consequence; such a cause is not told again.
 #[derive(Debug)]
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
@@ -11,12 +12,44 @@ pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut text = self.0.to_string();
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            let of_cause = error.to_string();
+            if !text.contains(&of_cause) {
+                text.push_str(": ");
+                text.push_str(&of_cause);
+            }
             cause = error.source();
         }
-        Ok(())
+        f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Link {
+        text: &'static str,
+        #[source]
+        cause: Option<Box<Link>>,
+    }
+
+    fn link(texts: &[&'static str]) -> Option<Box<Link>> {
+        let (text, rest) = texts.split_first()?;
+        Some(Box::new(Link { text, cause: link(rest) }))
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let told = |texts: &[&'static str]| Chain(&*link(texts).expect("an error")).to_string();
+        assert_eq!(
+            told(&["cannot start", "no config", "no such file"]),
+            "cannot start: no config: no such file"
+        );
+        assert_eq!(told(&["no config: no such file", "no such file"]), "no config: no such file");
     }
 }

@@ -8,8 +8,9 @@ use crate::client::connect::ConnectError;
 use crate::config::EVERY_CONTROLLER;
 use crate::controller::WiringError;
 use crate::election::InvalidSettings;
+use crate::key::Chain;
 use crate::queue::SettingsProblem;
-use crate::reconcile::{BoxError, chain};
+use crate::reconcile::BoxError;
 use crate::serve::BindError;
 
 /// A manager could not be built.
@@ -147,7 +148,7 @@ pub enum ManagerError {
 pub enum StopError {
     /// Something that ran in the manager failed too, before it was told to stop or while it did.
     // Told here and no `source`, against the rule: nobody walks the causes of what is an attachment itself.
-    #[error("{name} failed: {}", chain(&**.error))]
+    #[error("{name} failed: {}", Chain(&**.error))]
     Failed {
         /// What failed.
         name: &'static str,

@@ -15,7 +15,8 @@ use tracing::error;
 use super::{BuildError, ClusterError, Manager, ManagerOptions, RegisterError};
 use crate::cli::{self, Exit, Parsed, RunArgs};
 use crate::client::connect::{self, ConnectError};
-use crate::reconcile::{BoxError, chain};
+use crate::key::Chain;
+use crate::reconcile::BoxError;
 
 /// tokio's own variable for the number of a runtime's threads.
 const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
@@ -127,11 +128,11 @@ impl fmt::Debug for Program {
 
 fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     if let Err(problem) = cli::logging::init(&args.configuration.logging) {
-        return fail(&chain(&problem));
+        return fail(&Chain(&problem));
     }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(problem) => return fail(&chain(&problem)),
+        Err(problem) => return fail(&Chain(&problem)),
     };
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
@@ -145,11 +146,11 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     match result {
         Ok(()) => Exit::Success,
         Err(problem) if is_wrong_input(&*problem) => {
-            fail(&chain(&*problem));
+            fail(&Chain(&*problem));
             Exit::WrongInput
         }
         Err(problem) => {
-            error!(error = chain(&*problem), "the manager ended");
+            error!(error = %Chain(&*problem), "the manager ended");
             Exit::Failure
         }
     }
@@ -184,7 +185,7 @@ fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     connect.is_some_and(|connect| !matches!(connect, ConnectError::Credentials { .. }))
 }
 
-fn fail(problem: &str) -> Exit {
+fn fail(problem: &dyn fmt::Display) -> Exit {
     // Nothing can be told if standard error is closed.
     drop(writeln!(std::io::stderr(), "error: {problem}"));
     Exit::Failure
@@ -207,7 +208,7 @@ mod tests {
         assert!(is_wrong_input(&*refused));
         let lines = r#"controller "web": workers 0 is too little
 controller "web": queue.retryShare 0 is too little"#;
-        assert_eq!(chain(&*refused), lines);
+        assert_eq!(Chain(&*refused).to_string(), lines);
         let proxy = || ConnectError::Proxy {
             server: Box::new("https://edge".parse().unwrap()),
             proxy: Box::new("http://proxy".parse().unwrap()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cache::ReadError;
 use crate::client::{WriteError, is_conflict, refusal};
+use crate::key::Chain;
 
 /// Any error a reconcile may end with.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
@@ -113,7 +114,7 @@ impl Retry {
 /// Displays the whole chain of causes.
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&chain(&*self.source))
+        Chain(&*self.source).fmt(f)
     }
 }
 
@@ -123,38 +124,9 @@ impl fmt::Debug for ReconcileError {
     }
 }
 
-/// The text of an error and of all its causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
-/// consequence; such a cause is not told again.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let of_cause = error.to_string();
-        if !text.contains(&of_cause) {
-            text.push_str(": ");
-            text.push_str(&of_cause);
-        }
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Link {
-        text: &'static str,
-        #[source]
-        cause: Option<Box<Link>>,
-    }
-
-    fn chain(texts: &[&'static str]) -> Option<Box<Link>> {
-        let (text, rest) = texts.split_first()?;
-        Some(Box::new(Link { text, cause: chain(rest) }))
-    }
 
     #[test]
     fn what_the_server_has_and_the_type_cannot_read_is_tried_again() {
@@ -202,12 +174,4 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("wrapped")]
     struct Wrapped(#[source] BoxError);
-
-    #[test]
-    fn each_cause_is_told_once() {
-        let plain = chain(&["cannot start", "no config", "no such file"]).expect("an error");
-        assert_eq!(ReconcileError::from(plain).to_string(), "cannot start: no config: no such file");
-        let repeating = chain(&["no config: no such file", "no such file"]).expect("an error");
-        assert_eq!(ReconcileError::from(repeating).to_string(), "no config: no such file");
-    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use mainstay_tests::TestCluster;
+use mainstay_tests::process::memory;
 use mainstay_tests::report::figure;
 use tokio::time::{Instant, sleep};
 
@@ -44,7 +45,7 @@ pub(crate) async fn look(cluster: &TestCluster, form: Form) -> anyhow::Result<()
     for ((name, replica), before) in replicas.iter().zip(before) {
         let id = replica.process.id();
         let (cpu, runs) = Used::by(id)?.since(&before);
-        let resident = resident(id)?;
+        let resident = memory(id, "VmRSS")?;
         figure(&format!("idle.{name}_cpu_percent"), cpu * 1e2, "%");
         figure(&format!("idle.{name}_runs_per_s"), runs, "1/s");
         figure(&format!("idle.{name}_rss_mb"), resident, "MB");
@@ -89,12 +90,4 @@ impl Used {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         (run.as_secs_f64() / seconds, f64::from(times) / seconds)
     }
-}
-
-/// Returns resident memory in MB.
-fn resident(process: u32) -> anyhow::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kilobytes * 1024.0 / 1e6)
 }

@@ -18,6 +18,8 @@ use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+use mainstay_tests::process::memory;
+use mainstay_tests::report::percentile;
 use parking_lot::Mutex;
 use rustix::time::ClockId;
 use serde_json::json;
@@ -75,8 +77,8 @@ async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<(
     say("cold_cpu_s", seconds(ClockId::ProcessCPUTime), "s");
     say("cold_wall_s", began.elapsed().as_secs_f64(), "s");
     sleep(SETTLE).await;
-    say("rss_mb", memory("VmRSS")?, "MB");
-    say("peak_mb", memory("VmHWM")?, "MB");
+    say("rss_mb", memory(std::process::id(), "VmRSS")?, "MB");
+    say("peak_mb", memory(std::process::id(), "VmHWM")?, "MB");
 
     let (ready, watching) = oneshot::channel();
     let stop = CancellationToken::new();
@@ -194,19 +196,6 @@ impl Book {
         };
         Ok(timeout(PATIENCE, wait).await?)
     }
-}
-
-/// Returns a line of the process's own status, in MB.
-fn memory(field: &str) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no such line")?;
-    Ok(kilobytes.trim().parse::<f64>()? * 1024.0 / 1e6)
-}
-
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }
 
 fn say(name: &str, value: f64, unit: &str) {

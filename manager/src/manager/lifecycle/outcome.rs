@@ -6,7 +6,8 @@ use std::time::Duration;
 use tracing::error;
 
 use super::{ManagerError, StopError};
-use crate::reconcile::{BoxError, chain};
+use crate::key::Chain;
+use crate::reconcile::BoxError;
 
 /// Why the manager stops.
 pub(super) enum End {
@@ -28,7 +29,7 @@ pub(super) struct Problems {
 
 impl Problems {
     pub(super) fn fail(&mut self, name: &'static str, error: BoxError) {
-        error!(name, error = chain(&*error), "failed while stopping");
+        error!(name, error = %Chain(&*error), "failed while stopping");
         self.failures.push((name, error));
     }
 
