@@ -152,6 +152,12 @@ fn judge(rounds: &[Round], mut writes: Vec<Write>) {
     figure("freeze.writes", count(writes.iter().filter(|write| write.is_work()).count()), "count");
     figure("freeze.rounds_inside_a_write", count(inside), "count");
     figure("freeze.late_writes", count(after.len()), "count");
+    // A check that stood further from the system call would excuse itself in each round.
+    assert!(
+        inside <= rounds.len().div_ceil(10),
+        "frozen inside a write in {inside} of {} rounds",
+        rounds.len()
+    );
     assert!(after.is_empty(), "written beside the next leader: {after:#?}; terms: {terms:#?}");
     assert_eq!(late.len(), under_way, "written without the Lease, and not for a freeze: {late:#?}");
 }
