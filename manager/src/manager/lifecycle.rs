@@ -14,6 +14,7 @@
 
 mod group;
 mod outcome;
+mod stop;
 
 use std::time::Duration;
 
@@ -80,6 +81,10 @@ struct Intake<'a>(&'a Shared);
 impl Manager {
     /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and then stops
     /// everything in order. When it returns, nothing of this manager runs any more, except what the error names as late.
+    ///
+    /// Starts its servers, then each [group](crate::manager::RunnableGroup) once the one before it is ready, with the caches after
+    /// `Servers` and the election before `LeaderElection`; stops them in the opposite order. Controllers start at once and
+    /// work when their sources have synced and their group has begun.
     ///
     /// # Errors
     /// The first failure is the error; what went wrong while stopping is attached to it.
@@ -334,45 +339,13 @@ impl<'a> Running<'a> {
         }
         None
     }
+}
 
-    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of their start.
-    async fn stop_members(
-        &mut self,
-        end: &End,
-        candidate: Option<Candidate>,
-        timers: &Timers,
-        deadline: Instant,
-        problems: &mut Problems,
-    ) {
-        self.shared.stops.begun.cancel();
-        // Without an elector nobody renews: the term is as good as lost.
-        if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
-            self.shared.term.lose();
-        } else {
-            self.shared.term.end();
-        }
-        self.leader_only.stop.cancel();
-        // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
-        let in_time = match candidate {
-            Some(candidate) => candidate.finish(&self.shared.term, timers, deadline).await,
-            None => timers.until(deadline, self.shared.term.ended()).await.is_some(),
-        };
-        if !in_time {
-            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
-        }
-        self.leader_only.end(timers, deadline, problems).await;
-        self.shared.always.end();
-        for group in [&mut self.others, &mut self.caches, &mut self.servers] {
-            group.stop.cancel();
-            group.end(timers, own_turn(deadline), problems).await;
-        }
-    }
-
-    async fn stop_events(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
-        self.events.stop.cancel();
-        // The writer bounds itself by its last words, if it finds a thread to run on.
-        let turn = own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN);
-        self.events.end(timers, turn, problems).await;
+impl Drop for Running<'_> {
+    /// Where `run` was dropped instead of stopped, nobody leads or works here any more either.
+    fn drop(&mut self) {
+        self.shared.term.lose();
+        self.shared.always.lose();
     }
 }
 

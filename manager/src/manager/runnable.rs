@@ -11,7 +11,8 @@ use crate::reconcile::{BoxError, Context, Surroundings};
 
 /// Something that runs beside the controllers: a server, a poller, a one-off job.
 ///
-/// The first one that ends with an error ends the manager; one that ends well is simply over. A panic is an error.
+/// The first one that ends with an error ends the manager; one that ends well is simply over. A panic is an error. So is
+/// what it returns after it was told to stop: work that is rightly left undone then is `Ok`.
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
@@ -67,7 +68,8 @@ pub trait Runnable: Send + 'static {
     ///
     /// Until it is ready, `/readyz` fails, unless it runs on the leader only: a standby replica is as ready as the
     /// leader. `/readyz/NAME` tells either way. One that was added before the groups behind its own began holds
-    /// them up, and the election with them; one that is added later holds up nobody.
+    /// them up, and the election with them; one that is added later holds up nobody. So what is ready only on the leader
+    /// belongs to the leader's group: in another one it would wait for the election that waits for it.
     fn declares_readiness(&self) -> bool {
         false
     }

@@ -3,6 +3,7 @@
 use super::outcome::{End, Problems};
 use super::part::{Diary, Part, Way};
 use super::*;
+use crate::manager::RegisterError;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others};
 
 /// Long enough for whoever listens; who does not costs the test as long.
@@ -99,6 +100,22 @@ fn a_lost_lease_is_told_with_who_failed_or_was_late_besides() {
     assert_eq!(error.to_string(), text);
     let error = Problems::default().conclude(End::LeaseLost, GRACE).unwrap_err();
     assert_eq!(error.to_string(), "the Lease was lost; a replica that lost it must not go on");
+}
+
+#[tokio::test]
+async fn a_manager_whose_run_is_dropped_drops_what_runs_and_leads_no_more() {
+    let (manager, diary) = (manager(""), Diary::default());
+    for (name, group) in [("feed", Others), ("sweep", LeaderElection)] {
+        manager.add(Part::new(name, group, Way::Deaf, &diary)).unwrap();
+    }
+    let mut running = run(&manager);
+    diary.until("sweep starts").await;
+    running.shutdown().await;
+    assert!(!*manager.leading().borrow());
+    diary.until("feed ends").await;
+    diary.until("sweep ends").await;
+    let error = manager.add(Part::new("late", Others, Way::Well, &diary)).unwrap_err();
+    assert!(matches!(error, RegisterError::Stopped { name: "late" }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,50 @@
+//! How a running manager stops: in the opposite order of its start.
+
+use tokio::time::Instant;
+
+use super::outcome::{End, Problems};
+use super::{Candidate, ELECTION, LAST_WORDS, OWN_TURN, Running, Timers, own_turn};
+
+// === impl Running ===
+
+impl Running<'_> {
+    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of their start.
+    pub(super) async fn stop_members(
+        &mut self,
+        end: &End,
+        candidate: Option<Candidate>,
+        timers: &Timers,
+        deadline: Instant,
+        problems: &mut Problems,
+    ) {
+        self.shared.stops.begun.cancel();
+        // Without an elector nobody renews: the term is as good as lost.
+        if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
+            self.shared.term.lose();
+        } else {
+            self.shared.term.end();
+        }
+        self.leader_only.stop.cancel();
+        // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
+        let in_time = match candidate {
+            Some(candidate) => candidate.finish(&self.shared.term, timers, deadline).await,
+            None => timers.until(deadline, self.shared.term.ended()).await.is_some(),
+        };
+        if !in_time {
+            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
+        }
+        self.leader_only.end(timers, deadline, problems).await;
+        self.shared.always.end();
+        for group in [&mut self.others, &mut self.caches, &mut self.servers] {
+            group.stop.cancel();
+            group.end(timers, own_turn(deadline), problems).await;
+        }
+    }
+
+    pub(super) async fn stop_events(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
+        self.events.stop.cancel();
+        // The writer bounds itself by its last words, if it finds a thread to run on.
+        let turn = own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN);
+        self.events.end(timers, turn, problems).await;
+    }
+}
