@@ -5,6 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, error_span};
 
 use super::gates::{Gate, Gates};
 use crate::reconcile::{BoxError, Context, Surroundings};
@@ -160,17 +161,19 @@ impl Recruit {
 
     /// Runs it, as a future that calls nothing of the user's before it is polled: a panic is the task's then.
     pub(super) fn run(self, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { gate, runnable, .. } = self;
+        let Self { name, gate, runnable, .. } = self;
         if let Some(gate) = &gate {
             gate.started();
         }
-        Box::pin(async move {
+        let run = async move {
             let result = runnable.run(cx).await;
             if let (Ok(()), Some(gate)) = (&result, &gate) {
                 gate.over();
             }
             result
-        })
+        };
+        // An error's level: a line must name its runnable wherever it is shown.
+        Box::pin(run.instrument(error_span!("runnable", runnable = name)))
     }
 }
 
@@ -182,10 +185,34 @@ mod tests {
 
     use super::*;
     use crate::client::Recorder;
+    use crate::client::testserver::logged;
     use crate::metrics::Registry;
 
-    #[tokio::test]
-    async fn a_runnable_writes_in_the_term_it_was_started_in() {
+    /// Warns, and ends like this.
+    struct Ends(Result<(), BoxError>);
+
+    impl Runnable for Ends {
+        fn name(&self) -> &'static str {
+            "webhooks"
+        }
+
+        fn group(&self) -> RunnableGroup {
+            RunnableGroup::Servers
+        }
+
+        fn declares_readiness(&self) -> bool {
+            true
+        }
+
+        fn run(self: Box<Self>, _cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
+            Box::pin(async move {
+                tracing::warn!("about to end");
+                self.0
+            })
+        }
+    }
+
+    fn context(term: u64, gate: Option<Gate>) -> RunContext {
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, Infallible>>()
         });
@@ -193,7 +220,33 @@ mod tests {
         let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
         let surroundings = Surroundings::new(client, events, CancellationToken::new());
         let leading = watch::Sender::new(true).subscribe();
-        let cx = RunContext::new(CancellationToken::new(), leading, surroundings, 7, None);
-        assert_eq!(cx.context().term(), 7, "what an earlier term applied is applied again");
+        RunContext::new(CancellationToken::new(), leading, surroundings, term, gate)
+    }
+
+    #[tokio::test]
+    async fn a_runnable_writes_in_the_term_it_was_started_in() {
+        assert_eq!(context(7, None).context().term(), 7, "what an earlier term applied is applied again");
+    }
+
+    #[tokio::test]
+    async fn only_a_good_end_makes_up_for_not_having_been_ready() {
+        for (end, shut) in [(Ok(()), &[][..]), (Err("out of paper".into()), &["webhooks"])] {
+            let gates = Gates::default();
+            let recruit = Recruit::new("webhooks", Ends(end), &gates);
+            assert_eq!(gates.shut(RunnableGroup::Servers), ["webhooks"], "from when it is added");
+            let cx = context(1, recruit.gate.clone());
+            let ended_well = recruit.run(cx).await.is_ok();
+            assert_eq!(gates.shut(RunnableGroup::Servers), shut, "ended well: {ended_well}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_runnable_logs_names_it() {
+        let log = logged(async {
+            let recruit = Recruit::new("webhooks", Ends(Ok(())), &Gates::default());
+            let cx = context(1, None);
+            recruit.run(cx).await.unwrap();
+        });
+        assert_eq!(log.await, [r#"WARN runnable{runnable="webhooks"}: about to end"#]);
     }
 }
