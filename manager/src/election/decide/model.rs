@@ -6,12 +6,14 @@
 //! one leads and believes that the Lease names it, and that nobody believes to lead for longer than it may write; at
 //! each write, that nobody takes what is held by record, and nobody releases what another one holds.
 
+mod replica;
 mod world;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
-use self::world::{Move, Wire, World};
+use self::replica::{Replica, Wire};
+use self::world::{Move, World};
 use super::*;
 
 /// The rates of two clocks, in thousandths.
@@ -74,7 +76,7 @@ fn settled(rates: &[u32]) -> World {
 }
 
 fn leader(world: &World) -> usize {
-    let leads = |replica: &world::Replica| replica.state.is_leading();
+    let leads = |replica: &Replica| replica.state.is_leading();
     world.replicas.iter().position(leads).expect("a leader")
 }
 

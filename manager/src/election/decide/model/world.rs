@@ -3,12 +3,10 @@
 //! It tells the truth that no replica knows: the one time, what is stored, and when. After each move it checks what has
 //! to hold ([`World::check`]).
 
-use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
-
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::super::*;
+use super::replica::{NAMES, Replica, Wire};
 use crate::election::record::Version;
 
 /// Time passes up to the next whole one of these, or to the next moment at which a replica has something due. So a
@@ -19,8 +17,6 @@ const STEP: Duration = Duration::from_secs(1);
 /// More calm moves than anybody needs at one moment.
 const SPINNING: u32 = 1000;
 
-/// What the replicas are called. The last one has settings and a wall clock of its own.
-const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Someone who holds by record and is not there.
 const STRANGER: &str = "x";
 
@@ -43,32 +39,6 @@ pub(super) struct World {
 pub(super) struct Renewal {
     by: usize,
     stored: Duration,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Replica {
-    pub(super) rules: ElectionSettings,
-    /// How fast its clock goes, in thousandths.
-    rate: u32,
-    /// Its wall clock shows this at all times, if anything.
-    wall: Option<Timestamp>,
-    pub(super) state: State,
-    pub(super) fence: Option<BootInstant>,
-    pub(super) wire: Option<Wire>,
-    /// Writes it no longer waits for, which may still reach the server.
-    late: Vec<Call>,
-    pub(super) watch: VecDeque<Event>,
-    /// Leader-only work was told to end and has not.
-    ending_work: bool,
-    pub(super) finished: bool,
-}
-
-#[derive(Clone, Debug, Hash)]
-pub(super) enum Wire {
-    Sent(Call),
-    Served(Answer),
-    /// The network lost the request or its answer, and the sender does not know yet.
-    Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,151 +90,6 @@ impl Move {
             | Self::WorkEnds(i) => Some(i),
             Self::TimePasses | Self::Serve(_) | Self::Lose(_) | Self::ServeLate(_) | Self::ByHand(_) => None,
         }
-    }
-}
-
-// === impl Replica ===
-
-impl Replica {
-    fn new(number: usize, rate: u32, on_lost: OnLost) -> Self {
-        let others = ElectionSettings {
-            lease_duration: Duration::from_secs(10),
-            renew_deadline: Duration::from_secs(6),
-            retry_period: Duration::from_secs(2),
-            on_lost,
-            ..ElectionSettings::new("default", "model", NAMES[number])
-        };
-        // Whoever waits for another one waits as long as that one says, not as long as it would hold itself.
-        let own = ElectionSettings {
-            lease_duration: Duration::from_secs(7),
-            renew_deadline: Duration::from_secs(4),
-            ..others.clone()
-        };
-        let apart = number + 1 == NAMES.len();
-        let rules = if apart { own } else { others };
-        assert_eq!(rules.validate(), []);
-        Self {
-            rules,
-            rate,
-            wall: apart.then_some(Timestamp::UNIX_EPOCH),
-            state: State::new(BootInstant::from_boot(Duration::ZERO)),
-            fence: None,
-            wire: None,
-            late: Vec::new(),
-            watch: VecDeque::new(),
-            ending_work: false,
-            finished: false,
-        }
-    }
-
-    fn boot(&self, time: Duration) -> BootInstant {
-        BootInstant::from_boot(time * self.rate / 1000)
-    }
-
-    /// The first time at which its clock shows this moment.
-    fn time_of(&self, moment: BootInstant) -> Duration {
-        let boot = moment.saturating_since(BootInstant::from_boot(Duration::ZERO));
-        let nanos = (boot.as_nanos() * 1000).div_ceil(self.rate.into());
-        Duration::from_nanos(u64::try_from(nanos).unwrap())
-    }
-
-    fn now(&self, time: Duration) -> Now {
-        let wall = Timestamp::from_microsecond(i64::try_from(time.as_micros()).unwrap()).unwrap();
-        Now { boot: self.boot(time), wall: self.wall.unwrap_or(wall), random: 0.5 }
-    }
-
-    fn has_open_fence(&self, time: Duration) -> bool {
-        self.fence.is_some_and(|until| self.boot(time) < until)
-    }
-
-    pub(super) fn react(&mut self, time: Duration, event: Event) {
-        let now = self.now(time);
-        let (state, actions) = decide(&self.rules, self.state.clone(), now, event);
-        self.state = state;
-        let mut opened = false;
-        for action in actions {
-            match action {
-                Action::Send(call) => {
-                    assert!(self.wire.is_none(), "one request at a time");
-                    if matches!(&call, Call::Update { record, .. } if record.is_release()) {
-                        assert!(self.fence.is_none(), "the fence is closed before a release leaves");
-                    }
-                    self.wire = Some(Wire::Sent(call));
-                }
-                Action::Abandon => self.give_up_waiting(),
-                Action::Lead { until, .. } | Action::Extend { until } => {
-                    opened = true;
-                    self.fence = Some(until);
-                    assert!(self.has_open_fence(time), "{}: a right that begins is not over", self.name());
-                }
-                Action::Suspend | Action::StopLeading(_) => {
-                    assert!(!opened, "{}: a right that begins does not end in the same turn", self.name());
-                    self.fence = None;
-                }
-                Action::EndWork => self.ending_work = true,
-                Action::Finish { .. } => self.finished = true,
-                Action::Standby | Action::NewHolder(_) | Action::Mend => {}
-            }
-        }
-    }
-
-    fn name(&self) -> &str {
-        &self.rules.identity
-    }
-
-    fn give_up_waiting(&mut self) {
-        if let Some(Wire::Sent(call)) = self.wire.take()
-            && call != Call::Get
-            && self.late.len() < 2
-        {
-            self.late.push(call);
-        }
-    }
-
-    fn is_due(&self, time: Duration) -> bool {
-        self.state.wake_at(&self.rules).is_some_and(|due| due <= self.boot(time))
-    }
-
-    /// The moves it can make, or the network for it.
-    fn moves(&self, i: usize, time: Duration, failures: bool, moves: &mut Vec<Move>) {
-        match &self.wire {
-            Some(Wire::Sent(_)) => moves.push(Move::Serve(i)),
-            Some(Wire::Served(_)) => moves.push(Move::Answer(i)),
-            // Its deadline is what ends it.
-            Some(Wire::Lost) => moves.push(Move::Fail(i)),
-            None => {}
-        }
-        if self.is_due(time) {
-            moves.push(Move::Tick(i));
-        }
-        if !self.watch.is_empty() {
-            moves.push(Move::Watch(i));
-        }
-        if !self.state.watching {
-            moves.push(Move::WatchUp(i));
-        }
-        if self.ending_work {
-            moves.push(Move::WorkEnds(i));
-        }
-        if failures {
-            if matches!(self.wire, Some(Wire::Sent(_) | Wire::Served(_))) {
-                moves.extend([Move::Fail(i), Move::Lose(i)]);
-            }
-            if self.state.watching {
-                moves.push(Move::WatchDown(i));
-            }
-            if !self.state.stopping {
-                moves.push(Move::Stop(i));
-            }
-        }
-    }
-}
-
-/// The rules and the clock of a replica never change.
-impl Hash for Replica {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let told: (&VecDeque<Event>, bool, bool) = (&self.watch, self.ending_work, self.finished);
-        (&self.state, self.fence, &self.wire, &self.late, told).hash(hasher);
     }
 }
 
