@@ -191,6 +191,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn another_cluster_counts_while_it_works_and_until_it_was_tried() {
+        let elsewhere = |synced: bool, error: Option<&str>| {
+            let down_since = (!synced || error.is_some()).then(Instant::now);
+            let status = status(synced, synced, down_since);
+            KindStatus { cluster: Some("edge".into()), last_error: error.map(str::to_owned), ..status }
+        };
+        let (unknown, refused) = (elsewhere(false, None), elsewhere(false, Some(OUTAGE)));
+        let (works, lost) = (elsewhere(true, None), elsewhere(true, Some(OUTAGE)));
+        advance(WATCH_DOWN_LIMIT * 2).await;
+        for (status, awaited, counts, ready) in [
+            (&unknown, true, true, false),
+            (&unknown, false, false, false),
+            (&refused, true, false, false),
+            (&works, true, true, true),
+            (&works, false, true, true),
+            (&lost, false, false, false),
+        ] {
+            let found = finding_elsewhere(status, awaited);
+            let told = (found.name.as_str(), found.counts, found.outcome.is_ok());
+            assert_eq!(told, ("cache-edge-Deployment.apps", counts, ready), "{status:?}, awaited: {awaited}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nobody_is_ready_before_the_first_answer() {
         let unknown = finding(&status(false, false, None));
         let reason = "Deployment.apps has not been listed: no answer yet";
