@@ -2,9 +2,11 @@
 //!
 //! The other cluster is a control plane of its own, which a test may stop.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource as _};
@@ -21,8 +23,10 @@ use mainstay_tests::witness::{Runs, witness};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use tokio::task::JoinSet;
+
+/// So many that one which is read late is found: its event may be there already.
+const WRITES: usize = 20;
 
 /// What the manager may do in its own cluster, besides what it ships with.
 fn rules() -> Value {
@@ -30,12 +34,10 @@ fn rules() -> Value {
 }
 
 async fn put(cluster: &TestCluster, name: &str, text: &str) {
-    let map = json!({"metadata": {"name": name}, "data": {"text": text}});
-    let map = Patch::Apply(
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map["metadata"], "data": map["data"]}),
-    );
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}});
     let params = PatchParams::apply("somebody").force();
-    cluster.api::<ConfigMap>().patch(name, &params, &map).await.expect("put");
+    cluster.api::<ConfigMap>().patch(name, &params, &Patch::Apply(map)).await.expect("put");
 }
 
 fn text(map: &ConfigMap) -> Option<&str> {
@@ -48,8 +50,14 @@ async fn until_copied(edge: &TestCluster, name: &str, expected: &str) {
 }
 
 /// Registers a controller that keeps a copy of each `ConfigMap` of this cluster in the other, and undoes what anybody
-/// does to it. A copy that it has written it also reads, and tells of by an Event there.
-fn register_copier(manager: &Manager, own: &TestCluster, edge: &TestCluster, there: &Cluster) -> Runs {
+/// does to it. A copy that it has written it also reads, and tells of by an Event there. Returns what it then read that
+/// was not what it had written.
+fn register_copier(
+    manager: &Manager,
+    own: &TestCluster,
+    edge: &TestCluster,
+    there: &Cluster,
+) -> Arc<Mutex<Vec<String>>> {
     let maps = manager.store::<ConfigMap>(Scope::all());
     let theirs = there.store::<ConfigMap>(Scope::namespace(edge.namespace()));
     let applier = manager.applier::<ConfigMap>("copier");
@@ -60,28 +68,31 @@ fn register_copier(manager: &Manager, own: &TestCluster, edge: &TestCluster, the
         }
     };
     let controller = Controller::new("copier").reconciles(&maps).watches(&theirs, back);
-    let there = there.clone();
-    let (copier, runs) = witness(move |request: Request, cx: Context| {
+    let (there, stale) = (there.clone(), Arc::default());
+    let found: Arc<Mutex<Vec<String>>> = Arc::clone(&stale);
+    let (copier, _runs) = witness(move |request: Request, cx: Context| {
         let (maps, theirs, applier) = (maps.clone(), theirs.clone(), applier.clone());
-        let (there, abroad) = (there.clone(), Arc::clone(&abroad));
+        let (there, abroad, found) = (there.clone(), Arc::clone(&abroad), Arc::clone(&found));
         async move {
             let Some(map) = maps.get(&request)? else { return Ok(Action::Done) };
             let cx = there.context(&cx);
-            let name = Request::namespaced(abroad, request.name());
+            let name = Request::namespaced(Arc::clone(&abroad), request.name());
             let metadata = json!({"name": name.name(), "namespace": name.namespace()});
             let copy = json!({"metadata": metadata, "data": map.data});
             if applier.ensure(&cx, theirs.entry(&name)?.as_ref(), &copy).await?.is_change() {
-                let read = theirs.get(&name)?.ok_or("what was written is not read")?;
-                if read.data != map.data {
-                    return Err(format!("written was {:?}, read is {:?}", map.data, read.data).into());
+                let read = theirs.get(&name)?;
+                let data = read.as_ref().map(|read| &read.data);
+                if data != Some(&map.data) {
+                    found.lock().push(format!("of {name} {:?} was written and {data:?} read", map.data));
                 }
-                cx.events().event(&read.object_ref(&()), EventType::Normal, "Copied", "Copy", "it is a copy");
+                let copy = ObjectReference { namespace: Some(abroad.to_string()), ..map.object_ref(&()) };
+                cx.events().event(&copy, EventType::Normal, "Copied", "Copy", "it is a copy");
             }
             Ok(Action::Done)
         }
     });
     manager.register(controller.reconciler(copier)).expect("registered");
-    runs
+    stale
 }
 
 /// Starts a manager with a cluster `edge` and what `more` registers on both.
@@ -112,8 +123,9 @@ async fn another_cluster_is_read_written_and_told_of_like_the_own_one() {
     let Some(edge) = TestCluster::another().await else { return };
     let identity = own.install_base_with(&rules()).await;
     put(&own, "card", "one").await;
+    let mut stale = None;
     let manager = start(&own, &identity, &edge, |manager, there| {
-        drop(register_copier(manager, &own, &edge, there));
+        stale = Some(register_copier(manager, &own, &edge, there));
     })
     .await;
     until_copied(&edge, "card", "one").await;
@@ -121,6 +133,13 @@ async fn another_cluster_is_read_written_and_told_of_like_the_own_one() {
     until_copied(&edge, "card", "two").await;
     put(&edge, "card", "meddled with").await;
     until_copied(&edge, "card", "two").await;
+
+    for number in 0..WRITES {
+        put(&own, "count", &number.to_string()).await;
+        until_copied(&edge, "count", &number.to_string()).await;
+    }
+    let stale = stale.expect("registered");
+    assert_eq!(*stale.lock(), Vec::<String>::new(), "what was written is read at once");
 
     let copied = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("Copied"));
     let events = wait::until_all(&edge.api(), &ListParams::default(), "the Event is there", copied).await;
@@ -179,7 +198,9 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
     leases.patch("mainstay", &PatchParams::default(), &Patch::Merge(stolen)).await.expect("stolen");
     let ended = manager.stopped().await.expect_err("a replica that lost the Lease fails");
     assert!(matches!(ended, ManagerError::LeaseLost { .. }), "{ended:?}");
-    let (answered, error) = writing.join_next().await.expect("one writer").expect("no panic");
+    let stopped =
+        tokio::time::timeout(wait::PATIENCE, writing.join_next()).await.expect("the writer is stopped");
+    let (answered, error) = stopped.expect("one writer").expect("no panic");
     assert!(is_fenced(&error), "{error:?}");
     let last = edge.api::<ConfigMap>().get("counter").await.expect("it is there");
     let last: u64 = text(&last).and_then(|count| count.parse().ok()).expect("a count");
