@@ -188,6 +188,8 @@ struct Claim {
     acquired: Option<Timestamp>,
     /// How long the record said that it holds.
     states: Duration,
+    /// The most that it said in this term.
+    longest: Duration,
     until: BootInstant,
 }
 

@@ -113,17 +113,27 @@ impl Turn<'_> {
         }
     }
 
-    /// A claim that begins now, and ends no sooner than the one before. A holder states one duration in all its term:
-    /// where the record states less than before, somebody has edited it, and its holder goes by what it wrote. More is
-    /// believed too; the next renewal mends it.
+    /// A claim that begins now. A holder states one duration in all its term: where two records differ somebody has
+    /// edited one, so the longer one is believed, and the claim ends no sooner than before. Two renewals in a row that
+    /// agree are what the holder says, however long a duration stood there by hand before; one that is less than what
+    /// stood there is still not believed below our own, as both may have been edited.
     fn claim_of(&self, holder: Arc<str>, record: &Record) -> Claim {
         let Record { renewed, acquired, .. } = *record;
-        let states = record.duration(self.rules.lease_duration);
-        let claim = Claim { holder, renewed, acquired, states, until: self.now.boot + states };
+        let (states, now) = (record.duration(self.rules.lease_duration), self.now.boot);
+        let claim = Claim { holder, renewed, acquired, states, longest: states, until: now + states };
         let Some(before) = &self.state.claim else { return claim };
-        let one_term = before.holder == claim.holder || before.acquired == claim.acquired;
-        let until = self.now.boot + if one_term { states.max(before.states) } else { states };
-        Claim { until: until.max(before.until), ..claim }
+        let one_holder = before.holder == claim.holder;
+        if !one_holder && before.acquired != acquired {
+            return Claim { until: claim.until.max(before.until), ..claim };
+        }
+        let longest = states.max(before.longest);
+        let renews = one_holder && record.holder.is_some() && before.renewed != renewed;
+        let until = if renews && states == before.states {
+            now + self.rules.lease_duration.clamp(states, longest)
+        } else {
+            before.until.max(now + states.max(before.states))
+        };
+        Claim { longest, until, ..claim }
     }
 
     pub(super) fn report(&mut self, holder: Option<Arc<str>>) {

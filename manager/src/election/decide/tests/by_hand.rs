@@ -106,8 +106,28 @@ fn a_duration_lengthened_by_hand_is_mended_by_the_next_renewal_but_one() {
         me.time += secs(2);
         me.event(Event::Seen(held_by("other", me.time), version(number)));
     }
-    me.pass(Duration::from_hours(1));
+    me.pass(Duration::from_millis(14_999));
+    assert_eq!(me.sent(), None);
+    me.pass(Duration::from_millis(1));
     assert!(matches!(me.sent(), Some(Call::Update { .. })), "{:?}", me.state);
+}
+
+/// The same edit, each time to a renewal that this candidate has not seen as it was.
+#[test]
+fn a_duration_shortened_by_hand_twice_is_not_believed_either() {
+    let mut me = Driven::new();
+    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.event(Event::WatchUp);
+    for renewed in [1001, 1003] {
+        let edited = Record { duration_seconds: Some(1), ..held_by("other", secs(renewed)) };
+        me.event(Event::WatchUp);
+        me.answer(Answer::Is(edited, version(renewed)));
+        me.time += secs(2);
+    }
+    me.pass(Duration::from_millis(12_999));
+    assert_eq!(me.sent(), None);
+    me.pass(Duration::from_millis(1));
+    assert!(matches!(me.sent(), Some(Call::Update { .. })), "{:?}", me.sent());
 }
 
 /// Whoever is written in by hand has no more right than others to a Lease that somebody else may still be using.
