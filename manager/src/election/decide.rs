@@ -8,7 +8,8 @@
 //! 1. A replica leads until the *sending* of its last good write + 0.9 x lease duration at most. Others wait a whole
 //!    duration from when they *saw* that write, so two fences overlap for no clock rates within 5 %.
 //! 2. A holder that was seen is believed for its whole stated duration, and for another one from when the Lease was
-//!    first missed, or its holder found cleared by hand. Only a release ends that sooner.
+//!    first missed, or its holder found cleared by hand. Only a release ends that sooner. Who starts after the Lease was
+//!    deleted, or edited to run out sooner, has seen no holder: until that is told, it may take what is in use.
 //! 3. At most one request is under way, and a write names the stored state it replaces: a write that arrives late
 //!    changes nothing.
 //! 4. The fence is closed before a release is sent.
@@ -107,8 +108,8 @@ pub enum Action {
     },
     /// The Lease no longer names us and nobody else yet: close the fence until it is ours again.
     Suspend,
-    /// The Lease names us and says something else than we wrote: nothing is to be done before the next renewal, which
-    /// writes it anew.
+    /// The Lease names us and says something else than we wrote: the next renewal writes it anew, and comes early where
+    /// it would run out sooner.
     Mend,
     /// Close the fence now: we lead no longer.
     StopLeading(Ending),

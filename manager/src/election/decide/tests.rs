@@ -85,6 +85,15 @@ impl Driven {
         }
     }
 
+    /// What a leader has written last.
+    #[track_caller]
+    fn mine(&self) -> Record {
+        match &self.state.phase {
+            Phase::Leading { mine, .. } => mine.clone(),
+            other => panic!("expected a leader, found {other:?}"),
+        }
+    }
+
     /// The write under way is stored under this version.
     #[track_caller]
     fn succeed(&mut self, number: u64) {

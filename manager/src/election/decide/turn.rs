@@ -3,6 +3,7 @@
 //! What the phase then calls for is in `act`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Action, Answer, Call, Claim, Ending, Event, InFlight, Known, Now, Phase, State};
 use crate::election::ElectionSettings;
@@ -84,6 +85,12 @@ impl Turn<'_> {
             && Some(&record) != self.state.asked.as_ref()
         {
             self.actions.push(Action::Mend);
+            // A replica that starts now goes by what it reads. Not at once: who edits each write would make us spin.
+            if record.duration(Duration::ZERO) < mine.duration(Duration::ZERO) {
+                let runs_out = record.duration(self.rules.lease_duration);
+                let soon = self.now.boot + (self.rules.retry_period / 4).min(runs_out / 2);
+                self.state.next = self.state.next.min(soon);
+            }
         }
         self.state.known = Known::Present(record, version);
     }

@@ -130,6 +130,19 @@ fn a_duration_shortened_by_hand_twice_is_not_believed_either() {
     assert!(matches!(me.sent(), Some(Call::Update { .. })), "{:?}", me.sent());
 }
 
+#[test]
+fn a_leader_whose_duration_was_shortened_by_hand_writes_it_anew_before_it_can_run_out() {
+    for (stated, due) in [(Some(15), 2000), (Some(99_999), 2000), (None, 500), (Some(1), 500)] {
+        let mut me = Driven::leading();
+        let edited = Record { duration_seconds: stated, ..me.mine() };
+        me.event(Event::Seen(edited, version(11)));
+        me.pass(Duration::from_millis(due - 1));
+        assert_eq!(me.sent(), None, "{stated:?}");
+        me.pass(Duration::from_millis(1));
+        assert_eq!(me.writes().duration_seconds, Some(15), "{stated:?}");
+    }
+}
+
 /// Whoever is written in by hand has no more right than others to a Lease that somebody else may still be using.
 #[test]
 fn a_name_put_there_by_hand_is_no_right_to_lead() {
