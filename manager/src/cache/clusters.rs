@@ -4,10 +4,13 @@
 //! a metric family stands once in a scrape, so one collector reads them all.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::RwLock;
+use tokio::time::Instant;
 
 use super::{Cache, CacheSettings, Inner, KindStatus};
+use crate::key::KindId;
 
 /// The caches that are told of together, in the order they were made. Cheap to clone; keeps none of them.
 #[derive(Clone, Default)]
@@ -34,21 +37,28 @@ impl Cache {
         self.0.peers.all().iter().flat_map(|cache| cache.statuses()).collect()
     }
 
-    /// Waits until every store declared so far has been listed once, or has failed to be for whatever reason: unlike
-    /// [`Cache::settled`] also while the API server cannot be reached. Never ends before [`Cache::run`] has begun, nor
-    /// while the server takes its time to answer.
+    /// Waits until every store declared so far has been listed once, or has failed to be for whatever reason, or has had
+    /// no answer for as long as `patience` since it first asked: unlike [`Cache::settled`] also while the API server cannot
+    /// be reached. Never ends before [`Cache::run`] has begun.
     ///
     /// # Cancel safety
-    /// Holds no state; dropping it loses nothing.
-    pub async fn tried(&self) {
+    /// Nothing is lost, nor does it take longer if it is called again.
+    pub(crate) async fn tried(&self, patience: Duration) {
         for core in self.0.cores() {
-            core.tried().await;
+            core.tried(patience).await;
         }
     }
 
     /// Returns whether [`Cache::tried`] would end at once.
-    pub fn was_tried(&self) -> bool {
-        self.0.cores().iter().all(|core| core.counts.was_tried())
+    pub(crate) fn was_tried(&self, patience: Duration) -> bool {
+        self.0.cores().iter().all(|core| core.counts.was_tried(patience))
+    }
+
+    /// Returns what has had no answer for at least `patience` since it first asked, and when that was.
+    pub(crate) fn silent(&self, patience: Duration) -> Vec<(KindId, Instant)> {
+        let cores = self.0.cores();
+        let silent = cores.iter().filter_map(|core| Some((core.kind().clone(), core.counts.asking_since()?)));
+        silent.filter(|(_, since)| since.elapsed() >= patience).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::Projection;
 use super::left_out::LeftOut;
@@ -113,6 +113,8 @@ struct Trouble {
 /// How far the slowest part of a store has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
+    /// Nobody has asked yet.
+    Declared,
     /// It waits for its first answer.
     Asking,
     /// It has failed at least once, and goes on.
@@ -130,6 +132,7 @@ struct Health {
 
 #[derive(Clone, Debug)]
 struct Down {
+    /// Of a store that waits for its first answer: since it asks.
     since: Instant,
     /// `None` before the first answer.
     error: Option<String>,
@@ -153,11 +156,24 @@ impl Counts {
             decode_errors: AtomicU64::new(0),
             pack_stalls: AtomicU64::new(0),
             left_out: LeftOut::default(),
-            progress: watch::Sender::new(if parts.is_empty() { Progress::Settled } else { Progress::Asking }),
+            progress: watch::Sender::new(if parts.is_empty() {
+                Progress::Settled
+            } else {
+                Progress::Declared
+            }),
             health: Mutex::new(Health { down, last_event: None }),
             handlers: Mutex::default(),
             unindexed: Mutex::default(),
         }
+    }
+
+    /// Notes that the store asks from now on.
+    pub(super) fn begin(&self) {
+        let mut health = self.health.lock();
+        for down in health.down.iter_mut().flatten() {
+            down.since = Instant::now();
+        }
+        self.advance(&health);
     }
 
     pub(super) fn watching(&self, part: usize) {
@@ -240,13 +256,29 @@ impl Counts {
         self.come_to(Progress::Settled).await;
     }
 
-    /// Waits until every part has been listed, or has failed to be for whatever reason.
-    pub(super) async fn tried(&self) {
-        self.come_to(Progress::Tried).await;
+    /// Waits until every part has been listed, or has failed to be for whatever reason, or was asked for in vain for so
+    /// long.
+    pub(super) async fn tried(&self, patience: Duration) {
+        self.come_to(Progress::Asking).await;
+        if let Some(since) = self.asking_since() {
+            // Which of both it was can be asked afterwards.
+            drop(timeout_at(since + patience, self.come_to(Progress::Tried)).await);
+        }
     }
 
-    pub(super) fn was_tried(&self) -> bool {
-        *self.progress.borrow() >= Progress::Tried
+    /// Returns whether [`Counts::tried`] would end at once.
+    pub(super) fn was_tried(&self, patience: Duration) -> bool {
+        let asked = *self.progress.borrow() >= Progress::Asking;
+        asked && self.asking_since().is_none_or(|since| since.elapsed() >= patience)
+    }
+
+    /// Returns since when it waits for its first answer, if it does.
+    pub(super) fn asking_since(&self) -> Option<Instant> {
+        let health = self.health.lock();
+        // Before `progress`, which is written under it.
+        let asking = *self.progress.borrow() == Progress::Asking;
+        let unanswered = health.down.iter().flatten().filter(|down| down.error.is_none());
+        unanswered.map(|down| down.since).min().filter(|_| asking)
     }
 
     async fn come_to(&self, progress: Progress) {

@@ -15,6 +15,7 @@ mod workers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
@@ -200,11 +201,12 @@ impl Core {
         }
     }
 
-    /// Waits until it has settled, or was tried to be listed in vain; ends also if nobody uses it any more.
-    pub(super) async fn tried(&self) {
+    /// Waits until it has settled, has failed to, or was asked for in vain for so long; ends also if nobody uses it any
+    /// more.
+    pub(super) async fn tried(&self, patience: Duration) {
         // As above.
         tokio::select! {
-            () = self.counts.tried() => {}
+            () = self.counts.tried(patience) => {}
             () = self.retired.cancelled() => {}
         }
     }
@@ -351,8 +353,14 @@ impl Core {
 
     /// Returns whether this call started it.
     pub(super) fn start(&self) -> bool {
-        let _table = self.table.write();
-        !self.started.swap(true, Ordering::AcqRel)
+        let first = {
+            let _table = self.table.write();
+            !self.started.swap(true, Ordering::AcqRel)
+        };
+        if first {
+            self.counts.begin();
+        }
+        first
     }
 }
 

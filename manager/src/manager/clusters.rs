@@ -2,18 +2,18 @@
 //!
 //! # Invariants
 //! 1. A name is taken once. What belongs to a cluster is run once, also if the cluster comes while the manager runs.
-//! 2. The manager's own cluster is waited for until it has answered, because nothing can be done without it. Another one
-//!    is waited for until it has answered or failed to, and not beyond [`PATIENCE`].
+//! 2. The manager's own cluster is waited for until it has answered, because nothing can be done without it. What is
+//!    declared on another one, and whenever it is, is waited for until it was answered or has failed to be, and not for
+//!    longer than [`PATIENCE`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
@@ -22,8 +22,8 @@ use super::readiness;
 use crate::client::EventWriter;
 use crate::health::Finding;
 
-/// How long the start waits for a cluster that neither answers nor fails: as long as opening a connection may take, so that
-/// a server that swallows all packets is told like one that refuses them.
+/// How long a store is waited for whose cluster neither answers nor fails: as long as opening a connection may take, so
+/// that a server that swallows all packets is told like one that refuses them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The clusters of one manager. Cheap to clone; all clones are the same clusters.
@@ -57,15 +57,8 @@ struct State {
 #[derive(Clone)]
 struct Other {
     cluster: Cluster,
-    waiting: Arc<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    /// When it is no longer waited for; set as soon as it is.
-    until: OnceLock<Instant>,
-    /// Whether the log has it that this was in vain.
-    told: AtomicBool,
+    /// When the youngest store began of which the log has it that it was waited for in vain.
+    told: Arc<Mutex<Option<Instant>>>,
 }
 
 // === impl Clusters ===
@@ -103,7 +96,7 @@ impl Clusters {
         {
             let mut state = self.shared.state.lock();
             may_come(&state)?;
-            state.others.push(Other { cluster: cluster.clone(), waiting: Arc::default() });
+            state.others.push(Other { cluster: cluster.clone(), told: Arc::default() });
             state.idle.push(cluster.clone());
             state.writers.push(writer);
         }
@@ -156,9 +149,11 @@ impl Clusters {
         let own = self.own().cache().kinds();
         let mut findings: Vec<_> = own.iter().map(readiness::finding).collect();
         for other in self.others() {
-            let awaited = !other.is_given_up();
             let kinds = other.cluster.cache().kinds();
-            findings.extend(kinds.iter().map(|status| readiness::finding_elsewhere(status, awaited)));
+            findings.extend(kinds.iter().map(|status| {
+                let silent = status.down_since.is_some_and(|since| since.elapsed() >= PATIENCE);
+                readiness::finding_elsewhere(status, !silent)
+            }));
         }
         findings
     }
@@ -173,26 +168,29 @@ impl Clusters {
 impl Other {
     /// Waits until every store declared so far was tried to be listed, as long as there is patience.
     async fn settled(&self) {
-        let patience = *self.waiting.until.get_or_init(|| Instant::now() + PATIENCE);
-        // Biased: what was tried at the last moment was tried.
-        tokio::select! {
-            biased;
-            () = self.cluster.cache().tried() => {}
-            () = sleep_until(patience) => {
-                if !self.waiting.told.swap(true, Ordering::Relaxed) {
-                    let cluster = self.cluster.name();
-                    warn!(cluster, "it has kept silent for {PATIENCE:?}; only what watches it waits any longer");
-                }
-            }
-        }
+        self.cluster.cache().tried(PATIENCE).await;
+        self.tell();
     }
 
     fn is_settled(&self) -> bool {
-        self.is_given_up() || self.cluster.cache().was_tried()
+        self.cluster.cache().was_tried(PATIENCE)
     }
 
-    fn is_given_up(&self) -> bool {
-        self.waiting.until.get().is_some_and(|until| *until <= Instant::now())
+    /// Says what was waited for in vain, once for each store.
+    fn tell(&self) {
+        let silent = self.cluster.cache().silent(PATIENCE);
+        let youngest = silent.iter().map(|(_, since)| *since).max();
+        let news = {
+            let mut told = self.told.lock();
+            let news = youngest > *told;
+            *told = youngest.max(*told);
+            news
+        };
+        if news {
+            let kinds: Vec<_> = silent.iter().map(|(kind, _)| kind.to_string()).collect();
+            let (cluster, kinds) = (self.cluster.name(), kinds.join(", "));
+            warn!(cluster, kinds, "no answer for {PATIENCE:?}; only what watches them waits any longer");
+        }
     }
 }
 

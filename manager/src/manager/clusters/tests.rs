@@ -5,16 +5,18 @@ use std::net::TcpListener;
 
 use futures_util::future::BoxFuture;
 use http::Method;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use kube::core::ObjectMeta;
 use kube::{Config, Resource as _};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+use tracing::Level;
 
 use super::*;
 use crate::cache::{Scope, Store};
-use crate::client::testserver::{Answer, TestServer};
+use crate::client::testserver::{Answer, TestServer, logged_by_all};
 use crate::client::{EventType, Writer, is_fenced};
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::Controller;
@@ -160,6 +162,37 @@ async fn who_comes_after_a_new_cluster_waits_for_it_and_who_came_before_has_star
     assert_eq!(after.await.unwrap().duration_since(began), PATIENCE);
     let term = manager.shared.term.enter("test").map(|work| work.term());
     assert_eq!(term, Some(1), "it goes on to lead and does not begin to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_its_start() {
+    let (_server, config) = silent();
+    let manager = manager();
+    let edge = manager.cluster("edge", config).unwrap();
+    let running = run(&manager);
+    add_runnable(&manager).await.expect("there is nothing to wait for");
+    let waits = || async {
+        let began = Instant::now();
+        add_runnable(&manager).await.unwrap().duration_since(began)
+    };
+    let lines = logged_by_all(Level::WARN, async {
+        sleep_until(Instant::now() + PATIENCE * 2).await;
+        let _maps = edge.store::<ConfigMap>(Scope::all());
+        assert_eq!(waits().await, PATIENCE);
+        assert_eq!(waits().await, Duration::ZERO, "nobody waits for it twice");
+        sleep_until(Instant::now() + PATIENCE * 10).await;
+        let _secrets = edge.store::<Secret>(Scope::all());
+        assert_eq!(waits().await, PATIENCE);
+    })
+    .await;
+    drop(running);
+    let told: Vec<_> = lines.iter().filter(|line| line.contains("no answer for")).collect();
+    let expected = ["ConfigMap", "Secret"].map(|kind| {
+        format!(
+            r#"WARN no answer for 30s; only what watches them waits any longer cluster="edge" kinds="{kind}""#
+        )
+    });
+    assert_eq!(told, expected.iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
