@@ -133,8 +133,8 @@ impl Manager {
     /// What is declared on it is listed and watched as in the manager's own cluster, over connections of its own, with the
     /// rights that `connection` gives. What starts later waits for its first lists as for those of the own cluster, with
     /// one difference: a cluster that cannot be reached, or keeps silent for half a minute, holds up those controllers
-    /// that watch something in it and nobody else. It makes no replica unready either, and has no say in the election;
-    /// `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` tell.
+    /// that watch something in it and nobody else. It makes no replica unready either, but one that starts, for as long as
+    /// that waits, and has no say in the election; `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` tell.
     ///
     /// `cache.namespaces` of the configuration is about the manager's own cluster. In this one [`Scope::all`] is all.
     ///

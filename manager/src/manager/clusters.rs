@@ -7,6 +7,7 @@
 //!    longer than [`PATIENCE`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -35,6 +36,9 @@ pub(super) struct Clusters {
 struct Shared {
     own: Cluster,
     state: Mutex<State>,
+    /// Whether this replica's start waits for them no longer. Never false again. Relaxed: a probe that is late by a moment
+    /// tells of that moment.
+    started: AtomicBool,
     /// Permit = a cache waits to be run.
     caches: Notify,
     /// Permit = a writer waits to be run.
@@ -66,7 +70,13 @@ struct Other {
 impl Clusters {
     pub(super) fn new((own, writer): (Cluster, EventWriter)) -> Self {
         let state = State { idle: vec![own.clone()], writers: vec![writer], ..State::default() };
-        let shared = Shared { own, state: Mutex::new(state), caches: Notify::new(), writers: Notify::new() };
+        let shared = Shared {
+            own,
+            state: Mutex::new(state),
+            started: AtomicBool::new(false),
+            caches: Notify::new(),
+            writers: Notify::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -144,15 +154,21 @@ impl Clusters {
         own && self.others().iter().all(Other::is_settled)
     }
 
+    /// Notes that the start of this replica has waited for them: from now on none but its own makes it unready.
+    pub(super) fn on_start(&self) {
+        self.shared.started.store(true, Ordering::Relaxed);
+    }
+
     /// Judges every store for readiness.
     pub(super) fn findings(&self) -> Vec<Finding> {
+        let starting = !self.shared.started.load(Ordering::Relaxed);
         let own = self.own().cache().kinds();
         let mut findings: Vec<_> = own.iter().map(readiness::finding).collect();
         for other in self.others() {
             let kinds = other.cluster.cache().kinds();
             findings.extend(kinds.iter().map(|status| {
                 let silent = status.down_since.is_some_and(|since| since.elapsed() >= PATIENCE);
-                readiness::finding_elsewhere(status, !silent)
+                readiness::finding_elsewhere(status, starting && !silent)
             }));
         }
         findings

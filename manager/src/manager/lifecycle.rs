@@ -234,6 +234,7 @@ impl<'a> Running<'a> {
         self.stage = stage;
         self.tell_at = Some(Instant::now() + PATIENCE);
         if stage == Stage::Others {
+            self.shared.clusters.on_start();
             self.shared.always.begin();
         }
         self.start_waiting();

@@ -196,6 +196,23 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_comes_to_a_replica_at_work_never_makes_it_unready() {
+    let manager = manager();
+    let _running = run(&manager);
+    add_runnable(&manager).await.expect("there is nothing to wait for");
+    assert_eq!(manager.checks().failures(Group::Ready), []);
+    let (_server, config) = silent();
+    let edge = manager.cluster("edge", config).unwrap();
+    let _maps = edge.store::<ConfigMap>(Scope::all());
+    let reason = "internal server error: ConfigMap has not been listed: no answer yet\n";
+    assert_eq!(ready(&manager), (Vec::new(), reason.to_owned()), "nobody waits for it");
+    let mut after = add_runnable(&manager);
+    sleep_until(Instant::now() + PATIENCE / 2).await;
+    assert!(after.try_recv().is_err(), "somebody waits for it");
+    assert_eq!(ready(&manager), (Vec::new(), reason.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manager_that_has_stopped_leaves_nothing_of_its_clusters() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
