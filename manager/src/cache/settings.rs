@@ -62,14 +62,15 @@ impl CacheSettings {
         }
     }
 
-    /// Says which entries of `cache.kinds` concern no store: a forgotten group, a slip of the pen.
+    /// Says which entries of `cache.kinds` concern no store so far: a forgotten group, a slip of the pen, or a kind of which
+    /// somebody declares a store only later.
     pub(super) fn warn_of_strays(&self, stores: &[Arc<Core>]) {
         let names: Vec<String> = stores.iter().map(|store| store.kind().to_string()).collect();
         for (entry, closest) in strays(&self.pack_kinds, &names) {
             tracing::warn!(
                 entry,
                 closest,
-                "cache.kinds names a kind that nobody reads, so it changes nothing; write kinds as Pod or Deployment.apps"
+                "cache.kinds names a kind that nobody reads so far; write kinds as Pod or Deployment.apps"
             );
         }
     }

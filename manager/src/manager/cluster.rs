@@ -1,8 +1,8 @@
 //! An API server and what this process has of it: connections, a cache, a recorder of Events.
 //!
 //! A manager has one of its own, with the Lease and everything that is declared on the [`Manager`] itself, and may be
-//! given more. All of them live and stop with the manager, and no two share anything: what is slow or down is so for
-//! itself.
+//! given more. All of them live and stop with the manager and share what is the manager's: its fence, registry and checks.
+//! Connections, caches and tasks are each one's own, so what is slow or down is so for itself.
 
 #[cfg(feature = "testing")]
 mod testing;
@@ -137,6 +137,11 @@ impl Manager {
     /// that waits, and has no say in the election; `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` tell.
     ///
     /// `cache.namespaces` of the configuration is about the manager's own cluster. In this one [`Scope::all`] is all.
+    ///
+    /// # Blocking
+    /// Reads the files that `connection` names, and runs its credential plug-in (`exec`) once for each of three clients,
+    /// before it returns: for as long as that takes, its thread does nothing else. Where a plug-in may be slow, call it
+    /// before the manager runs or from [`spawn_blocking`](tokio::task::spawn_blocking), and not from a reconcile.
     ///
     /// # Errors
     /// If the name is no DNS label or taken, the connection is of no use, or the manager has begun to stop. Nothing is left
