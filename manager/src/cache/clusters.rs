@@ -49,11 +49,6 @@ impl Cache {
         }
     }
 
-    /// Returns whether [`Cache::tried`] would end at once.
-    pub(crate) fn was_tried(&self, patience: Duration) -> bool {
-        self.0.cores().iter().all(|core| core.counts.was_tried(patience))
-    }
-
     /// Returns what has had no answer for at least `patience` since it first asked, and when that was.
     pub(crate) fn silent(&self, patience: Duration) -> Vec<(KindId, Instant)> {
         let cores = self.0.cores();

@@ -266,12 +266,6 @@ impl Counts {
         }
     }
 
-    /// Returns whether [`Counts::tried`] would end at once.
-    pub(super) fn was_tried(&self, patience: Duration) -> bool {
-        let asked = *self.progress.borrow() >= Progress::Asking;
-        asked && self.asking_since().is_none_or(|since| since.elapsed() >= patience)
-    }
-
     /// Returns since when it waits for its first answer, if it does.
     pub(super) fn asking_since(&self) -> Option<Instant> {
         let health = self.health.lock();

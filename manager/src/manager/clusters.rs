@@ -148,12 +148,6 @@ impl Clusters {
         tokio::join!(self.own().cache().settled(), all);
     }
 
-    /// Returns whether [`Clusters::settled`] would end at once.
-    pub(super) fn are_settled(&self) -> bool {
-        let own = self.own().cache().kinds().iter().all(|status| status.settled);
-        own && self.others().iter().all(Other::is_settled)
-    }
-
     /// Notes that the start of this replica has waited for them: from now on none but its own makes it unready.
     pub(super) fn on_start(&self) {
         self.shared.started.store(true, Ordering::Relaxed);
@@ -186,10 +180,6 @@ impl Other {
     async fn settled(&self) {
         self.cluster.cache().tried(PATIENCE).await;
         self.tell();
-    }
-
-    fn is_settled(&self) -> bool {
-        self.cluster.cache().was_tried(PATIENCE)
     }
 
     /// Says what was waited for in vain, once for each store.

@@ -104,9 +104,10 @@ impl Entry {
         let outcome = match (self.progress, self.group) {
             (Progress::Ready, _) => Ok(()),
             (Progress::Started, _) => Err(format!("{} runs and has not said that it is ready", self.name)),
-            (Progress::Held, RunnableGroup::LeaderElection) => {
-                Err(format!("{} has not been started: it runs on the leader only", self.name))
-            }
+            (Progress::Held, RunnableGroup::LeaderElection) => Err(format!(
+                "{} has not been started: it runs on the leader only, once the caches are listed",
+                self.name
+            )),
             (Progress::Held, _) => {
                 Err(format!("{} has not been started: what it starts after is not ready", self.name))
             }

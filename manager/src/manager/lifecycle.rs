@@ -15,6 +15,7 @@
 mod group;
 mod outcome;
 mod stop;
+mod waiting;
 
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use crate::reconcile::BoxError;
 
 use group::Group;
 use outcome::{End, Problems};
+use waiting::Waiting;
 
 /// What the Events still to be written get, even if the grace period is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -48,8 +50,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Running<'a> {
     shared: &'a Shared,
     stage: Stage,
-    /// Whether the caches have been listed, as far as they can be, that were declared before the latest member came.
-    settled: bool,
     /// When the log says who holds up this stage; `None` once it has.
     tell_at: Option<Instant>,
     /// In the order of the start.
@@ -59,8 +59,7 @@ struct Running<'a> {
     leader_only: Group,
     /// Until the last word of all the others.
     events: Group,
-    /// Runnables whose group has not begun, in the order they were added.
-    waiting: Vec<Recruit>,
+    waiting: Waiting,
 }
 
 /// What the start has come to. Each stage begins when the one before it is ready.
@@ -151,14 +150,13 @@ impl<'a> Running<'a> {
         Self {
             shared,
             stage: Stage::Servers,
-            settled: false,
             tell_at: Some(Instant::now() + PATIENCE),
             servers: Group::new(CancellationToken::new()),
             caches: Group::new(CancellationToken::new()),
             others: Group::new(shared.stops.others.clone()),
             leader_only: Group::new(shared.stops.leader_only.clone()),
             events,
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
         }
     }
 
@@ -170,13 +168,20 @@ impl<'a> Running<'a> {
         }
         loop {
             self.advance(candidate.as_deref_mut());
-            let (listing, tell_at) = (self.stage >= Stage::Caches && !self.settled, self.tell_at);
+            let (listing, tell_at) = (self.stage == Stage::Caches, self.tell_at());
+            let groups = [
+                &mut self.events,
+                &mut self.servers,
+                &mut self.caches,
+                &mut self.others,
+                &mut self.leader_only,
+            ];
             // Biased: who asked for the end should not wait behind a busy intake, and nothing starts after a failure.
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
                 Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
-                (name, failure) = self.failure() => return End::Failed(name, failure),
+                (name, failure) = failure(groups) => return End::Failed(name, failure),
                 leadership = news(candidate.as_deref_mut()) => {
                     if let Some(end) = self.follow(&leadership) {
                         return end;
@@ -184,26 +189,10 @@ impl<'a> Running<'a> {
                 }
                 members = shared.members.arrivals() => self.take_in(members),
                 () = shared.gates.changed() => {}
-                () = shared.clusters.settled(), if listing => self.listed(),
+                () = shared.clusters.settled(), if listing => self.enter(Stage::Others),
+                () = self.waiting.listed() => self.start_waiting(),
                 () = at(tell_at) => self.tell(),
             }
-        }
-    }
-
-    /// Waits for a member of any group to fail, for ever if there is none.
-    ///
-    /// # Cancel safety
-    /// A failure is taken only when it is returned.
-    async fn failure(&mut self) -> (&'static str, BoxError) {
-        // Biased: of two that have failed, the one on which more depends is the cause.
-        tokio::select! {
-            biased;
-            Some(failure) = self.events.failure() => failure,
-            Some(failure) = self.servers.failure() => failure,
-            Some(failure) = self.caches.failure() => failure,
-            Some(failure) = self.others.failure() => failure,
-            Some(failure) = self.leader_only.failure() => failure,
-            else => std::future::pending().await,
         }
     }
 
@@ -240,19 +229,21 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// The caches have been listed: for the first time, or those that somebody brought who came later.
-    fn listed(&mut self) {
-        self.settled = true;
-        if self.stage == Stage::Caches {
-            self.enter(Stage::Others);
-        } else {
-            self.start_waiting();
-        }
+    /// When there is something to say about who waits.
+    fn tell_at(&self) -> Option<Instant> {
+        // Before, the caches hold up everybody and say so for themselves.
+        let waiting = self.waiting.tell_at().filter(|_| self.stage >= Stage::Others);
+        [self.tell_at, waiting].into_iter().flatten().min()
     }
 
-    /// Says who holds up the start; the caches say for themselves what they wait for.
+    /// Says who holds up the start, or is held up by stores that came before it.
     fn tell(&mut self) {
-        self.tell_at = None;
+        if self.stage >= Stage::Others {
+            self.waiting.tell(&self.shared.clusters);
+        }
+        if self.tell_at.take_if(|at| *at <= Instant::now()).is_none() {
+            return;
+        }
         let (group, behind) = match self.stage {
             Stage::Servers => (RunnableGroup::Servers, "the caches and all that starts after them wait"),
             Stage::Others => (RunnableGroup::Others, "the election waits"),
@@ -266,14 +257,17 @@ impl<'a> Running<'a> {
         if members.is_empty() {
             return;
         }
-        // Somebody may have come with a store or a whole cluster that nobody has waited for yet.
-        self.settled &= self.shared.clusters.are_settled();
+        let mut recruits = Vec::new();
         for member in members {
             match member {
                 Member::Controller(newcomer) => self.start_controller(*newcomer),
-                Member::Runnable(recruit) => self.waiting.push(recruit),
+                Member::Runnable(recruit) if recruit.group == RunnableGroup::Servers => {
+                    self.servers.start(recruit, self.shared);
+                }
+                Member::Runnable(recruit) => recruits.push(recruit),
             }
         }
+        self.waiting.enter(recruits, &self.shared.clusters);
         self.start_waiting();
     }
 
@@ -303,17 +297,17 @@ impl<'a> Running<'a> {
 
     /// Starts the runnables whose group has begun.
     fn start_waiting(&mut self) {
-        for recruit in std::mem::take(&mut self.waiting) {
+        for recruit in self.waiting.take_listed() {
             match recruit.group {
-                RunnableGroup::Servers => self.servers.start(recruit, self.shared),
-                RunnableGroup::Others if self.stage >= Stage::Others && self.settled => {
+                RunnableGroup::Others if self.stage >= Stage::Others => {
                     self.others.start(recruit, self.shared);
                 }
-                RunnableGroup::LeaderElection if self.settled => match self.shared.term.enter(recruit.name) {
+                RunnableGroup::LeaderElection => match self.shared.term.enter(recruit.name) {
                     Some(work) => self.leader_only.start_in_term(recruit, self.shared, work),
-                    None => self.waiting.push(recruit),
+                    None => self.waiting.put_back(recruit),
                 },
-                RunnableGroup::Others | RunnableGroup::LeaderElection => self.waiting.push(recruit),
+                // Servers never come here: they wait for nothing.
+                RunnableGroup::Servers | RunnableGroup::Others => self.waiting.put_back(recruit),
             }
         }
     }
@@ -356,6 +350,24 @@ impl Drop for Intake<'_> {
     fn drop(&mut self) {
         self.0.members.close();
         self.0.clusters.close();
+    }
+}
+
+/// Waits for a member of any of these to fail, for ever if there is none.
+///
+/// # Cancel safety
+/// A failure is taken only when it is returned.
+async fn failure(groups: [&mut Group; 5]) -> (&'static str, BoxError) {
+    let [first, second, third, fourth, fifth] = groups;
+    // Biased: of two that have failed, the one on which more depends is the cause.
+    tokio::select! {
+        biased;
+        Some(failure) = first.failure() => failure,
+        Some(failure) = second.failure() => failure,
+        Some(failure) = third.failure() => failure,
+        Some(failure) = fourth.failure() => failure,
+        Some(failure) = fifth.failure() => failure,
+        else => std::future::pending().await,
     }
 }
 

@@ -91,7 +91,8 @@ pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool) -> Finding {
     Finding { name: check_name(status), counts: outcome.is_ok() || (awaited && unknown), outcome }
 }
 
-fn check_name(status: &KindStatus) -> String {
+/// Returns what `/readyz/NAME` calls a store.
+pub(super) fn check_name(status: &KindStatus) -> String {
     match &status.cluster {
         Some(cluster) => format!("cache-{cluster}-{}", status.kind),
         None => format!("cache-{}", status.kind),

@@ -80,7 +80,8 @@ pub trait Runnable: Send + 'static {
 }
 
 /// With whom a [`Runnable`] starts and stops. A group begins once the one before it is ready; groups stop in the opposite
-/// order. Added to a running manager, a runnable starts as soon as its group has begun.
+/// order. Added to a running manager, a runnable starts as soon as its group has begun and the stores have been listed that
+/// were declared before it, which a server does not wait for; stores that are declared later hold up nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {

@@ -1,9 +1,14 @@
 //! Runnables that declare when they are ready.
 
+use std::sync::Arc;
+
 use http::StatusCode;
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::Notify;
 
 use super::part::{Diary, Part, Way};
 use super::*;
+use crate::cache::Scope;
 use crate::client::testserver::logged_by_all;
 use crate::health;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
@@ -53,7 +58,8 @@ async fn each_runnable_that_declares_readiness_has_a_check_of_its_name() {
     let ok = (StatusCode::OK, "ok".to_owned());
     assert_eq!(answer(&manager, "webhooks"), unready("webhooks"));
     assert_eq!(answer(&manager, "feed"), held("feed"));
-    assert_eq!(answer(&manager, "sweep"), failure("sweep has not been started: it runs on the leader only"));
+    let standby = "sweep has not been started: it runs on the leader only, once the caches are listed";
+    assert_eq!(answer(&manager, "sweep"), failure(standby));
     assert_eq!(answer(&manager, "plain").0, StatusCode::NOT_FOUND, "ready as it starts");
     assert_eq!(failing(&manager), ["feed", "webhooks"], "a standby is as ready as the leader");
 
@@ -87,6 +93,74 @@ async fn a_runnable_added_later_tells_its_readiness_and_holds_up_nobody() {
     assert_eq!(failing(&manager), [""; 0]);
     manager.stop();
     running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_be_listed_holds_up_nobody_who_came_before_it() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let gate = add(&manager, &diary, "gate", Others, Way::ReadyAtCue);
+    add(&manager, &diary, "sweep", LeaderElection, Way::Well);
+    let running = run(&manager);
+    diary.until("gate starts").await;
+    let _store = manager.store::<ConfigMap>(Scope::all());
+    add(&manager, &diary, "other", Others, Way::Well);
+    add(&manager, &diary, "later", LeaderElection, Way::Well);
+    gate.cancel();
+    tokio::time::sleep(LONG).await;
+    diary.reads(&[&["gate starts"], &["sweep starts"]]);
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_comes_with_a_store_starts_once_it_has_been_listed_whoever_leads_meanwhile() {
+    let mark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    let answered = Arc::new(Notify::new());
+    let listed = Answer::Hold(answered.clone(), 200, format!("{mark}\n"));
+    let watch = Answer::Hold(Arc::new(Notify::new()), 200, String::new());
+    let mut server = TestServer::start([listed, watch]).await;
+    let (manager, diary) = (manager_of(&server.address.to_string(), ""), Diary::default());
+    let gate = add(&manager, &diary, "gate", Others, Way::ReadyAtCue);
+    add(&manager, &diary, "sweep", LeaderElection, Way::Well);
+    let running = run(&manager);
+    diary.until("gate starts").await;
+    let _store = manager.store::<ConfigMap>(Scope::all());
+    add(&manager, &diary, "other", Others, Way::Well);
+    add(&manager, &diary, "later", LeaderElection, Way::Well);
+    gate.cancel();
+    diary.until("sweep starts").await;
+    server.arrival().await;
+    answered.notify_one();
+    diary.until("other starts").await;
+    diary.until("later starts").await;
+    diary.reads(&[&["gate starts"], &["sweep starts"], &["other starts", "later starts"]]);
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_long_for_a_store_is_logged_once_with_its_check() {
+    let (manager, diary) = (manager(""), Diary::default());
+    let log = logged_by_all(tracing::Level::WARN, async {
+        let running = run(&manager);
+        manager.leading().wait_for(|leading| *leading).await.unwrap();
+        let _store = manager.store::<ConfigMap>(Scope::all());
+        add(&manager, &diary, "other", Others, Way::Well);
+        tokio::time::sleep(PATIENCE / 2).await;
+        add(&manager, &diary, "later", LeaderElection, Way::Well);
+        tokio::time::sleep(LONG).await;
+        manager.stop();
+        running.join_all().await.pop().unwrap().unwrap();
+    });
+    let line = |name: &str| {
+        format!(
+            "WARN not started yet: stores that were declared before have not been listed runnables=\"{name}\" \
+             checks=\"cache-ConfigMap\" after=10s"
+        )
+    };
+    let mut lines = log.await;
+    lines.retain(|line| line.contains("not started yet"));
+    assert_eq!(lines, [line("other"), line("later")]);
 }
 
 #[tokio::test]
