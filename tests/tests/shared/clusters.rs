@@ -150,7 +150,7 @@ async fn another_cluster_is_read_written_and_told_of_like_the_own_one() {
     assert_eq!(get(manager.probes(), "/readyz").await.0, 200);
     assert_eq!(get(manager.probes(), "/readyz/cache-edge-ConfigMap").await, (200, "ok".to_owned()));
     let row = r#"mainstay_cache_objects{kind="ConfigMap",group="",of_cluster="edge"}"#;
-    assert_eq!(sample(&manager.metrics_text().await, row), Some(1.0));
+    assert_eq!(sample(&manager.metrics_text().await, row), Some(2.0), "the card and the count");
     manager.stop().await.expect("stopped in order");
 }
 
