@@ -6,6 +6,7 @@
 //!    declared on another one, and whenever it is, is waited for until it was answered or has failed to be, and not for
 //!    longer than [`PATIENCE`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -193,8 +194,10 @@ impl Other {
             news
         };
         if news {
-            let kinds: Vec<_> = silent.iter().map(|(kind, _)| kind.to_string()).collect();
-            let (cluster, kinds) = (self.cluster.name(), kinds.join(", "));
+            // A kind may have several stores.
+            let kinds: BTreeSet<_> = silent.iter().map(|(kind, _)| kind.to_string()).collect();
+            let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+            let cluster = self.cluster.name();
             warn!(cluster, kinds, "no answer for {PATIENCE:?}; only what watches them waits any longer");
         }
     }

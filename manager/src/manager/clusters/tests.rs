@@ -181,7 +181,8 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
         assert_eq!(waits().await, PATIENCE);
         assert_eq!(waits().await, Duration::ZERO, "nobody waits for it twice");
         sleep_until(Instant::now() + PATIENCE * 10).await;
-        let _secrets = edge.store::<Secret>(Scope::all());
+        let _secrets = edge.store::<Secret>(Scope::namespace("bank"));
+        let _others = edge.store::<Secret>(Scope::namespace("shop"));
         assert_eq!(waits().await, PATIENCE);
     })
     .await;
