@@ -210,6 +210,8 @@ enum Phase {
     /// Giving the Lease up, until `give_up`.
     Releasing {
         give_up: BootInstant,
+        /// Begin of the term that ends.
+        acquired: Option<Timestamp>,
     },
     Over,
 }
@@ -293,7 +295,7 @@ impl State {
                 let give_up = *good + rules.give_up_after_send();
                 Some(if idle { give_up.min(self.next) } else { give_up })
             }
-            Phase::Releasing { give_up } => Some(if idle { (*give_up).min(self.next) } else { *give_up }),
+            Phase::Releasing { give_up, .. } => Some(if idle { (*give_up).min(self.next) } else { *give_up }),
         }
     }
 

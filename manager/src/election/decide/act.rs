@@ -111,12 +111,13 @@ impl Turn<'_> {
     /// Begins to give the Lease up. A renewal under way is waited for: its outcome decides over which state.
     pub(super) fn release(&mut self) {
         let give_up = self.now.boot + self.rules.request_timeout();
-        self.state.phase = Phase::Releasing { give_up };
+        let acquired = self.state.asked.as_ref().and_then(|record| record.acquired);
+        self.state.phase = Phase::Releasing { give_up, acquired };
         self.state.next = self.now.boot;
     }
 
     fn go_on_releasing(&mut self) {
-        let Phase::Releasing { give_up } = self.state.phase else { return };
+        let Phase::Releasing { give_up, acquired } = self.state.phase else { return };
         if self.now.boot >= give_up {
             return self.finish(false);
         }
@@ -125,8 +126,11 @@ impl Turn<'_> {
         }
         match &self.state.known {
             _ if !self.state.fresh => self.send(Call::Get),
-            // Only over a state that names us: never another one's Lease.
-            Known::Present(record, version) if record.holder.as_ref() == Some(&self.rules.identity) => {
+            // Only over our own term: never another one's Lease, nor one that somebody wrote our name into while
+            // another one may use it.
+            Known::Present(record, version)
+                if record.holder.as_ref() == Some(&self.rules.identity) && record.acquired == acquired =>
+            {
                 let record = record.released(self.wall_after(Some(record)));
                 let over = version.clone();
                 self.send(Call::Update { record, over });

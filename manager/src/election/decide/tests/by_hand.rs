@@ -159,6 +159,25 @@ fn a_name_put_there_by_hand_is_no_right_to_lead() {
 }
 
 #[test]
+fn a_name_put_there_by_hand_is_no_right_to_release_either() {
+    // Lost long ago, and its work ends only now: found by the model.
+    for knew in [true, false] {
+        let mut me = Driven::leading();
+        me.pass(secs(12));
+        assert!(me.did(&Action::StopLeading(Ending::Expired)));
+        me.time += secs(5);
+        let taken = held_by("other", me.time);
+        if knew {
+            me.event(Event::Seen(taken.clone(), version(11)));
+        }
+        me.event(Event::Seen(Record { holder: Some("me".into()), ..taken }, version(12)));
+        me.actions.clear();
+        me.event(Event::WorkEnded(true));
+        assert_eq!(me.actions, [Action::Finish { released: false }], "knew the next holder: {knew}");
+    }
+}
+
+#[test]
 fn what_it_asked_for_itself_and_got_no_answer_to_is_its_own() {
     let mut me = Driven::new();
     me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
