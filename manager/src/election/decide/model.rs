@@ -1,10 +1,13 @@
 //! A model of two or three replicas, one Lease and everything that can come between, tried in every order.
 //!
 //! A move is one step of one party: a request reaches the server, an answer or a watch event reaches its replica, a
-//! timer fires, time passes, somebody changes the Lease by hand. A replica that makes no moves is one that is frozen.
+//! timer fires, time passes, a process is killed and started again, somebody changes the Lease by hand. A replica that
+//! makes no moves is one that is frozen.
+//!
 //! After each move it is checked, whatever the clocks' rates, that at most one fence is open, that whoever has an open
 //! one leads and believes that the Lease names it, and that nobody believes to lead for longer than it may write; at
-//! each write, that nobody takes what is held by record, and nobody releases what another one holds.
+//! each write, that nobody takes what is held by record, and nobody releases what another one holds, or what its own
+//! work still relies on.
 
 mod replica;
 mod world;
@@ -13,7 +16,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
 use self::replica::{Replica, Wire};
-use self::world::{Move, World};
+use self::world::{Hand, LENGTHENED, Move, World};
 use super::*;
 
 /// The rates of two clocks, in thousandths.
@@ -26,6 +29,9 @@ const TRIPLES: [[u32; 3]; 3] = [[950, 1050, 1000], [1050, 1000, 950], [1000, 950
 const LEADERLESS: Duration = Duration::from_secs(30);
 /// For so long a leader is then watched that has no reason to go.
 const CALM: Duration = Duration::from_secs(30);
+
+/// What a candidate then waits for whoever leads, if it goes: the longest duration that anybody holds for.
+const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 
 /// Two clocks, then three.
 fn all_rates() -> impl Iterator<Item = &'static [u32]> {
@@ -202,12 +208,15 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
         let mut random = fastrand::Rng::with_seed(seed);
         let rates: Vec<u32> = (0..random.usize(2..=3)).map(|_| random.u32(950..=1050)).collect();
         let mut world = World::new(&rates, OnLost::Campaign);
-        world.hands = u32::MAX;
+        (world.hands, world.restarts) = (u32::MAX, u32::MAX);
+        for replica in &mut world.replicas {
+            replica.rules.on_lost = if random.bool() { OnLost::Exit } else { OnLost::Campaign };
+        }
         // Some lives are calm and some are wild; in most of them time must get on, or nothing ever runs out.
         let (wildness, haste) = (random.f64() * 0.5, random.f64() * 0.5);
         let mut path = VecDeque::new();
         // Every so often one replica is stopped and thawed; what it has asked for arrives meanwhile, or is lost.
-        let (mut frozen, mut cut) = (None, false);
+        let (mut frozen, mut cut, mut lengthened) = (None, false, false);
         for _ in 0..600 {
             if random.f64() < 0.03 {
                 frozen = frozen.is_none().then(|| random.usize(..rates.len()));
@@ -217,8 +226,11 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
             // Some are told to end, and one never is, so that somebody can lead.
             let stopping = world.replicas.iter().filter(|replica| replica.state.stopping).count();
             let may_stop = stopping + 1 < rates.len() && random.f64() < 0.02;
+            let may_restart = random.f64() < 0.1;
             moves.retain(|step| {
-                (may_stop || !matches!(step, Move::Stop(_))) && (frozen.is_none() || step.runs_on() != frozen)
+                (may_stop || !matches!(step, Move::Stop(_)))
+                    && (may_restart || !matches!(step, Move::Restart(_)))
+                    && (frozen.is_none() || step.runs_on() != frozen)
             });
             let asks = |i: &usize| matches!(world.replicas[*i].wire, Some(Wire::Sent(_) | Wire::Served(_)));
             let step = match frozen.filter(|_| cut).filter(asks) {
@@ -230,12 +242,20 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
             if path.len() > 40 {
                 path.pop_front();
             }
+            lengthened |= step == Move::ByHand(Hand::Lengthen);
+            for replica in &mut world.replicas {
+                replica.random = random.f64();
+            }
             world.apply(step);
             world.check().unwrap_or_else(|wrong| {
                 panic!("{wrong}, MAINSTAY_SEED={seed}, rates {rates:?}, last {path:?}: {world:#?}")
             });
         }
-        world.settle(LEADERLESS);
+        world.settle_with_restarts(LEADERLESS);
+        if lengthened && world.holders().is_empty() {
+            // Its holder has gone before it could write it anew: it is waited out.
+            world.settle_with_restarts(Duration::from_secs(LENGTHENED.unsigned_abs().into()));
+        }
         let holders: Vec<_> = world.holders().into_iter().map(str::to_owned).collect();
         assert_eq!(holders.len(), 1, "nobody leads although all can, MAINSTAY_SEED={seed}: {world:#?}");
         let end = world.time + CALM;
@@ -243,6 +263,11 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
             world.step_calmly();
             assert_eq!(world.holders(), holders, "it had no reason to go, MAINSTAY_SEED={seed}: {world:#?}");
         }
+        let longest = world.longest_wait();
+        assert!(
+            longest <= LONGEST_CLAIM,
+            "{longest:?} until one may follow, MAINSTAY_SEED={seed}: {world:#?}"
+        );
     }
 }
 
@@ -283,4 +308,47 @@ fn a_new_replica_takes_a_deleted_lease_only_until_the_deletion_is_told() {
     assert_eq!(world.holders(), ["a", "b"], "the overlap that nobody can prevent");
     world.apply(Move::Watch(0));
     assert_eq!(world.holders(), ["b"], "it ends with the delivery of the event");
+}
+
+#[test]
+fn a_new_replica_does_not_take_what_its_leader_was_told_is_shortened() {
+    for rates in PAIRS {
+        let mut world = settled(&rates);
+        let leader = until_renewal(&mut world);
+        let held = world.replicas[leader].rules.identity.to_string();
+        world.apply(Move::Serve(leader));
+        world.apply(Move::Answer(leader));
+        world.apply(Move::ByHand(Hand::Shorten));
+        world.apply(Move::Restart(1 - leader));
+        world.settle(CALM);
+        assert_eq!(world.holders(), [held], "rates {rates:?}");
+    }
+}
+
+#[test]
+fn a_new_replica_takes_a_shortened_lease_only_until_the_edit_is_told() {
+    let mut world = settled(&[1000, 1000]);
+    let leader = until_renewal(&mut world);
+    world.apply(Move::Serve(leader));
+    world.apply(Move::Answer(leader));
+    world.apply(Move::ByHand(Hand::Shorten));
+    world.renewal = None;
+    let new = 1 - leader;
+    world.apply(Move::Restart(new));
+    // The leader makes no move: it is frozen.
+    while world.replicas[new].fence.is_none() {
+        let step = world.moves(false).into_iter().find(|step| {
+            matches!(step, Move::Serve(i) | Move::Answer(i) | Move::Tick(i) | Move::WatchUp(i) if *i == new)
+        });
+        world.apply(step.unwrap_or(Move::TimePasses));
+    }
+    assert_eq!(world.holders().len(), 2, "the overlap that nobody can prevent");
+    while !world.replicas[leader].watch.is_empty() {
+        world.apply(Move::Watch(leader));
+    }
+    assert_eq!(
+        world.holders(),
+        [&*world.replicas[new].rules.identity],
+        "it ends with the delivery of the event"
+    );
 }

@@ -8,22 +8,36 @@ use super::world::Move;
 
 /// What the replicas are called. The last one has settings and a wall clock of its own.
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
+
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     pub(super) rules: ElectionSettings,
     /// How fast its clock goes, in thousandths.
     rate: u32,
-    /// Its wall clock shows this at all times, if anything.
+    /// Its wall clock shows this for as long as its process lives, if anything.
     wall: Option<Timestamp>,
+    /// What its next decision draws.
+    pub(super) random: f64,
     pub(super) state: State,
     pub(super) fence: Option<BootInstant>,
     pub(super) wire: Option<Wire>,
     /// Writes it no longer waits for, which may still reach the server.
     pub(super) late: Vec<Call>,
     pub(super) watch: VecDeque<Event>,
-    /// Leader-only work was told to end and has not.
-    pub(super) ending_work: bool,
+    pub(super) work: Work,
     pub(super) finished: bool,
+}
+
+/// Leader-only work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// There is none, or it has ended.
+    Ended,
+    Runs,
+    /// It was told to end and has not.
+    Ending,
+    /// It was given up on and may still run.
+    GivenUp,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -58,12 +72,13 @@ impl Replica {
             rules,
             rate,
             wall: apart.then_some(Timestamp::UNIX_EPOCH),
+            random: [0.5, 1.0, 0.0][number],
             state: State::new(BootInstant::from_boot(Duration::ZERO)),
             fence: None,
             wire: None,
             late: Vec::new(),
             watch: VecDeque::new(),
-            ending_work: false,
+            work: Work::Ended,
             finished: false,
         }
     }
@@ -81,7 +96,7 @@ impl Replica {
 
     fn now(&self, time: Duration) -> Now {
         let wall = Timestamp::from_microsecond(i64::try_from(time.as_micros()).unwrap()).unwrap();
-        Now { boot: self.boot(time), wall: self.wall.unwrap_or(wall), random: 0.5 }
+        Now { boot: self.boot(time), wall: self.wall.unwrap_or(wall), random: self.random }
     }
 
     pub(super) fn has_open_fence(&self, time: Duration) -> bool {
@@ -94,16 +109,32 @@ impl Replica {
         self.state = state;
         let mut opened = false;
         for action in actions {
+            let begins = matches!(action, Action::Lead { .. });
             match action {
                 Action::Send(call) => {
                     assert!(self.wire.is_none(), "one request at a time");
                     if matches!(&call, Call::Update { record, .. } if record.is_release()) {
                         assert!(self.fence.is_none(), "the fence is closed before a release leaves");
+                        assert_eq!(
+                            self.work,
+                            Work::Ended,
+                            "{}: work ends before a release leaves",
+                            self.name()
+                        );
                     }
                     self.wire = Some(Wire::Sent(call));
                 }
                 Action::Abandon => self.give_up_waiting(),
                 Action::Lead { until, .. } | Action::Extend { until } => {
+                    if begins {
+                        assert_eq!(
+                            self.work,
+                            Work::Ended,
+                            "{}: a term begins after the last one's work",
+                            self.name()
+                        );
+                        self.work = Work::Runs;
+                    }
                     opened = true;
                     self.fence = Some(until);
                     assert!(self.has_open_fence(time), "{}: a right that begins is not over", self.name());
@@ -112,8 +143,15 @@ impl Replica {
                     assert!(!opened, "{}: a right that begins does not end in the same turn", self.name());
                     self.fence = None;
                 }
-                Action::EndWork => self.ending_work = true,
-                Action::Finish { .. } => self.finished = true,
+                Action::EndWork => {
+                    assert_eq!(self.work, Work::Runs, "{}: what is told to end runs", self.name());
+                    self.work = Work::Ending;
+                }
+                Action::Finish { .. } => {
+                    let over = matches!(self.work, Work::Ended | Work::GivenUp);
+                    assert!(over, "{}: a replica ends after its work, or gives up on it", self.name());
+                    self.finished = true;
+                }
                 Action::Standby | Action::NewHolder(_) | Action::Mend => {}
             }
         }
@@ -130,6 +168,16 @@ impl Replica {
         {
             self.late.push(call);
         }
+    }
+
+    /// Its process is killed, and another one started under its name. A clock that stands still has moved on by then: two
+    /// processes of one name that use the very same microseconds write the same records.
+    pub(super) fn restart(&mut self, time: Duration) {
+        self.give_up_waiting();
+        self.state = State::new(self.boot(time));
+        (self.fence, self.work, self.finished) = (None, Work::Ended, false);
+        self.watch.clear();
+        self.wall = self.wall.map(|wall| wall + Duration::from_secs(1));
     }
 
     pub(super) fn is_due(&self, time: Duration) -> bool {
@@ -154,7 +202,7 @@ impl Replica {
         if !self.state.watching {
             moves.push(Move::WatchUp(i));
         }
-        if self.ending_work {
+        if self.work == Work::Ending {
             moves.push(Move::WorkEnds(i));
         }
         if failures {
@@ -167,14 +215,17 @@ impl Replica {
             if !self.state.stopping {
                 moves.push(Move::Stop(i));
             }
+            if self.work == Work::Ending {
+                moves.push(Move::GiveWorkUp(i));
+            }
         }
     }
 }
 
-/// The rules and the clock of a replica never change.
+/// The rules of a replica and the rate of its clock never change; what it draws is no part of where it stands.
 impl Hash for Replica {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let told: (&VecDeque<Event>, bool, bool) = (&self.watch, self.ending_work, self.finished);
-        (&self.state, self.fence, &self.wire, &self.late, told).hash(hasher);
+        (&self.state, self.fence, self.work, self.finished, self.wall).hash(hasher);
+        (&self.wire, &self.late, &self.watch).hash(hasher);
     }
 }

@@ -6,7 +6,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::super::*;
-use super::replica::{NAMES, Replica, Wire};
+use super::replica::{NAMES, Replica, Wire, Work};
 use crate::election::record::Version;
 
 /// Time passes up to the next whole one of these, or to the next moment at which a replica has something due. So a
@@ -16,6 +16,9 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// More calm moves than anybody needs at one moment.
 const SPINNING: u32 = 1000;
+
+/// For how long a Lease holds that somebody lengthened, in seconds.
+pub(super) const LENGTHENED: i32 = 300;
 
 /// Someone who holds by record and is not there.
 const STRANGER: &str = "x";
@@ -30,6 +33,8 @@ pub(super) struct World {
     pub(super) renewal: Option<Renewal>,
     /// How often the Lease may still be changed by hand.
     pub(super) hands: u32,
+    /// How often a replica may still be restarted.
+    pub(super) restarts: u32,
     /// Calm moves since time passed.
     busy: u32,
     pub(super) replicas: Vec<Replica>,
@@ -56,6 +61,8 @@ pub(super) enum Move {
     WatchUp(usize),
     Stop(usize),
     WorkEnds(usize),
+    GiveWorkUp(usize),
+    Restart(usize),
     ByHand(Hand),
 }
 
@@ -70,6 +77,8 @@ pub(super) enum Hand {
     /// Has it run out after two seconds. One, with the holder taken out, would be a release: whoever writes that by
     /// hand gives the Lease up for its holder.
     Shorten,
+    /// Has it hold for [`LENGTHENED`].
+    Lengthen,
     /// Changes nothing of the record, such as a label.
     Touch,
 }
@@ -87,8 +96,14 @@ impl Move {
             | Self::WatchDown(i)
             | Self::WatchUp(i)
             | Self::Stop(i)
-            | Self::WorkEnds(i) => Some(i),
-            Self::TimePasses | Self::Serve(_) | Self::Lose(_) | Self::ServeLate(_) | Self::ByHand(_) => None,
+            | Self::WorkEnds(i)
+            | Self::GiveWorkUp(i) => Some(i),
+            Self::TimePasses
+            | Self::Serve(_)
+            | Self::Lose(_)
+            | Self::ServeLate(_)
+            | Self::Restart(_)
+            | Self::ByHand(_) => None,
         }
     }
 }
@@ -99,7 +114,16 @@ impl World {
     pub(super) fn new(rates: &[u32], on_lost: OnLost) -> Self {
         let replicas = rates.iter().enumerate();
         let replicas = replicas.map(|(number, rate)| Replica::new(number, *rate, on_lost)).collect();
-        Self { time: Duration::ZERO, lease: None, version: 0, renewal: None, hands: 1, busy: 0, replicas }
+        Self {
+            time: Duration::ZERO,
+            lease: None,
+            version: 0,
+            renewal: None,
+            hands: 1,
+            restarts: 1,
+            busy: 0,
+            replicas,
+        }
     }
 
     fn stored(version: u64) -> Version {
@@ -180,6 +204,18 @@ impl World {
         })
     }
 
+    /// Whether a replica that has seen nothing yet finds what another one goes by that may write: the case in which it
+    /// takes nothing that is in use. Not while the Lease is missing, cleared or shortened.
+    pub(super) fn may_restart(&self, i: usize) -> bool {
+        let Some(renewal) = self.renewal.as_ref().filter(|renewal| renewal.by != i) else { return true };
+        let holder = &self.replicas[renewal.by];
+        let holds = holder.rules.lease_duration;
+        holder.boot(self.time).saturating_since(holder.boot(renewal.stored)) >= holds
+            || self.lease.as_ref().is_some_and(|(record, _)| {
+                record.holder.as_deref() == Some(holder.name()) && record.duration(Duration::ZERO) >= holds
+            })
+    }
+
     pub(super) fn moves(&self, failures: bool) -> Vec<Move> {
         let mut moves = vec![Move::TimePasses];
         for (i, replica) in self.replicas.iter().enumerate() {
@@ -188,6 +224,9 @@ impl World {
             }
             if failures && !replica.late.is_empty() {
                 moves.push(Move::ServeLate(i));
+            }
+            if failures && self.restarts > 0 && self.may_restart(i) {
+                moves.push(Move::Restart(i));
             }
         }
         if failures && self.hands > 0 {
@@ -209,7 +248,7 @@ impl World {
     /// All that can be changed by hand, whoever knows of it.
     pub(super) fn all_hands(&self) -> Vec<Hand> {
         let Some((record, _)) = &self.lease else { return Vec::new() };
-        let mut hands = vec![Hand::Touch, Hand::Delete, Hand::Clear, Hand::Shorten];
+        let mut hands = vec![Hand::Touch, Hand::Delete, Hand::Clear, Hand::Shorten, Hand::Lengthen];
         let names = NAMES.into_iter().take(self.replicas.len()).chain([STRANGER]);
         hands.extend(names.filter(|name| record.holder.as_deref() != Some(*name)).map(Hand::Name));
         hands
@@ -261,8 +300,16 @@ impl World {
             }
             Move::Stop(i) => self.replicas[i].react(time, Event::Stop),
             Move::WorkEnds(i) => {
-                self.replicas[i].ending_work = false;
+                self.replicas[i].work = Work::Ended;
                 self.replicas[i].react(time, Event::WorkEnded(true));
+            }
+            Move::GiveWorkUp(i) => {
+                self.replicas[i].work = Work::GivenUp;
+                self.replicas[i].react(time, Event::WorkEnded(false));
+            }
+            Move::Restart(i) => {
+                self.restarts -= 1;
+                self.replicas[i].restart(time);
             }
             Move::ByHand(hand) => self.change_by_hand(hand),
         }
@@ -276,6 +323,7 @@ impl World {
             Hand::Clear => record.holder = None,
             Hand::Name(name) => record.holder = Some(name.into()),
             Hand::Shorten => record.duration_seconds = Some(2),
+            Hand::Lengthen => record.duration_seconds = Some(LENGTHENED),
             Hand::Touch => {}
         }
         drop(self.store(record));
@@ -285,6 +333,16 @@ impl World {
     pub(super) fn holders(&self) -> Vec<&str> {
         let open = self.replicas.iter().filter(|replica| replica.has_open_fence(self.time));
         open.map(Replica::name).collect()
+    }
+
+    /// How long the most patient candidate waits for whoever it knows to hold.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let candidates =
+            self.replicas.iter().filter(|replica| !replica.finished && !replica.state.is_leading());
+        let waits = candidates.filter_map(|replica| {
+            Some(replica.state.claim.as_ref()?.until.saturating_since(replica.boot(self.time)))
+        });
+        waits.max().unwrap_or_default()
     }
 
     /// Checks what has to hold at every moment.
@@ -332,6 +390,19 @@ impl World {
     pub(super) fn settle(&mut self, time: Duration) {
         let end = self.time + time;
         while self.time < end {
+            self.step_calmly();
+        }
+    }
+
+    /// The same, with what has ended started again.
+    pub(super) fn settle_with_restarts(&mut self, time: Duration) {
+        let end = self.time + time;
+        while self.time < end {
+            for i in 0..self.replicas.len() {
+                if self.replicas[i].finished && self.may_restart(i) {
+                    self.replicas[i].restart(self.time);
+                }
+            }
             self.step_calmly();
         }
     }
