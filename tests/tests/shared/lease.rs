@@ -21,26 +21,34 @@ use serde_json::{Value, json};
 use super::ha::install_two_accounts;
 use super::{holder, renewed};
 
-/// How long a replica of these tests holds: long beside what a slow machine takes for an edit and its mending.
+/// How long a replica holds where others wait for its time to run out.
 const HOLDS: Duration = Duration::from_secs(8);
+/// How long it holds where nobody does: long beside what a slow machine takes for an edit and its mending.
+const HOLDS_LONG: Duration = Duration::from_secs(30);
 const NAME: &str = "mainstay";
 
-fn settings(lease: &str) -> Value {
+fn settings(lease: &str, holds: Duration) -> Value {
     json!({"leaderElection": {
         "leaseName": lease,
-        "leaseDuration": format!("{}s", HOLDS.as_secs()),
-        "renewDeadline": "6s",
+        "leaseDuration": format!("{}s", holds.as_secs()),
+        "renewDeadline": format!("{}s", holds.as_secs() * 3 / 4),
         "retryPeriod": "500ms",
     }})
 }
 
-fn start(cluster: &TestCluster, identity: &Identity, name: &str) -> ManagerProcess {
-    start_for(cluster, identity, name, NAME)
+fn start(cluster: &TestCluster, identity: &Identity, name: &str, holds: Duration) -> ManagerProcess {
+    start_for(cluster, identity, name, NAME, holds)
 }
 
-fn start_for(cluster: &TestCluster, identity: &Identity, name: &str, lease: &str) -> ManagerProcess {
+fn start_for(
+    cluster: &TestCluster,
+    identity: &Identity,
+    name: &str,
+    lease: &str,
+    holds: Duration,
+) -> ManagerProcess {
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
-    ManagerProcess::start(binary, cluster, identity, name, &settings(lease))
+    ManagerProcess::start(binary, cluster, identity, name, &settings(lease, holds))
 }
 
 /// Waits until a replica leads and returns what it calls itself.
@@ -55,17 +63,21 @@ fn said(process: &ManagerProcess, words: &str) -> usize {
 }
 
 /// Two replicas with the rights that we ship, the first of which leads.
-async fn pair(cluster: &TestCluster) -> (ManagerProcess, String, ManagerProcess) {
+async fn pair(cluster: &TestCluster, holds: Duration) -> (ManagerProcess, String, ManagerProcess) {
     install_two_accounts(cluster).await;
     let leader = account(cluster, "mainstay").await;
-    pair_of(cluster, &leader).await
+    pair_of(cluster, &leader, holds).await
 }
 
 /// The same, the first one with this identity.
-async fn pair_of(cluster: &TestCluster, leader: &Identity) -> (ManagerProcess, String, ManagerProcess) {
-    let leader = start(cluster, leader, "leader");
+async fn pair_of(
+    cluster: &TestCluster,
+    leader: &Identity,
+    holds: Duration,
+) -> (ManagerProcess, String, ManagerProcess) {
+    let leader = start(cluster, leader, "leader", holds);
     let name = leads(&leader).await;
-    let standby = start(cluster, &account(cluster, "mainstay-too").await, "standby");
+    let standby = start(cluster, &account(cluster, "mainstay-too").await, "standby", holds);
     standby.logged("who leads", |line| line["msg"] == "new leader" && line["holder"] == name.as_str()).await;
     (leader, name, standby)
 }
@@ -89,7 +101,8 @@ async fn mended(leases: &Api<Lease>, after: &Lease, leader: &str) -> Lease {
 #[track_caller]
 fn check_record(lease: &Lease, acquired: Option<&MicroTime>, change: &Value) {
     let spec = lease.spec.clone().expect("a spec");
-    assert_eq!(spec.lease_duration_seconds, Some(8), "after {change}");
+    let holds = i32::try_from(HOLDS_LONG.as_secs()).ok();
+    assert_eq!(spec.lease_duration_seconds, holds, "after {change}");
     assert_eq!(spec.lease_transitions, Some(0), "after {change}");
     assert_eq!(spec.acquire_time.as_ref(), acquired, "it is the same term, after {change}");
     assert!(renewed(lease) <= Timestamp::now(), "after {change}");
@@ -98,7 +111,7 @@ fn check_record(lease: &Lease, acquired: Option<&MicroTime>, change: &Value) {
 #[tokio::test]
 async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_trouble_is_one_line() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    let (mut leader, name, mut standby) = pair(&cluster).await;
+    let (mut leader, name, mut standby) = pair(&cluster, HOLDS_LONG).await;
     let leases = cluster.api::<Lease>();
     let acquired = leases.get(NAME).await.expect("read").spec.expect("a spec").acquire_time;
 
@@ -191,7 +204,7 @@ async fn check_events(cluster: &TestCluster, leaders: &[&str]) {
 #[tokio::test]
 async fn a_leader_written_out_of_its_lease_ends_and_whoever_is_named_is_waited_for() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    let (mut leader, _, mut standby) = pair(&cluster).await;
+    let (mut leader, _, mut standby) = pair(&cluster, HOLDS).await;
     let leases = cluster.api::<Lease>();
 
     let edited = Timestamp::now();
@@ -236,7 +249,7 @@ async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
         .expect("a Lease");
         leases.create(&PostParams::default(), &lease).await.expect("created");
         let started = Timestamp::now();
-        let mut process = start_for(&cluster, &admin, name, name);
+        let mut process = start_for(&cluster, &admin, name, name, HOLDS);
         let identity = leads(&process).await;
         let taken = leases.get(name).await.expect("read");
         let record = taken.spec.clone().expect("a spec");
@@ -279,7 +292,7 @@ async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_
     let Some(cluster) = TestCluster::shared().await else { return };
     install_two_accounts(&cluster).await;
     let impostor = Impostor::before(&cluster, &account(&cluster, "mainstay").await).await;
-    let (mut leader, name, mut standby) = pair_of(&cluster, impostor.identity()).await;
+    let (mut leader, name, mut standby) = pair_of(&cluster, impostor.identity(), HOLDS).await;
     let leases = cluster.api::<Lease>();
 
     for (lie, _) in lies() {
