@@ -5,7 +5,8 @@
 //! dropped at its next await.
 //!
 //! # Invariants
-//! 1. After `end` or `lose` has returned, `enter` admits nobody until the next `begin`.
+//! 1. After `end` or `lose` has returned, `enter` admits nobody until the next `begin`. `begin_granted` begins nothing
+//!    unless a `grant` has come since: word of a term that arrives after its end is too late.
 //! 2. `ended` returns only while no work of the term is running.
 
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ struct Shared {
 struct Inner {
     /// Running work by the name of who runs it.
     running: BTreeMap<&'static str, usize>,
+    /// Whether a term may begin that has not: set by `grant`, taken by whatever begins or ends it.
+    granted: bool,
     /// Counts terms from 1; 0 before the first.
     number: u64,
     /// Cancelled when the current term is lost; a new one for each term.
@@ -53,7 +56,8 @@ struct Inner {
 impl Term {
     /// A term that has not begun.
     pub fn new() -> Self {
-        let inner = Inner { running: BTreeMap::new(), number: 0, lost: CancellationToken::new() };
+        let inner =
+            Inner { running: BTreeMap::new(), granted: false, number: 0, lost: CancellationToken::new() };
         let shared = Shared {
             open: watch::Sender::new(false),
             inner: Mutex::new(inner),
@@ -71,21 +75,39 @@ impl Term {
 
     /// Lets work run.
     pub fn begin(&self) {
+        self.grant();
+        self.begin_granted();
+    }
+
+    /// Lets a term begin, by [`Term::begin_granted`], unless it is ended or lost before. For who hears of the Lease first, and
+    /// does not decide when work starts.
+    pub(crate) fn grant(&self) {
+        self.shared.inner.lock().granted = true;
+    }
+
+    /// Lets work run if that was granted, once for each grant. Returns whether it was.
+    pub(crate) fn begin_granted(&self) -> bool {
         let mut inner = self.shared.inner.lock();
+        if !std::mem::take(&mut inner.granted) {
+            return false;
+        }
         inner.number += 1;
         inner.lost = CancellationToken::new();
         self.shared.open.send_replace(true);
+        true
     }
 
     /// Lets no new work begin. Work that runs may finish: wait for it with [`Term::ended`].
     pub fn end(&self) {
-        let _inner = self.shared.inner.lock();
+        let mut inner = self.shared.inner.lock();
+        inner.granted = false;
         self.shared.open.send_replace(false);
     }
 
     /// Lets no new work begin and drops what runs at its next await.
     pub fn lose(&self) {
-        let inner = self.shared.inner.lock();
+        let mut inner = self.shared.inner.lock();
+        inner.granted = false;
         self.shared.open.send_replace(false);
         inner.lost.cancel();
     }
@@ -180,6 +202,23 @@ mod tests {
         assert!(term.enter("web").is_some(), "begun");
         term.end();
         assert!(term.enter("web").is_none(), "ended");
+    }
+
+    #[test]
+    fn a_term_that_is_over_before_it_has_begun_does_not_begin() {
+        let term = Term::new();
+        for over in [Term::end, Term::lose] {
+            term.grant();
+            over(&term);
+            assert!(!term.begin_granted());
+            assert!(term.enter("web").is_none());
+        }
+        term.grant();
+        assert!(term.begin_granted(), "the next one");
+        let work = term.enter("web").unwrap();
+        assert!(!term.begin_granted(), "it has begun");
+        assert!(poll_once(work.lost()).is_pending());
+        assert_eq!(term.enter("web").unwrap().term(), work.term(), "it goes on");
     }
 
     #[test]

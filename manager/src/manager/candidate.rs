@@ -1,8 +1,8 @@
 //! The manager's half of the election: when to stand, what to end when a term ends, when to let go.
 //!
 //! The elector lives on the control thread, leader-only work on the caller's runtime. The word to begin, the state of
-//! leadership and the [`Term`] join them. The elector ends the term by itself: nothing of that may have to wait for a
-//! free thread of the caller's runtime.
+//! leadership and the [`Term`] join them. The elector grants the term and ends it by itself: nothing of that may have to wait
+//! for a free thread of the caller's runtime, and word of a term that arrives there after its end begins nothing.
 
 use std::sync::Arc;
 
@@ -54,7 +54,15 @@ impl Candidate {
 
         let (connections, fence, registry) =
             (shared.clusters.own().connections().clone(), shared.fence.clone(), shared.registry.clone());
-        let on_event = record_on_lease(shared.clusters.own().events().clone(), &settings);
+        let record = record_on_lease(shared.clusters.own().events().clone(), &settings);
+        let elected = shared.term.clone();
+        let on_event: OnEvent = Arc::new(move |event: LeaseEvent| {
+            // Before this is forwarded as news, and so before anybody asks for the term to begin.
+            if matches!(event, LeaseEvent::BecameLeader { .. }) {
+                elected.grant();
+            }
+            record(event);
+        });
         let stop_election = stop.clone();
         let job = Job::new(ELECTION, move || async move {
             // Dropped at the end, whichever way that comes.

@@ -317,20 +317,19 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// Acts on what the elector says.
+    /// Acts on what the elector says, which may be over by the time it is heard. So this ends no term: the elector has by
+    /// itself, and the one that runs now may be the next.
     fn follow(&mut self, leadership: &Leadership) -> Option<End> {
-        let leading = *self.shared.term.subscribe().borrow();
         match leadership {
-            Leadership::Leading { .. } if !leading => self.lead(),
-            // A loss that was published and taken back before it was seen here.
-            Leadership::Standby { .. } if leading => self.shared.term.lose(),
-            Leadership::Lost(_) => {
-                self.shared.term.lose();
-                if self.shared.configuration.leader_election.on_lost == OnLost::Exit {
-                    return Some(End::LeaseLost);
+            Leadership::Leading { .. } => {
+                if self.shared.term.begin_granted() {
+                    self.start_waiting();
                 }
             }
-            _ => {}
+            Leadership::Lost(_) if self.shared.configuration.leader_election.on_lost == OnLost::Exit => {
+                return Some(End::LeaseLost);
+            }
+            Leadership::Lost(_) | Leadership::Standby { .. } => {}
         }
         None
     }

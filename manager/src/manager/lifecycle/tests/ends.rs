@@ -3,6 +3,7 @@
 use super::outcome::{End, Problems};
 use super::part::{Diary, Part, Way};
 use super::*;
+use crate::election::Ending;
 use crate::manager::RegisterError;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others};
 
@@ -116,6 +117,26 @@ async fn a_manager_whose_run_is_dropped_drops_what_runs_and_leads_no_more() {
     diary.until("sweep ends").await;
     let error = manager.add(Part::new("late", Others, Way::Well, &diary)).unwrap_err();
     assert!(matches!(error, RegisterError::Stopped { name: "late" }), "{error:?}");
+}
+
+#[tokio::test]
+async fn word_of_a_term_that_is_over_begins_nothing_and_word_of_its_end_ends_no_later_one() {
+    let mut configuration = configuration("");
+    configuration.leader_election.on_lost = OnLost::Campaign;
+    let manager = manager_with("127.0.0.1:1", configuration);
+    let (term, leading) = (&manager.shared.term, manager.leading());
+    let mut running = Running::new(&manager.shared);
+    let elected = Leadership::Leading { transitions: 0 };
+    // The elector wins, and loses before this runtime has had a thread to hear of it.
+    term.grant();
+    term.lose();
+    assert!(running.follow(&elected).is_none());
+    assert!(!*leading.borrow(), "the Lease is another's");
+    // It wins again before this runtime has heard of the loss.
+    term.grant();
+    assert!(running.follow(&Leadership::Lost(Ending::Expired)).is_none());
+    assert!(running.follow(&elected).is_none());
+    assert!(*leading.borrow());
 }
 
 #[tokio::test]
