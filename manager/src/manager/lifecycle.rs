@@ -336,10 +336,15 @@ impl<'a> Running<'a> {
 }
 
 impl Drop for Running<'_> {
-    /// Where `run` was dropped instead of stopped, nobody leads or works here any more either.
+    /// Where `run` was dropped instead of stopped, nobody leads or works here any more either, and tasks of others that
+    /// listen for the stop hear of it.
     fn drop(&mut self) {
         self.shared.term.lose();
         self.shared.always.lose();
+        self.shared.stops.begun.cancel();
+        for group in [&self.leader_only, &self.others, &self.caches, &self.servers, &self.events] {
+            group.stop.cancel();
+        }
     }
 }
 

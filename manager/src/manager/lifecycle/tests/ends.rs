@@ -4,8 +4,8 @@ use super::outcome::{End, Problems};
 use super::part::{Diary, Part, Way};
 use super::*;
 use crate::election::Ending;
-use crate::manager::RegisterError;
-use crate::manager::RunnableGroup::{self, LeaderElection, Others};
+use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
+use crate::manager::{RegisterError, RunContext, Runnable};
 
 /// Long enough for whoever listens; who does not costs the test as long.
 const GRACE: Duration = Duration::from_secs(1);
@@ -117,6 +117,43 @@ async fn a_manager_whose_run_is_dropped_drops_what_runs_and_leads_no_more() {
     diary.until("sweep ends").await;
     let error = manager.add(Part::new("late", Others, Way::Well, &diary)).unwrap_err();
     assert!(matches!(error, RegisterError::Stopped { name: "late" }), "{error:?}");
+}
+
+/// Hands its context out, and does not listen.
+struct HandsOut(RunnableGroup, mpsc::UnboundedSender<RunContext>);
+
+impl Runnable for HandsOut {
+    fn name(&self) -> &'static str {
+        "hands-out"
+    }
+
+    fn group(&self) -> RunnableGroup {
+        self.0
+    }
+
+    fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        self.1.send(cx).expect("the test listens");
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_tells_those_who_listen_for_its_stop_elsewhere() {
+    let manager = manager("");
+    let (hand_out, mut handed) = mpsc::unbounded_channel();
+    for group in [Servers, Others, LeaderElection] {
+        manager.add(HandsOut(group, hand_out.clone())).unwrap();
+    }
+    let mut running = run(&manager);
+    let mut contexts = Vec::new();
+    while contexts.len() < 3 {
+        contexts.push(handed.recv().await.unwrap());
+    }
+    assert!(!contexts.iter().any(|cx| cx.stop.is_cancelled()), "it runs");
+    running.shutdown().await;
+    for cx in contexts {
+        assert!(cx.stop.is_cancelled() && cx.context().stopping().is_cancelled());
+    }
 }
 
 #[tokio::test]
