@@ -87,7 +87,8 @@ pub enum RegisterError {
         #[source]
         source: WiringError,
     },
-    /// A runnable that needs the Lease runs once, and this manager may lead more than once.
+    /// A runnable that needs the Lease runs once, and this manager may lead more than once: what the configuration says, so
+    /// a [`Program`](super::Program) ends as with any wrong input.
     #[error(
         "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or a controller"
     )]

@@ -171,7 +171,7 @@ fn runtime() -> io::Result<Runtime> {
 fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     if let Some(refused) = problem.downcast_ref::<RegisterError>() {
         // The file has the last word on every setting.
-        return matches!(refused, RegisterError::Settings { .. });
+        return matches!(refused, RegisterError::Settings { .. } | RegisterError::RunsOnce { .. });
     }
     let connect = match problem.downcast_ref::<BuildError>() {
         Some(BuildError::NoLeaseNamespace | BuildError::Election(_)) => return true,
@@ -216,6 +216,8 @@ controller "web": queue.retryShare 0 is too little"#;
         let behind_a_proxy: BoxError =
             ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
         assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
+        let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep" }.into();
+        assert!(is_wrong_input(&*runs_once), "onLost: Exit mends it");
         let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
         assert!(!is_wrong_input(&*taken));
     }

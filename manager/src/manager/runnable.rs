@@ -56,6 +56,9 @@ pub trait Runnable: Send + 'static {
     /// Returns what logs, errors and `/readyz/NAME` call it: 1 to 63 lower-case letters, digits and hyphens, no hyphen
     /// at either end. Asked once, as are [`group`](Self::group) and [`declares_readiness`](Self::declares_readiness):
     /// when it is added.
+    ///
+    /// Two may have one name, and share `/readyz/NAME`, which is ready once both are. A check that is added to
+    /// [`Manager::checks`](super::Manager::checks) under the same name takes the place of theirs: give it another.
     fn name(&self) -> &'static str;
 
     /// Returns with whom it starts and stops. The leader only, by default: work that two replicas must not do
