@@ -155,7 +155,7 @@ pub fn is_fenced(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// An error and all it stands on. `io::Error` leaves the error it carries out of `source`, so it is asked for it.
-fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |link| {
         let link: &'a (dyn Error + 'static) = *link;
         let carried = link.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -18,6 +18,7 @@ use super::decide::{Answer, Call, Event};
 use super::record::{Record, Version};
 use super::told::{Told, Trouble};
 use crate::client::connect::DeadlineExceeded;
+use crate::client::error::links;
 
 /// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
 const WATCH_SECONDS: u32 = 290;
@@ -302,14 +303,7 @@ impl LockError {
 }
 
 fn is_late(error: &Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<DeadlineExceeded>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    links(error).any(<dyn std::error::Error>::is::<DeadlineExceeded>)
 }
 
 fn json(lease: &Lease) -> Result<Vec<u8>, RequestError> {

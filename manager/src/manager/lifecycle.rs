@@ -397,4 +397,4 @@ pub(super) fn own_turn(deadline: Instant) -> Instant {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

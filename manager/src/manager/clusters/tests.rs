@@ -10,7 +10,6 @@ use kube::client::Body;
 use kube::core::ObjectMeta;
 use kube::{Config, Resource as _};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use tracing::Level;
 
@@ -18,11 +17,11 @@ use super::*;
 use crate::cache::{Scope, Store};
 use crate::client::testserver::{Answer, TestServer, logged_by_all};
 use crate::client::{EventType, Writer, is_fenced};
-use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::Controller;
 use crate::health::Group;
 use crate::key::{Fence, Key as _, Request};
-use crate::manager::{Manager, ManagerError, ManagerOptions, RunContext, Runnable};
+use crate::manager::lifecycle::tests::{manager, run};
+use crate::manager::{Manager, RunContext, Runnable};
 use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
@@ -31,24 +30,6 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn at(server: &str) -> Config {
     Config::new(server.parse().unwrap())
-}
-
-/// A manager whose own cluster nobody reads, so that it has nothing to wait for.
-fn manager() -> Manager {
-    let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
-                leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
-                inspect: {bindAddress: \"\"}\n";
-    let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
-    let options =
-        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
-    Manager::new(options, configuration, at(NOWHERE)).unwrap()
-}
-
-fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
-    let mut running = JoinSet::new();
-    let manager = manager.clone();
-    running.spawn(async move { manager.run().await });
-    running
 }
 
 /// Tells that it was started, and is over.
@@ -85,7 +66,7 @@ fn ready(manager: &Manager) -> (Vec<(String, String)>, String) {
 
 #[tokio::test]
 async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
-    let manager = manager();
+    let manager = manager("");
     let refused = |name: &str, config| manager.cluster(name, config).unwrap_err();
     for name in ["", "Edge", "edge.eu", "-edge", "edge-", &"e".repeat(64)] {
         let error = refused(name, at(NOWHERE));
@@ -115,7 +96,7 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_is_waited_for_half_a_minute_and_makes_nobody_unready_after_it() {
     let (_server, config) = silent();
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", config).unwrap();
     let _maps = edge.store::<ConfigMap>(Scope::all());
     let mut started = add_runnable(&manager);
@@ -136,7 +117,7 @@ async fn a_silent_cluster_is_waited_for_half_a_minute_and_makes_nobody_unready_a
 
 #[tokio::test]
 async fn a_cluster_that_cannot_be_reached_holds_nobody_up() {
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", at(NOWHERE)).unwrap();
     let _maps = edge.store::<ConfigMap>(Scope::all());
     let started = add_runnable(&manager);
@@ -150,7 +131,7 @@ async fn a_cluster_that_cannot_be_reached_holds_nobody_up() {
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_after_a_new_cluster_waits_for_it_and_who_came_before_has_started() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let before = add_runnable(&manager);
     before.await.expect("there is nothing to wait for");
@@ -167,7 +148,7 @@ async fn who_comes_after_a_new_cluster_waits_for_it_and_who_came_before_has_star
 #[tokio::test(start_paused = true)]
 async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_its_start() {
     let (_server, config) = silent();
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", config).unwrap();
     let running = run(&manager);
     add_runnable(&manager).await.expect("there is nothing to wait for");
@@ -198,7 +179,7 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_comes_to_a_replica_at_work_never_makes_it_unready() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     add_runnable(&manager).await.expect("there is nothing to wait for");
     assert_eq!(manager.checks().failures(Group::Ready), []);
@@ -217,7 +198,7 @@ async fn a_cluster_that_comes_to_a_replica_at_work_never_makes_it_unready() {
 async fn a_manager_that_has_stopped_leaves_nothing_of_its_clusters() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    let manager = manager();
+    let manager = manager("");
     let running = run(&manager);
     let (_server, config) = silent();
     let edge = manager.cluster("edge", config).unwrap();
@@ -254,7 +235,7 @@ fn run_of(manager: &Manager, needs_lease: bool) -> Context {
 #[tokio::test]
 async fn what_is_written_in_another_cluster_goes_there_and_stops_with_the_lease() {
     let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
     let (led, free) = (run_of(&manager, true), run_of(&manager, false));
     let there = edge.context(&led);
@@ -274,7 +255,7 @@ async fn what_is_written_in_another_cluster_goes_there_and_stops_with_the_lease(
 
 #[tokio::test]
 async fn a_controller_has_one_client_for_a_cluster_however_often_it_runs() {
-    let manager = manager();
+    let manager = manager("");
     let [edge, other] = ["edge", "other"].map(|name| manager.cluster(name, at(NOWHERE)).unwrap());
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let cx = run_of(&manager, true);
@@ -302,7 +283,7 @@ impl Reconciler for Writes {
 #[tokio::test]
 async fn a_reconciler_of_one_cluster_works_in_another_unchanged() {
     let mut server = TestServer::start([Answer::ok("{}")]).await;
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
     let moved = edge.reconciler(Writes);
     let outcome = moved.reconcile(&Request::namespaced("shop", "web"), &run_of(&manager, true)).await;
@@ -312,7 +293,7 @@ async fn a_reconciler_of_one_cluster_works_in_another_unchanged() {
 
 #[tokio::test]
 async fn an_object_is_owned_within_its_cluster_only() {
-    let manager = manager();
+    let manager = manager("");
     let [edge, other] = ["edge", "other"].map(|name| manager.cluster(name, at(NOWHERE)).unwrap());
     let stores = [manager.store(Scope::all()), edge.store(Scope::all()), other.store(Scope::all())];
     for (owners, owner) in stores.iter().enumerate() {
@@ -339,7 +320,7 @@ async fn an_object_is_owned_within_its_cluster_only() {
 #[tokio::test]
 async fn an_event_is_recorded_in_the_cluster_of_its_object() {
     let mut server = TestServer::start([Answer::ok("{}")]).await;
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
     let _running = run(&manager);
     let metadata = ObjectMeta {
@@ -361,7 +342,7 @@ async fn an_event_is_recorded_in_the_cluster_of_its_object() {
 
 #[tokio::test]
 async fn each_metric_stands_once_and_its_rows_tell_the_clusters_apart() {
-    let manager = manager();
+    let manager = manager("");
     let edge = manager.cluster("edge", at("http://127.0.0.1:2")).unwrap();
     let (_own, _theirs) = (manager.store::<ConfigMap>(Scope::all()), edge.store::<ConfigMap>(Scope::all()));
     edge.context(&run_of(&manager, true)).client().send(put("web")).await.expect_err("nobody listens there");

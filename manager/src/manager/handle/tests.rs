@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::*;
 use crate::cache::testing::{ByHand, object};
 use crate::cache::{Delta, Scope, Store};
-use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::{Controller, Registration};
 use crate::key::{Cause, Trigger};
-use crate::manager::{Manager, ManagerError, ManagerOptions, RegisterError};
+use crate::manager::lifecycle::tests::{manager, run};
+use crate::manager::{Manager, RegisterError};
 use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
 use crate::watch::{Enqueue, Sink, Source, function};
@@ -22,24 +22,6 @@ use crate::watch::{Enqueue, Sink, Source, function};
 const GRACE: Duration = Duration::from_secs(30);
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
 const LONG: Duration = Duration::from_hours(1);
-
-/// A manager without servers and election, whose API server cannot be reached.
-fn manager() -> Manager {
-    let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
-                leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
-                inspect: {bindAddress: \"\"}\nshutdown: {gracePeriod: 30s}\n";
-    let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
-    let options =
-        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
-    Manager::new(options, configuration, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
-}
-
-fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
-    let mut running = JoinSet::new();
-    let manager = manager.clone();
-    running.spawn(async move { manager.run().await });
-    running
-}
 
 /// Has synced from the start, feeds nothing, and is held for as long as it runs.
 fn quiet(held: Arc<()>) -> impl Source<Request> {
@@ -91,7 +73,7 @@ fn series(manager: &Manager) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let cache = ByHand::listed(&[object("web", "u1", 5)]);
     let store: Store = Store::new(Arc::clone(&cache.store));
@@ -126,7 +108,7 @@ async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_watched_until_its_last_controller_is_removed() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let store = manager.store::<ConfigMap>(Scope::all());
     let register = |name| {
@@ -151,7 +133,7 @@ async fn a_kind_is_watched_until_its_last_controller_is_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_removed_before_the_manager_runs_never_does_and_frees_its_name() {
-    let manager = manager();
+    let manager = manager("");
     let (first, mut seen) = controller(Duration::ZERO);
     let handle = manager.register(first).unwrap();
     handle.trigger(web()).unwrap();
@@ -171,7 +153,7 @@ async fn a_controller_removed_before_the_manager_runs_never_does_and_frees_its_n
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let (registration, mut runs) = controller(Duration::from_secs(20));
     let handle = manager.register(registration).unwrap();
@@ -197,7 +179,7 @@ impl Reconciler for Heeds {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_is_told_that_its_controller_is_being_removed_and_no_other_is() {
-    let manager = manager();
+    let manager = manager("");
     let mut running = run(&manager);
     let start = |name| {
         let (runs, mut seen) = mpsc::unbounded_channel();
@@ -218,7 +200,7 @@ async fn a_run_is_told_that_its_controller_is_being_removed_and_no_other_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_never_ends_is_dropped_after_the_grace_period_and_named() {
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let (registration, mut runs) = controller(LONG);
     let handle = manager.register(registration).unwrap();
@@ -258,7 +240,7 @@ fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
     let (go, go_on) = std::sync::mpsc::channel();
     let web = || Controller::new("web").runs_without_lease().source(quiet(Arc::default()));
     let (manager, running, handle) = work.block_on(async {
-        let manager = manager();
+        let manager = manager("");
         let running = run(&manager);
         let handle = manager.register(web().reconciler(Blocks { runs, go_on: go_on.into() })).unwrap();
         handle.trigger(self::web()).unwrap();
@@ -291,7 +273,7 @@ fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_leaves_something_running_says_what() {
-    let manager = manager();
+    let manager = manager("");
     let (registration, _runs) = controller(Duration::ZERO);
     let mut handle = manager.register(registration).unwrap();
     // In the place of a life that cannot end.
@@ -311,7 +293,7 @@ async fn a_removal_that_leaves_something_running_says_what() {
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_and_a_stop_at_the_same_time_both_end() {
-    let manager = manager();
+    let manager = manager("");
     let mut running = run(&manager);
     let (registration, mut runs) = controller(Duration::from_secs(20));
     let handle = manager.register(registration).unwrap();
@@ -329,7 +311,7 @@ async fn a_removal_and_a_stop_at_the_same_time_both_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_registered_controller_that_never_starts_has_no_task() {
-    let manager = manager();
+    let manager = manager("");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let (registration, _runs) = controller(Duration::ZERO);
@@ -342,7 +324,7 @@ async fn a_registered_controller_that_never_starts_has_no_task() {
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_has_stopped_leaves_no_task_of_its_controllers() {
-    let manager = manager();
+    let manager = manager("");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let mut running = run(&manager);
@@ -366,7 +348,7 @@ async fn a_source_may_be_added_while_the_controller_runs() {
         stop.cancelled().await;
         Ok(())
     };
-    let manager = manager();
+    let manager = manager("");
     let _running = run(&manager);
     let (registration, mut runs) = controller(Duration::ZERO);
     let handle = manager.register(registration).unwrap();

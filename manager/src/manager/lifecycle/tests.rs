@@ -37,7 +37,7 @@ fn configuration(inspect: &str) -> ManagerConfiguration {
 }
 
 /// A manager whose API server cannot be reached.
-fn manager(inspect: &str) -> Manager {
+pub(in crate::manager) fn manager(inspect: &str) -> Manager {
     manager_of("127.0.0.1:1", inspect)
 }
 
@@ -52,7 +52,7 @@ fn manager_with(server: &str, configuration: ManagerConfiguration) -> Manager {
     Manager::new(options, configuration, connection).unwrap()
 }
 
-fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
+pub(in crate::manager) fn run(manager: &Manager) -> JoinSet<Result<(), ManagerError>> {
     let manager = manager.clone();
     JoinSet::from_iter([async move { manager.run().await }])
 }
