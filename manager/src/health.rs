@@ -162,7 +162,7 @@ impl Checks {
     }
 
     /// Answers one HTTP request; methods other than GET and HEAD are refused.
-    pub fn respond(&self, request: &http::Request<()>) -> http::Response<Bytes> {
+    pub fn respond<B>(&self, request: &http::Request<B>) -> http::Response<Bytes> {
         if matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
             self.answer(request.uri().path(), request.uri().query()).into()
         } else {

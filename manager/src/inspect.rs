@@ -91,11 +91,11 @@ impl Inspect {
     }
 
     /// Answers one request; may take long where a queue is large.
-    pub fn answer(&self, request: &Request<()>) -> Response<Bytes> {
+    pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
         self.page(request).unwrap_or_else(Response::from)
     }
 
-    fn page(&self, request: &Request<()>) -> Result<Response<Bytes>, Refusal> {
+    fn page(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
         if !host::is_loopback(request) {
             let text =
                 "the Host header does not name this machine; connect to localhost or a loopback address";

@@ -11,6 +11,7 @@
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
 mod blocking;
+mod body;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -40,8 +41,8 @@ pub(crate) use blocking::blocking;
 /// Pause after an accept that failed for want of something, usually descriptors: trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers one request. The body of the request is not read; a panic in it answers 500.
-pub type Handler = Arc<dyn Fn(Request<()>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+/// Answers one request, whose body is whole: empty if it had none. A panic in it answers 500.
+pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
 /// What a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,10 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Time for a whole header to arrive, counted from the connection's or the last answer's end.
     pub header_timeout: Duration,
+    /// Bytes of one request's body. More answers 413, a length that is not told (`Transfer-Encoding`) 411.
+    pub body_bytes: usize,
+    /// Time for a whole body to arrive, counted from the end of its header. Later answers 408.
+    pub body_timeout: Duration,
     /// Age at which a connection is told to end, so that a reader who stopped reading does not hold it for ever.
     pub connection_age: Duration,
     /// Time a connection has to send its answer once it was told to end.
@@ -85,6 +90,9 @@ impl Default for Limits {
             header_bytes: 64 * 1024,
             // controller-runtime's ReadHeaderTimeout.
             header_timeout: Duration::from_secs(32),
+            // An action and the name of its object are a few hundred bytes.
+            body_bytes: 64 * 1024,
+            body_timeout: Duration::from_secs(5),
             connection_age: Duration::from_mins(10),
             grace: Duration::from_secs(5),
         }
@@ -191,7 +199,7 @@ impl Serve {
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + use<> {
         let (limits, handler, ending) = (self.limits, Arc::clone(&self.handler), self.ending.clone());
         async move {
-            let service = service_fn(move |request| answer(Arc::clone(&handler), request));
+            let service = service_fn(move |request| answer(limits, Arc::clone(&handler), request));
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(limits.header_timeout)
@@ -226,10 +234,14 @@ fn log_end(ended: Result<(), hyper::Error>) {
 }
 
 async fn answer(
+    limits: Limits,
     handler: Handler,
     request: Request<hyper::body::Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let request = request.map(drop);
+    let request = match body::read(request, &limits).await {
+        Ok(request) => request,
+        Err(refusal) => return Ok(refusal.map(Full::new)),
+    };
     let answered = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
     let response = answered.unwrap_or_else(|_panic| {
         let mut response =

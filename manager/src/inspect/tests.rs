@@ -39,8 +39,8 @@ fn inspect(controllers: &Directory) -> Inspect {
     Inspect::new(controllers.clone(), cache(CacheSettings::default()), unelected())
 }
 
-fn request(method: &str, host: &str, path: &str) -> Request<()> {
-    Request::builder().method(method).uri(path).header(HOST, host).body(()).unwrap()
+fn request(method: &str, host: &str, path: &str) -> Request<Bytes> {
+    Request::builder().method(method).uri(path).header(HOST, host).body(Bytes::new()).unwrap()
 }
 
 /// Status and text of the answer to a GET from this machine.

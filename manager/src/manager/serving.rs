@@ -66,7 +66,10 @@ impl Shared {
     }
 }
 
-fn scrape(registry: &crate::metrics::Registry, request: &http::Request<()>) -> http::Response<bytes::Bytes> {
+fn scrape<B>(
+    registry: &crate::metrics::Registry,
+    request: &http::Request<B>,
+) -> http::Response<bytes::Bytes> {
     let status = |code: http::StatusCode| {
         let mut response = http::Response::new(bytes::Bytes::from_static(b""));
         *response.status_mut() = code;

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// ten seconds gets a 503, while a call that has begun keeps its turn until it ends. A panic answers 500.
 pub(crate) fn blocking(
     at_once: usize,
-    answer: impl Fn(&Request<()>) -> Response<Bytes> + Send + Sync + 'static,
+    answer: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> Handler {
     let (turns, answer) = (Arc::new(Semaphore::new(at_once)), Arc::new(answer));
     Arc::new(move |request| {
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
     use std::sync::{Barrier, Mutex, mpsc};
 
-    fn asked(path: &str) -> Request<()> {
-        Request::builder().uri(path).body(()).expect("a request")
+    fn asked(path: &str) -> Request<Bytes> {
+        Request::builder().uri(path).body(Bytes::new()).expect("a request")
     }
 
     #[tokio::test]

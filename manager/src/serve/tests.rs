@@ -94,6 +94,47 @@ async fn a_header_beyond_the_limit_is_refused() {
     server.stopped().await;
 }
 
+/// Answers with what came as the body.
+fn echo() -> Handler {
+    Arc::new(|request| std::future::ready(Response::new(request.into_body())).boxed())
+}
+
+#[tokio::test]
+async fn a_body_comes_whole_or_is_refused_with_the_reason() {
+    let limits = Limits { body_bytes: 4, body_timeout: Duration::from_millis(20), ..Limits::default() };
+    let server = Running::start(limits, echo());
+    let whole = "content-length: 4\r\nconnection: close\r\n\r\nbody";
+    // The refused are not asked to close: what they did not send stands between them and a next request.
+    let cases = [
+        (whole, "200 OK", "\r\n\r\nbody"),
+        ("connection: close\r\n\r\n", "200 OK", "\r\n\r\n"),
+        ("content-length: 5\r\n\r\n", "413 Payload Too Large", "\r\n\r\nthe body is longer than 4 bytes\n"),
+        ("content-length: 9999999999999999\r\n\r\n", "413 Payload Too Large", "than 4 bytes\n"),
+        ("transfer-encoding: chunked\r\n\r\n", "411 Length Required", "\r\n\r\nsend a Content-Length\n"),
+        ("content-length: 4\r\n\r\nbo", "408 Request Timeout", "the body did not come within 20ms\n"),
+        ("content-length: 4\r\ncontent-length: 3\r\n\r\nbody", "400 Bad Request", "\r\n\r\n"),
+        ("content-length: +4\r\n\r\nbody", "400 Bad Request", "\r\n\r\n"),
+    ];
+    for (rest, status, end) in cases {
+        let answer =
+            exchange(&mut server.connect().await, &format!("POST / HTTP/1.1\r\nhost: x\r\n{rest}")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{rest}: {answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n") && answer.ends_with(end), "{rest}: {answer}");
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_is_no_body() {
+    let server = Running::start(Limits::default(), echo());
+    let mut half = server.connect().await;
+    half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbo").await.unwrap();
+    half.shutdown().await.unwrap();
+    let answer = read_all(&mut half).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("the body ended early\n"), "{answer}");
+    server.stopped().await;
+}
+
 #[tokio::test]
 async fn a_header_that_never_ends_costs_a_connection_only_for_a_time() {
     let limits = Limits { header_timeout: Duration::from_millis(20), connections: 1, ..Limits::default() };
