@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. A file is taken as a whole or not at all; [`ConfigError`] lists everything that is wrong with it.
 //! 2. A default is written once, in `resolve`.
-//! 3. A key that this release cannot honour is refused unless it holds the one value that is true anyway.
+//! 3. Every key does something: there is none for what this release cannot do.
 
 mod allow;
 mod bind;
@@ -17,7 +17,6 @@ mod cursor;
 mod log_filter;
 mod problem;
 mod raw;
-mod reserved;
 mod resolve;
 mod tree;
 mod units;
@@ -136,13 +135,19 @@ pub struct Health {
 pub struct Metrics {
     /// Where it listens.
     pub bind_address: BindAddress,
+    /// Whether a scrape needs a token of an account that the API server lets `get` the path.
+    pub auth: bool,
+    /// Directory of `tls.crt` and `tls.key`, an absolute path; `None` for plain HTTP.
+    pub tls_dir: Option<PathBuf>,
 }
 
 /// The server of debug pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspect {
-    /// Where it listens; always a loopback address, because nothing asks who is reading.
+    /// Where it listens; a loopback address unless there is a token.
     pub bind_address: BindAddress,
+    /// File of the token that readers have to show, an absolute path; `None` where being on this host is enough.
+    pub token_file: Option<PathBuf>,
 }
 
 /// How the process stops.

@@ -133,10 +133,6 @@ impl<'a> Cursor<'a> {
         self.refused(format_args!("{SIZE_FORM} (units Ki, Mi, Gi)"))
     }
 
-    pub(super) fn is_false(&self) -> bool {
-        matches!(self.node.value, Value::Bool(false))
-    }
-
     pub(super) fn is_text(&self, text: &str) -> bool {
         matches!(&self.node.value, Value::Text(written) if written == text)
     }
@@ -265,13 +261,6 @@ impl<'a> Fields<'a> {
         self.asked.push(key);
         let index = self.rest.iter().position(|(name, _)| name == key)?;
         Some(self.rest.remove(index).1)
-    }
-
-    /// Looks at one key's value if it is there, without keeping it.
-    pub(super) fn check(&mut self, key: &'static str, check: impl FnOnce(&Cursor<'a>)) {
-        if let Some(cursor) = self.cursor(key) {
-            check(&cursor);
-        }
     }
 
     /// Refuses every key that was not asked for.

@@ -4,13 +4,12 @@
 //! fit together is checked in `resolve`, once everything has a value.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::allow::{AllowRule, is_dns_name};
 use super::cursor::{Cursor, closest, one_of};
-use super::{
-    API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode, reserved,
-};
+use super::{API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode};
 use crate::cache::Pack;
 use crate::controller::MAX_WORKERS;
 use crate::election::OnLost;
@@ -34,9 +33,9 @@ const OBJECT_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 30;
 #[derive(Debug, Default)]
 pub(super) struct RawManager {
     pub(super) leader_election: RawLeaderElection,
-    pub(super) health: RawServer,
-    pub(super) metrics: RawServer,
-    pub(super) inspect: RawServer,
+    pub(super) health: RawHealth,
+    pub(super) metrics: RawMetrics,
+    pub(super) inspect: RawInspect,
     pub(super) cache: RawCache,
     pub(super) shutdown: RawShutdown,
     pub(super) logging: RawLogging,
@@ -57,8 +56,23 @@ pub(super) struct RawLeaderElection {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RawServer {
+pub(super) struct RawHealth {
     pub(super) bind_address: Option<BindAddress>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawMetrics {
+    pub(super) bind_address: Option<BindAddress>,
+    pub(super) auth: Option<bool>,
+    /// Empty where it was written as `""`.
+    pub(super) tls_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawInspect {
+    pub(super) bind_address: Option<BindAddress>,
+    /// Empty where it was written as `""`.
+    pub(super) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -136,14 +150,9 @@ impl RawManager {
         }
         let raw = Self {
             leader_election: fields.section("leaderElection", RawLeaderElection::read),
-            health: fields.section("health", |cursor| RawServer::read(cursor, &[])),
-            metrics: fields.section("metrics", |cursor| {
-                let reserved = [("auth", &reserved::METRICS_AUTH), ("tlsDir", &reserved::METRICS_TLS_DIR)];
-                RawServer::read(cursor, &reserved)
-            }),
-            inspect: fields.section("inspect", |cursor| {
-                RawServer::read(cursor, &[("tokenFile", &reserved::INSPECT_TOKEN_FILE)])
-            }),
+            health: fields.section("health", RawHealth::read),
+            metrics: fields.section("metrics", RawMetrics::read),
+            inspect: fields.section("inspect", RawInspect::read),
             cache: fields.section("cache", RawCache::read),
             shutdown: fields.section("shutdown", RawShutdown::read),
             logging: fields.section("logging", RawLogging::read),
@@ -200,16 +209,46 @@ impl RawLeaderElection {
     }
 }
 
-impl RawServer {
-    fn read(cursor: &Cursor<'_>, reserved: &[(&'static str, &reserved::Reserved)]) -> Self {
+impl RawHealth {
+    fn read(cursor: &Cursor<'_>) -> Self {
         let mut fields = cursor.fields();
         let raw = Self { bind_address: fields.take("bindAddress", Cursor::parse) };
-        for (key, accepted) in reserved {
-            fields.check(key, |cursor| accepted.check(cursor));
-        }
         fields.close();
         raw
     }
+}
+
+impl RawMetrics {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            bind_address: fields.take("bindAddress", Cursor::parse),
+            auth: fields.take("auth", Cursor::boolean),
+            tls_dir: fields.take("tlsDir", |cursor| read_path(cursor, "/etc/mainstay/tls")),
+        };
+        fields.close();
+        raw
+    }
+}
+
+impl RawInspect {
+    fn read(cursor: &Cursor<'_>) -> Self {
+        let mut fields = cursor.fields();
+        let raw = Self {
+            bind_address: fields.take("bindAddress", Cursor::parse),
+            token_file: fields.take("tokenFile", |cursor| read_path(cursor, "/etc/mainstay/inspect/token")),
+        };
+        fields.close();
+        raw
+    }
+}
+
+/// Reads the path of something that may be left out. A relative one is refused: the file may be reached through links,
+/// and the process be started anywhere, so it would mean one thing to whoever wrote it and another to the process.
+fn read_path(cursor: &Cursor<'_>, example: &str) -> Option<PathBuf> {
+    cursor.parsed(&format!("an absolute path such as {example}, or \"\" for none"), |text| {
+        (text.is_empty() || Path::new(text).is_absolute()).then(|| PathBuf::from(text))
+    })
 }
 
 impl RawCache {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::problem::Problems;
@@ -36,8 +37,15 @@ pub(super) fn resolve(raw: &RawManager, problems: &Problems) -> ManagerConfigura
     let resolved = ManagerConfiguration {
         leader_election: leader_election(&raw.leader_election),
         health: Health { bind_address: address(raw.health.bind_address, DEFAULT_HEALTH) },
-        metrics: Metrics { bind_address: address(raw.metrics.bind_address, DEFAULT_METRICS) },
-        inspect: Inspect { bind_address: address(raw.inspect.bind_address, DEFAULT_INSPECT) },
+        metrics: Metrics {
+            bind_address: address(raw.metrics.bind_address, DEFAULT_METRICS),
+            auth: raw.metrics.auth.unwrap_or(false),
+            tls_dir: written_path(raw.metrics.tls_dir.as_deref()),
+        },
+        inspect: Inspect {
+            bind_address: address(raw.inspect.bind_address, DEFAULT_INSPECT),
+            token_file: written_path(raw.inspect.token_file.as_deref()),
+        },
         cache: cache(&raw.cache),
         shutdown: Shutdown { grace_period: raw.shutdown.grace_period.unwrap_or(DEFAULT_GRACE_PERIOD) },
         logging: logging(&raw.logging),
@@ -61,6 +69,10 @@ fn leader_election(raw: &RawLeaderElection) -> LeaderElection {
         retry_period: raw.retry_period.unwrap_or(DEFAULT_RETRY_PERIOD),
         on_lost: raw.on_lost.unwrap_or_default(),
     }
+}
+
+fn written_path(written: Option<&Path>) -> Option<PathBuf> {
+    written.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned)
 }
 
 fn cache(raw: &RawCache) -> CacheSettings {
@@ -145,10 +157,12 @@ fn check_addresses(resolved: &ManagerConfiguration, problems: &Problems) {
     }
     if let BindAddress::Tcp(address) = resolved.inspect.bind_address
         && !address.ip().is_loopback()
+        && resolved.inspect.token_file.is_none()
+        && !problems.touches("inspect.tokenFile")
     {
         let message = format!(
-            "{address} can be reached from outside; expected a loopback address such as 127.0.0.1:{}, \
-             because readers are not authenticated (use kubectl port-forward)",
+            "{address} can be reached from outside; expected a loopback address such as 127.0.0.1:{} \
+             (use kubectl port-forward), or a token that readers have to show, in inspect.tokenFile",
             address.port()
         );
         problems.about("inspect.bindAddress", message);

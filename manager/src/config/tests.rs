@@ -170,7 +170,7 @@ controllers:
             "m.yaml:3:57: leaderElection.renewDeadline: 20s; expected more than 1.2 x retryPeriod = 20.4s, or there is no second try",
             "m.yaml:3:57: leaderElection.renewDeadline: 20s; expected less than leaseDuration 10.5s",
             "m.yaml:4:24: metrics.bindAddress: 127.0.0.1:8081 collides with health.bindAddress 0.0.0.0:8081; expected another port or host",
-            "m.yaml:5:24: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082, because readers are not authenticated (use kubectl port-forward)",
+            "m.yaml:5:24: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082 (use kubectl port-forward), or a token that readers have to show, in inspect.tokenFile",
             "m.yaml:6:22: probePolicy.allow: a list of 1 with probePolicy.mode ServicesOnly, which does not read it; expected [] or mode AllowList",
             "m.yaml:8:36: controllers.web.queue.retry.baseDelay: 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay",
             "m.yaml:8:66: controllers.web.queue.retryRate: has no perSecond; expected {perSecond: 50, burst: 200} or null",
@@ -213,18 +213,32 @@ fn a_misspelt_timing_is_not_judged_by_the_default_in_its_place() {
 }
 
 #[test]
-fn features_that_do_not_exist_yet_cannot_be_switched_on() {
+fn a_token_opens_the_debug_pages_to_other_hosts() {
+    let open = "inspect: {bindAddress: \"10.0.0.1:8082\", tokenFile: /run/token}\n";
+    let inspect = parse(open).unwrap().inspect;
+    assert_eq!(inspect.token_file, Some(PathBuf::from("/run/token")));
+    assert_eq!(inspect.bind_address.to_string(), "10.0.0.1:8082");
+    // A token that was meant and misspelt is what is wrong, not the address.
     refused(
-        r"metrics: {auth: true, tlsDir: /tls}
-inspect: {tokenFile: /token}
-",
+        "inspect: {bindAddress: \"10.0.0.1:8082\", tokenFile: run/token}\n",
         &[
-            "m.yaml:3:17: metrics.auth: true; expected false, the only choice in this release",
-            r#"m.yaml:3:31: metrics.tlsDir: "/tls"; expected "", the only choice in this release"#,
-            r#"m.yaml:4:22: inspect.tokenFile: "/token"; expected "", the only choice in this release"#,
+            r#"m.yaml:3:52: inspect.tokenFile: "run/token"; expected an absolute path such as /etc/mainstay/inspect/token, or "" for none"#,
         ],
     );
-    assert!(parse("metrics: {auth: false, tlsDir: ''}\n").is_ok());
+}
+
+#[test]
+fn paths_of_files_are_absolute_or_nothing() {
+    let metrics = parse("metrics: {auth: true, tlsDir: /tls}\n").unwrap().metrics;
+    assert_eq!((metrics.auth, metrics.tls_dir), (true, Some(PathBuf::from("/tls"))));
+    assert_eq!(parse("metrics: {tlsDir: ''}\n").unwrap().metrics.tls_dir, None);
+    refused(
+        "metrics: {auth: 1, tlsDir: ./tls}\n",
+        &[
+            "m.yaml:3:17: metrics.auth: 1; expected true or false",
+            r#"m.yaml:3:28: metrics.tlsDir: "./tls"; expected an absolute path such as /etc/mainstay/tls, or "" for none"#,
+        ],
+    );
 }
 
 #[test]
