@@ -88,7 +88,8 @@ impl ManagerProcess {
         Some(Self::spawn(command))
     }
 
-    fn spawn(mut command: Command) -> Self {
+    /// Starts any command that logs as a manager does, to standard error.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
