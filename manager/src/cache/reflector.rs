@@ -55,7 +55,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 const LASTING: Duration = Duration::from_secs(10);
 /// Between looks for a kind that is not served or not readable; half as much again at most.
 const ABSENT: Duration = Duration::from_secs(3);
-/// Streamed lists in a row that may end early before paging takes over, and refusals at one version before a relist.
+/// Streamed lists in a row that may end early before paging takes over, refusals at one version before a relist, and
+/// denials of a kind that has been watched before it is taken for gone.
 const PATIENCE: u32 = 3;
 
 /// List and watch of one part of one store.
@@ -75,6 +76,10 @@ pub(super) struct Reflector {
     unfinished: u32,
     /// Refusals in a row without progress.
     refusals: u32,
+    /// Answers in a row that the kind is not served or not readable.
+    denials: u32,
+    /// Whether it has worked before.
+    worked: bool,
     /// Whether a list may follow an expiry at once: granted by progress, used up by the list.
     eager: bool,
 }
@@ -127,6 +132,8 @@ impl Reflector {
             listing: Listing::Streamed,
             unfinished: 0,
             refusals: 0,
+            denials: 0,
+            worked: false,
             eager: true,
         }
     }
@@ -156,12 +163,13 @@ impl Reflector {
 
     /// Says how long to wait, and from where the next round goes on.
     fn after(&mut self, failure: Failure) -> Duration {
-        let absent = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
+        let absent = self.is_believed_absent(&failure);
         let (wait, text) = match failure {
             Failure::Expired => {
                 self.resume = None;
                 let at_once = std::mem::take(&mut self.eager);
-                let wait = if at_once { Duration::ZERO } else { self.backoff.next(self.random.f64()) };
+                let wait =
+                    if at_once { Duration::ZERO } else { self.backoff.after_answer(self.random.f64()) };
                 tracing::debug!(kind = %self.store.kind(), "version expired, listing again");
                 if at_once {
                     return wait;
@@ -186,14 +194,23 @@ impl Reflector {
                     self.refusals = 0;
                     self.resume = None;
                 }
-                (self.backoff.next(self.random.f64()), text)
+                (self.backoff.after_answer(self.random.f64()), text)
             }
-            Failure::Broken(text) => (self.backoff.next(self.random.f64()), text),
+            Failure::Broken(text) => (self.backoff.after_answer(self.random.f64()), text),
+            Failure::Unanswered(text) => (self.backoff.after_silence(self.random.f64()), text),
         };
         if self.store.counts.down(self.part, text.clone(), absent) {
             tracing::warn!(kind = %self.store.kind(), error = text, retry_in = ?wait, "list or watch failed");
         }
         wait
+    }
+
+    /// Whether the server denies the kind, and is to be believed: one that has just started may deny everything until it
+    /// has read the rules and definitions, and of two behind one address only one may have just started.
+    fn is_believed_absent(&mut self, failure: &Failure) -> bool {
+        let denied = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
+        self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
+        denied && (!self.worked || self.denials >= PATIENCE)
     }
 
     fn absent(&mut self) -> Duration {
@@ -430,7 +447,9 @@ impl Reflector {
         self.eager = true;
     }
 
-    fn up(&self) {
+    fn up(&mut self) {
+        self.worked = true;
+        self.denials = 0;
         if let Some(down) = self.store.counts.up(self.part) {
             tracing::info!(kind = %self.store.kind(), ?down, "list and watch work again");
         }
@@ -443,7 +462,7 @@ impl Reflector {
 fn in_stream(raw: &[u8]) -> Failure {
     let status = Status::read(0, raw);
     match Failure::from_status(&status, None) {
-        Failure::Broken(text) if status.code != 429 => Failure::Refused(text),
+        Failure::Broken(text) | Failure::Unanswered(text) if status.code != 429 => Failure::Refused(text),
         failure => failure,
     }
 }

@@ -45,8 +45,10 @@ pub(super) enum Failure {
     Forbidden(String),
     /// Another answer that is a refusal.
     Refused(String),
-    /// The connection failed or fell silent: nothing is known about the position.
+    /// The server is busy, or what it had begun to send broke off: nothing is known about the position.
     Broken(String),
+    /// No server has answered: none could be reached, or it closed the connection, or it kept silent.
+    Unanswered(String),
 }
 
 // === impl Endpoint ===
@@ -111,8 +113,9 @@ impl Endpoint {
             .body(Body::empty())
             .map_err(|error| Failure::Refused(format!("the request cannot be built: {error}")))?;
         let sent = timeout(SILENCE, self.client.send(request)).await;
-        let response =
-            sent.map_err(|_| Failure::silent(SILENCE))?.map_err(|error| Failure::broken(&error))?;
+        let response = sent
+            .map_err(|_| Failure::Unanswered(silence(SILENCE)))?
+            .map_err(|error| Failure::unanswered(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -132,7 +135,7 @@ impl fmt::Debug for Endpoint {
 
 /// Reads what has come of a body that is to end by itself; `None` is its end.
 pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure> {
-    let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::silent(SILENCE))?;
+    let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::Broken(silence(SILENCE)))?;
     let Some(frame) = frame else { return Ok(None) };
     let frame = frame.map_err(|error| Failure::broken(&error))?;
     Ok(Some(frame.into_data().unwrap_or_default()))
@@ -146,6 +149,10 @@ async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
         whole.extend_from_slice(&bytes);
     }
     Ok(whole.freeze())
+}
+
+fn silence(limit: Duration) -> String {
+    format!("the server sent nothing for {limit:?}")
 }
 
 /// Reads the header's seconds; its date form is not used by API servers.
@@ -172,8 +179,8 @@ impl Failure {
         Self::Broken(Chain(error).to_string())
     }
 
-    pub(super) fn silent(limit: Duration) -> Self {
-        Self::Broken(format!("the server sent nothing for {limit:?}"))
+    fn unanswered(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Unanswered(Chain(error).to_string())
     }
 
     pub(super) fn from_status(status: &Status, header: Option<Duration>) -> Self {
@@ -183,9 +190,12 @@ impl Failure {
             (message, _) => format!("the server answered {}: {message}", status.code),
         };
         let wait = header.or_else(|| status.retry_after()).filter(|wait| !wait.is_zero());
+        // The page of a gateway that reached no server: servers give a reason.
+        let of_gateway = status.reason.is_empty();
         match (status.code, wait) {
             _ if status.is_expired() => Self::Expired,
             (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
+            (502..=504, None) if of_gateway => Self::Unanswered(text),
             // All about the server; an internal error, 500, may be about this very position.
             (401 | 408 | 429 | 501..=599, None) => Self::Broken(text),
             (404, _) => Self::Missing(text),

@@ -85,7 +85,7 @@ async fn waits_grow_until_the_watch_moves() {
         [(0.8, 1.2), (1.6, 2.4), (3.2, 4.8), (6.4, 9.6), (12.8, 19.2), (20.0, 30.0), (20.0, 30.0)]
     {
         let began = Instant::now();
-        drop(rig.server.next().await);
+        rig.server.next().await.refuse(503, "ServiceUnavailable");
         between(least..most, began.elapsed());
         longest = longest.max(began.elapsed());
     }
@@ -97,6 +97,32 @@ async fn waits_grow_until_the_watch_moves() {
     let began = Instant::now();
     assert!(rig.server.next().await.is_watch_at(11));
     between(0.8..1.2, began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_nobody_reaches_is_tried_every_few_seconds_and_its_first_bad_answer_is_news() {
+    let (mut rig, store, stream) = Rig::synced(&[]).await;
+    stream.reset();
+    let began = Instant::now();
+    let mut longest = Duration::ZERO;
+    // A connection that ends, as when the server is away, or the page of a gateway before it.
+    while began.elapsed() < Duration::from_mins(5) {
+        let asked = Instant::now();
+        let call = rig.server.next().await;
+        match call.uri.len() % 2 {
+            0 => drop(call),
+            _ => call.answer(502, &[], "<html>Bad Gateway</html>"),
+        }
+        longest = longest.max(asked.elapsed());
+    }
+    between(2.0..3.0, longest);
+    rig.server.next().await.refuse(503, "ServiceUnavailable");
+    let began = Instant::now();
+    let call = rig.server.next().await;
+    between(0.8..2.4, began.elapsed());
+    let _stream = call.stream();
+    tokio::time::sleep(Duration::from_millis(1001)).await;
+    assert_eq!(store.status().down_since, None, "a watch that has lived for a second works");
 }
 
 #[tokio::test(start_paused = true)]
