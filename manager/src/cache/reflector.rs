@@ -19,6 +19,7 @@ mod model;
 #[cfg(test)]
 mod refusals;
 mod request;
+mod rights;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::backoff::Backoff;
 use self::request::{Endpoint, Failure, next_bytes};
+use self::rights::Rights;
 use super::frame::{Bookmark, Event, Line, Lines, Raw, Status};
 use super::meta::{ResourceVersion, ScanError};
 use super::pages::{Item, PageMeta, PageReader};
@@ -63,6 +65,7 @@ const PATIENCE: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Reflector {
     endpoint: Endpoint,
+    rights: Arc<Rights>,
     store: Arc<Core>,
     part: usize,
     /// Draws jitter only.
@@ -121,9 +124,11 @@ impl Reflector {
     pub(super) fn new(client: kube::Client, store: Arc<Core>, part: usize, random: fastrand::Rng) -> Self {
         let namespace = store.parts().get(part).and_then(|part| part.as_deref());
         let path = store.kind().collection_path(namespace);
+        let rights = Rights::new(client.clone(), store.kind(), store.scope(), namespace).into();
         let endpoint = Endpoint::new(client, &path, store.scope(), store.projection());
         Self {
             endpoint,
+            rights,
             store,
             part,
             random,
@@ -294,9 +299,18 @@ impl Reflector {
         self.follow(Stream::new(body, &self.store, Phase::Live, began, seconds)).await
     }
 
-    /// Takes events until the stream ends.
+    /// Takes events until the stream ends, or the right to it.
     async fn follow(&mut self, mut stream: Stream) -> Result<(), Failure> {
-        let outcome = self.take_all(&mut stream).await;
+        let lost = Arc::clone(&self.rights).lost(self.random.fork());
+        // What has come first: it was sent while it was allowed.
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.take_all(&mut stream) => outcome,
+            () = lost => {
+                tracing::debug!(kind = %self.store.kind(), "the right to watch is denied, asking for another watch");
+                Ok(())
+            }
+        };
         if stream.began.elapsed() >= LASTING && self.resume.is_some() {
             self.progressed();
         }

@@ -148,7 +148,11 @@ impl Case {
                     Duration::from_millis(random.u64(0..most))
                 };
                 tokio::time::sleep(latency()).await;
-                let answer = world.lock().answer(&request.uri().to_string());
+                let answer = if request.method() == http::Method::POST {
+                    Ok(world.lock().review())
+                } else {
+                    world.lock().answer(&request.uri().to_string())
+                };
                 tokio::time::sleep(latency()).await;
                 answer
             }
@@ -284,6 +288,7 @@ impl Case {
             self.answer(&answer);
         }
         self.world.lock().refusals.clear();
+        self.world.lock().denies = false;
         for _ in 0..400 {
             self.world.lock().deliver(usize::MAX, false, false);
             tokio::time::sleep(Duration::from_millis(250)).await;

@@ -141,7 +141,8 @@ pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure
     Ok(Some(frame.into_data().unwrap_or_default()))
 }
 
-async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
+/// Reads a body to its end, or somewhat more than so many bytes of it.
+pub(super) async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     while whole.len() < limit
         && let Some(bytes) = next_bytes(&mut body).await?

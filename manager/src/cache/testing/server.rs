@@ -1,23 +1,38 @@
 //! An API server that answers what the test says, request by request.
+//!
+//! What a reflector asks about its rights on the side is answered by itself: that it has them, unless told otherwise.
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use http::header::ACCEPT;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, Collected, StreamBody};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 type Answer = Response<StreamBody<BoxStream<'static, Result<Frame<Bytes>, io::Error>>>>;
 
 /// Requests in the order they came.
-pub(in crate::cache) struct Server(mpsc::UnboundedReceiver<Call>);
+pub(in crate::cache) struct Server {
+    calls: mpsc::UnboundedReceiver<Call>,
+    rights: Arc<Mutex<Rights>>,
+}
+
+/// What is said about rights.
+struct Rights {
+    /// `None` refuses the question.
+    allowed: Option<bool>,
+    /// The questions.
+    asked: Vec<String>,
+}
 
 /// One request that waits for its answer; dropping it resets the connection.
 pub(in crate::cache) struct Call {
@@ -31,9 +46,16 @@ pub(in crate::cache) struct Stream(mpsc::UnboundedSender<io::Result<Bytes>>);
 
 pub(in crate::cache) fn scripted() -> (Server, kube::Client) {
     let (calls, received) = mpsc::unbounded_channel();
+    let rights = Arc::new(Mutex::new(Rights { allowed: Some(true), asked: Vec::new() }));
+    let told = Arc::clone(&rights);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let calls = calls.clone();
+        let (calls, rights) = (calls.clone(), Arc::clone(&told));
         async move {
+            if request.method() == Method::POST {
+                let question =
+                    request.into_body().collect().await.map_or_else(|_| Bytes::new(), Collected::to_bytes);
+                return Ok(rights.lock().review(&question));
+            }
             let (reply, answer) = oneshot::channel();
             let accept = request.headers().get(ACCEPT).map(|accept| accept.to_str().unwrap().to_owned());
             let call = Call { uri: request.uri().to_string(), accept: accept.unwrap_or_default(), reply };
@@ -43,18 +65,43 @@ pub(in crate::cache) fn scripted() -> (Server, kube::Client) {
             answer.await.map_err(|_| io::Error::from(io::ErrorKind::ConnectionReset))
         }
     });
-    (Server(received), kube::Client::new(service, "default"))
+    (Server { calls: received, rights }, kube::Client::new(service, "default"))
 }
 
 impl Server {
     /// Waits for the next request; under a paused clock this passes the time until it is sent.
     pub(in crate::cache) async fn next(&mut self) -> Call {
-        self.0.recv().await.unwrap()
+        self.calls.recv().await.unwrap()
     }
 
     /// Returns how many requests the test has not taken.
     pub(in crate::cache) fn waiting(&self) -> usize {
-        self.0.len()
+        self.calls.len()
+    }
+
+    /// Says from now on whether what is watched may be.
+    pub(in crate::cache) fn allow(&self, allowed: bool) {
+        self.rights.lock().allowed = Some(allowed);
+    }
+
+    /// Says from now on that nobody may ask that.
+    pub(in crate::cache) fn refuse_reviews(&self) {
+        self.rights.lock().allowed = None;
+    }
+
+    /// Returns the questions about rights since the last time.
+    pub(in crate::cache) fn take_reviews(&self) -> Vec<String> {
+        std::mem::take(&mut self.rights.lock().asked)
+    }
+}
+
+impl Rights {
+    fn review(&mut self, question: &[u8]) -> Answer {
+        self.asked.push(String::from_utf8_lossy(question).into_owned());
+        match self.allowed {
+            Some(allowed) => whole(201, &[], &json!({"status": {"allowed": allowed}}).to_string()),
+            None => whole(403, &[], &status(403, "Forbidden").to_string()),
+        }
     }
 }
 
@@ -87,13 +134,7 @@ impl Call {
     }
 
     pub(in crate::cache) fn answer(self, code: u16, headers: &[(&str, &str)], body: &str) {
-        let body = Bytes::copy_from_slice(body.as_bytes());
-        let frames = stream::once(async move { Ok(Frame::data(body)) });
-        let mut response = Response::builder().status(StatusCode::from_u16(code).unwrap());
-        for (name, value) in headers {
-            response = response.header(*name, *value);
-        }
-        drop(self.reply.send(response.body(StreamBody::new(frames.boxed())).unwrap()));
+        drop(self.reply.send(whole(code, headers, body)));
     }
 
     pub(in crate::cache) fn refuse(self, code: u16, reason: &str) {
@@ -137,6 +178,16 @@ impl Stream {
     pub(in crate::cache) fn reset(self) {
         drop(self.0.send(Err(io::Error::from(io::ErrorKind::ConnectionReset))));
     }
+}
+
+fn whole(code: u16, headers: &[(&str, &str)], body: &str) -> Answer {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let frames = stream::once(async move { Ok(Frame::data(body)) });
+    let mut response = Response::builder().status(StatusCode::from_u16(code).unwrap());
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(StreamBody::new(frames.boxed())).unwrap()
 }
 
 fn status(code: u16, reason: &str) -> Value {

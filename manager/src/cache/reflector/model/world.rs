@@ -78,7 +78,9 @@ pub(super) struct World {
     pub(super) refusals: Vec<u16>,
     /// Whether lists may be streamed.
     pub(super) streams: bool,
-    /// Draws latencies, labels and the order of lists.
+    /// Whether it may deny a right that is there, when it is asked about it.
+    pub(super) denies: bool,
+    /// Draws denials, latencies, labels and the order of lists.
     pub(super) random: fastrand::Rng,
 }
 
@@ -176,6 +178,7 @@ impl World {
             watches: Vec::new(),
             refusals: Vec::new(),
             streams: true,
+            denies: true,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -246,6 +249,11 @@ impl World {
         let mut items: Vec<Value> = seen.map(|object| self.sort.json(object)).collect();
         self.random.shuffle(&mut items);
         items
+    }
+
+    /// Answers whether somebody may watch.
+    pub(super) fn review(&mut self) -> Answer {
+        whole(201, &json!({"status": {"allowed": !(self.denies && self.random.bool())}}))
     }
 
     pub(super) fn answer(&mut self, uri: &str) -> io::Result<Answer> {
