@@ -5,13 +5,16 @@
 //! holds no runtime until then: a server can be bound on one and run on another.
 //!
 //! # Invariants
-//! 1. At most `connections` are open; more wait in the kernel's backlog.
-//! 2. A connection ends: its header comes in time, it lives no longer than `connection_age`, and once told to end
-//!    it has `grace` to send what it began.
+//! 1. At most `connections` are served. Who comes when all places are taken gets that of the connection that has waited
+//!    longest for its peer, so neither silence nor a peer that does not read keeps others out.
+//! 2. A connection ends: its header and body come in time, its answers are taken in time, it lives no longer than
+//!    `connection_age`, and once told to end it has `grace` to send what it began.
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
 mod blocking;
 mod body;
+mod places;
+mod taken;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -31,10 +34,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use places::{Place, Places};
+use taken::Taken;
 
 pub(crate) use blocking::blocking;
 
@@ -47,7 +52,7 @@ pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Byt
 /// What a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections, at least 1.
+    /// Connections served at the same time, at least 1.
     pub connections: usize,
     /// Bytes of one request's line and headers, at least 8192. More answers 431.
     pub header_bytes: usize,
@@ -57,7 +62,9 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Time for a whole body to arrive, counted from the end of its header. Later answers 408.
     pub body_timeout: Duration,
-    /// Age at which a connection is told to end, so that a reader who stopped reading does not hold it for ever.
+    /// Time for a whole answer to be taken, counted from when the peer first lets it wait.
+    pub answer_timeout: Duration,
+    /// Age at which a connection is told to end, so that clients spread anew over replicas behind one address.
     pub connection_age: Duration,
     /// Time a connection has to send its answer once it was told to end.
     pub grace: Duration,
@@ -88,11 +95,13 @@ impl Default for Limits {
             // A kubelet, some scrapers and a few people: a hundred is plenty and costs at most 100 x 64 KiB.
             connections: 100,
             header_bytes: 64 * 1024,
-            // controller-runtime's ReadHeaderTimeout.
-            header_timeout: Duration::from_secs(32),
+            // A prober sends its header at once. A scraper's connection is not kept from one scrape to the next.
+            header_timeout: Duration::from_secs(10),
             // An action and the name of its object are a few hundred bytes.
             body_bytes: 64 * 1024,
             body_timeout: Duration::from_secs(5),
+            // Prometheus gives up on a scrape after as long.
+            answer_timeout: Duration::from_secs(10),
             connection_age: Duration::from_mins(10),
             grace: Duration::from_secs(5),
         }
@@ -161,28 +170,21 @@ impl Serve {
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
     {
-        let slots = Arc::new(Semaphore::new(self.limits.connections.max(1)));
+        let places = Places::new(self.limits.connections);
         let mut starved = false;
         loop {
-            // The slot is taken first: whoever has none waits in the backlog and costs no descriptor.
-            let next = async {
-                let slot = Arc::clone(&slots).acquire_owned().await;
-                (slot, accept().await)
-            };
             // Biased: after a stop no further connection is accepted, however many wait.
-            let (slot, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                next = next => next,
+                accepted = async { accept().await } => accepted,
             };
             match accepted {
                 Ok((stream, _peer)) => {
                     starved = false;
-                    let connection = self.connection(stream);
-                    self.connections.spawn(async move {
-                        connection.await;
-                        drop(slot);
-                    });
+                    // Who comes meanwhile waits in the kernel's backlog and costs no descriptor.
+                    let Some(place) = stop.run_until_cancelled(places.take()).await else { return };
+                    self.connections.spawn(self.connection(stream, place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -195,33 +197,52 @@ impl Serve {
         }
     }
 
-    /// Serves one connection to its end.
-    fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + use<> {
+    /// Serves one connection to its end, or until it loses its place.
+    fn connection(&self, stream: TcpStream, place: Place) -> impl Future<Output = ()> + Send + use<> {
         let (limits, handler, ending) = (self.limits, Arc::clone(&self.handler), self.ending.clone());
         async move {
-            let service = service_fn(move |request| answer(limits, Arc::clone(&handler), request));
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(limits.header_timeout)
-                .max_buf_size(limits.header_bytes.max(8 * 1024))
-                // `nc` and shell scripts close their sending side first and still want the answer.
-                .half_close(true)
-                .serve_connection(TokioIo::new(stream), service);
-            let mut connection = pin!(connection);
-            // Biased: a connection that is done is done, whatever else is due.
-            let told = tokio::select! {
+            let place = Arc::new(place);
+            let serving = serve(stream, limits, handler, Arc::clone(&place), &ending);
+            // Biased: a connection that is done is done.
+            tokio::select! {
                 biased;
-                ended = connection.as_mut() => return log_end(ended),
-                () = ending.cancelled() => "stopping",
-                () = sleep(limits.connection_age) => "too old",
-            };
-            connection.as_mut().graceful_shutdown();
-            match timeout(limits.grace, connection).await {
-                Ok(ended) => log_end(ended),
-                Err(_late) => {
-                    tracing::debug!(told, "dropped a connection whose reader did not take the answer");
-                }
+                () = serving => {}
+                () = place.lost() => tracing::debug!("closed a connection that waited for its peer: others came"),
             }
+        }
+    }
+}
+
+/// Answers the requests of one connection until its peer has no more, or it is told to end.
+async fn serve(
+    stream: TcpStream,
+    limits: Limits,
+    handler: Handler,
+    place: Arc<Place>,
+    ending: &CancellationToken,
+) {
+    let service =
+        service_fn(move |request| answer(limits, Arc::clone(&handler), Arc::clone(&place), request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.header_bytes.max(8 * 1024))
+        // `nc` and shell scripts close their sending side first and still want the answer.
+        .half_close(true)
+        .serve_connection(TokioIo::new(Taken::within(limits.answer_timeout, stream)), service);
+    let mut connection = pin!(connection);
+    // Biased: a connection that is done is done, whatever else is due.
+    let told = tokio::select! {
+        biased;
+        ended = connection.as_mut() => return log_end(ended),
+        () = ending.cancelled() => "stopping",
+        () = sleep(limits.connection_age) => "too old",
+    };
+    connection.as_mut().graceful_shutdown();
+    match timeout(limits.grace, connection).await {
+        Ok(ended) => log_end(ended),
+        Err(_late) => {
+            tracing::debug!(told, "dropped a connection whose reader did not take the answer");
         }
     }
 }
@@ -236,12 +257,14 @@ fn log_end(ended: Result<(), hyper::Error>) {
 async fn answer(
     limits: Limits,
     handler: Handler,
+    place: Arc<Place>,
     request: Request<hyper::body::Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let request = match body::read(request, &limits).await {
         Ok(request) => request,
         Err(refusal) => return Ok(refusal.map(Full::new)),
     };
+    let _answering = place.answering();
     let answered = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
     let response = answered.unwrap_or_else(|_panic| {
         let mut response =

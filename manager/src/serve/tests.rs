@@ -150,6 +150,107 @@ async fn a_header_that_never_ends_costs_a_connection_only_for_a_time() {
     server.stopped().await;
 }
 
+/// Longer than any test.
+const NEVER: Duration = Duration::from_hours(1);
+
+/// Limits that end no connection by themselves.
+fn patient(connections: usize) -> Limits {
+    Limits {
+        connections,
+        header_timeout: NEVER,
+        body_timeout: NEVER,
+        answer_timeout: NEVER,
+        connection_age: NEVER,
+        ..Limits::default()
+    }
+}
+
+/// Answers `/long` with more than the sockets between us and a peer can hold, and all else briefly.
+fn long_or_brief() -> Handler {
+    Arc::new(|request| {
+        let bytes = if request.uri().path() == "/long" { vec![b'x'; 64 << 20] } else { b"brief".to_vec() };
+        async move { Response::new(Bytes::from(bytes)) }.boxed()
+    })
+}
+
+#[tokio::test]
+async fn peers_that_neither_send_nor_read_keep_nobody_out() {
+    const HOLD: [&str; 5] = [
+        "",
+        "GET / HTTP/1.1\r\nhost",
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf",
+        "GET /long HTTP/1.1\r\nhost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    ];
+    let server = Running::start(patient(HOLD.len()), long_or_brief());
+    let mut holding = Vec::new();
+    for request in HOLD {
+        let mut peer = server.connect().await;
+        peer.write_all(request.as_bytes()).await.unwrap();
+        holding.push(peer);
+    }
+    // More than there are places, each of which is taken from one of those who hold them.
+    for _ in 0..HOLD.len() {
+        let mut peer = server.connect().await;
+        peer.write_all(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut line = [0; 15];
+        peer.read_exact(&mut line).await.unwrap();
+        assert_eq!(&line, b"HTTP/1.1 200 OK");
+        holding.push(peer);
+    }
+    for (request, mut peer) in HOLD.iter().zip(holding) {
+        // Closed, although no time of its own is over.
+        let text = read_all(&mut peer).await;
+        assert!(text.len() < 64 << 20, "{request}: answered whole");
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn who_is_being_answered_is_not_sent_away_for_others() {
+    let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler: Handler = {
+        let (began, go_on) = (began.clone(), go_on.clone());
+        Arc::new(move |request| {
+            let (began, go_on) = (began.clone(), go_on.clone());
+            async move {
+                if request.uri().path() == "/slow" {
+                    began.notify_one();
+                    go_on.notified().await;
+                }
+                Response::new(Bytes::from_static(b"whole"))
+            }
+            .boxed()
+        })
+    };
+    let server = Running::start(patient(2), handler);
+    let mut busy = server.connect().await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    began.notified().await;
+    let mut silent = server.connect().await;
+    for _ in 0..3 {
+        let mut peer = server.connect().await;
+        let answer = exchange(&mut peer, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+        assert!(answer.ends_with("whole"), "{answer}");
+    }
+    assert_eq!(read_all(&mut silent).await, "", "the younger, but the one that waited for its peer");
+    go_on.notify_one();
+    let answer = read_all(&mut busy).await;
+    assert!(answer.ends_with("whole"), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_in_time_is_given_up() {
+    let limits = Limits { answer_timeout: Duration::from_millis(20), grace: NEVER, ..patient(1) };
+    let server = Running::start(limits, long_or_brief());
+    let mut peer = server.connect().await;
+    peer.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    peer.read_exact(&mut [0; 15]).await.unwrap();
+    // The connection would be waited for as long as it has something to send.
+    server.stopped().await;
+}
+
 #[tokio::test]
 async fn an_old_connection_is_told_to_end() {
     let limits = Limits { connection_age: Duration::from_millis(20), ..Limits::default() };

@@ -1,0 +1,134 @@
+//! A stream whose peer takes in time what it is sent.
+//!
+//! Without a limit, who asks for a long answer and does not read it holds the answer in memory for as long as it likes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Fails with `TimedOut` when what is written has not been taken whole within a time, counted from when the peer first
+/// let it wait. Progress does not prolong it: a byte a second is no progress worth a connection.
+pub(super) struct Taken<IO> {
+    io: IO,
+    limit: Duration,
+    /// Runs while something that was written has not been flushed.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl Taken ===
+
+impl<IO> Taken<IO> {
+    pub(super) fn within(limit: Duration, io: IO) -> Self {
+        Self { io, limit, late: None }
+    }
+
+    fn in_time<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_pending() {
+            let limit = self.limit;
+            let late = self.late.get_or_insert_with(|| Box::pin(sleep(limit)));
+            ready!(late.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Taken<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buffer)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Taken<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.in_time(polled, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.in_time(polled, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_flush(cx);
+        let flushed = ready!(self.in_time(polled, cx));
+        self.late = None;
+        Poll::Ready(flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.in_time(polled, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::Instant;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_or_a_little_now_and_then_is_given_up_in_time() {
+        for every in [None, Some(Duration::from_secs(1))] {
+            let (ours, mut theirs) = duplex(8);
+            let mut ours = Taken::within(LIMIT, ours);
+            let began = Instant::now();
+            let reading = async {
+                while let Some(every) = every {
+                    sleep(every).await;
+                    theirs.read_u8().await.unwrap();
+                }
+                std::future::pending::<()>().await;
+            };
+            let written = tokio::select! {
+                biased;
+                written = ours.write_all(&[0; 64]) => written,
+                () = reading => unreachable!(),
+            };
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut, "{every:?}");
+            assert!(
+                began.elapsed() >= LIMIT && began.elapsed() < LIMIT * 2,
+                "{every:?}: {:?}",
+                began.elapsed()
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_has_the_whole_time_and_silence_between_them_costs_none() {
+        let (ours, mut theirs) = duplex(8);
+        let mut ours = Taken::within(LIMIT, ours);
+        for _ in 0..3 {
+            let reading = async {
+                sleep(LIMIT.saturating_sub(Duration::from_millis(1))).await;
+                theirs.read_exact(&mut [0; 64]).await.unwrap();
+            };
+            let writing = async {
+                ours.write_all(&[0; 64]).await.unwrap();
+                ours.flush().await.unwrap();
+            };
+            tokio::join!(writing, reading);
+            sleep(LIMIT * 2).await;
+        }
+    }
+}
