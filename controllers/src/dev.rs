@@ -16,7 +16,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::cli::{self, ConfigFlags};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, LogFilter, ManagerConfiguration, Overrides};
+use mainstay::config::{ConfigError, LogFilter, ManagerConfiguration};
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::ReconcileError;
@@ -68,10 +68,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 fn configuration(matches: &ArgMatches) -> Result<ManagerConfiguration, ConfigError> {
     let Ok(flags) = ConfigFlags::of(matches) else {
-        return ManagerConfiguration::from_overrides(&Overrides::default());
+        return Ok(ManagerConfiguration::default());
     };
     if flags.config.is_some() {
-        return flags.load(&crate::CONTROLLERS);
+        return flags.load(&crate::CONTROLLERS).map(|loaded| loaded.configuration);
     }
     let mut overrides = flags.overrides();
     // The story is told on standard output; of the log only what it does not tell is of interest beside it.

@@ -9,7 +9,7 @@
 //!     match cli::parse(&program.controllers(["orders", "invoices"])) {
 //!         Parsed::Done(exit) => exit.into(),
 //!         Parsed::Run(run) => {
-//!             // Build a manager from `run.configuration`, register controllers, run it.
+//!             // Build a manager from `run.loaded.configuration`, register controllers, run it.
 //! #           drop(run);
 //!             ExitCode::SUCCESS
 //!         }
@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::config::{ConfigError, ManagerConfiguration, Overrides};
+use crate::config::{ConfigError, Loaded, ManagerConfiguration, Overrides};
 
 pub use flags::ConfigFlags;
 use flags::RunFlags;
@@ -80,8 +80,8 @@ pub enum Exit {
 /// What `run` was given.
 #[derive(Debug)]
 pub struct RunArgs {
-    /// File and flags, resolved.
-    pub configuration: ManagerConfiguration,
+    /// File and flags, resolved, with where each value came from.
+    pub loaded: Loaded,
     /// The file or directory of `--config`, for reading it again.
     pub config: Option<PathBuf>,
     /// The flags that stand over the file, also when it is read again.
@@ -182,8 +182,8 @@ impl Program {
             Err(error) => return Parsed::Done(wrong_input(err, &error.to_string())),
         };
         match flags.config.load(&self.controllers) {
-            Ok(configuration) => Parsed::Run(Box::new(RunArgs {
-                configuration,
+            Ok(loaded) => Parsed::Run(Box::new(RunArgs {
+                loaded,
                 overrides: flags.config.overrides(),
                 config: flags.config.config,
                 kubeconfig: flags.kubeconfig,
@@ -212,7 +212,7 @@ impl Program {
             _ => return print(out, err, ManagerConfiguration::defaults_text()),
         };
         let Some(file) = file else { return wrong_input(err, "error: expected a file\n") };
-        match ManagerConfiguration::load_with(file, &Overrides::default(), Some(&self.controllers)) {
+        match Loaded::load(file, &Overrides::default(), Some(&self.controllers)) {
             Ok(_) => print(out, err, &format!("{}: valid\n", file.display())),
             Err(error) => refuse(&error, err),
         }

@@ -12,30 +12,39 @@
 
 mod allow;
 mod bind;
+mod change;
+mod complete;
 mod controllers;
 mod cursor;
+mod loaded;
 mod log_filter;
 mod problem;
 mod raw;
 mod resolve;
+mod schema;
+mod shape;
 mod tree;
 mod units;
+mod walk;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use allow::AllowRule;
 pub use bind::BindAddress;
+pub use change::{Change, Difference};
 pub use controllers::Controllers;
+pub use loaded::{Loaded, Origin, Origins, Setting};
 pub use log_filter::{LogFilter, LogLevel};
 pub use problem::{ConfigError, Problem};
+pub use schema::schema;
 pub use tree::Position;
+pub use walk::Applies;
 
 use crate::cache::CacheSettings;
 use crate::controller::ControllerSettings;
@@ -52,8 +61,6 @@ pub const FILE_NAME: &str = "manager.yaml";
 /// The name under `controllers` that sets the defaults of all.
 pub const EVERY_CONTROLLER: &str = "*";
 
-/// The largest file read: what the API server lets a `ConfigMap` hold.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The shipped file, which spells out the defaults.
 const DEFAULTS_TEXT: &str = include_str!("../../config/manager.yaml");
 
@@ -228,59 +235,20 @@ impl ManagerConfiguration {
     /// # Errors
     /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_with(path, &Overrides::default(), None)
+        Loaded::load(path, &Overrides::default(), None).map(|loaded| loaded.configuration)
     }
 
-    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it. With the names of the controllers
-    /// of this binary given, a name that is not among them is an error.
+    /// Reads a text; see [`Loaded::parse`], which also tells where each value came from.
     ///
     /// # Errors
-    /// As for [`ManagerConfiguration::load`].
-    pub fn load_with(
-        path: &Path,
-        overrides: &Overrides,
-        controllers: Option<&[&str]>,
-    ) -> Result<Self, ConfigError> {
-        let path = file_in(path);
-        let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        Self::parse(&text, &path.display().to_string(), overrides, controllers)
-    }
-
-    /// Reads a text. `origin` names it in messages.
-    ///
-    /// # Errors
-    /// If anything in the text is wrong, or wrong together with the flags.
+    /// As for [`Loaded::parse`].
     pub fn parse(
         text: &str,
         origin: &str,
         overrides: &Overrides,
         controllers: Option<&[&str]>,
     ) -> Result<Self, ConfigError> {
-        let problems = Problems::default();
-        let resolved = match tree::parse(text) {
-            Ok(node) => {
-                let mut raw = raw::RawManager::read(&cursor::Cursor::root(&node, &problems), controllers);
-                raw.put_over(overrides);
-                Some(resolve::resolve(&raw, &problems))
-            }
-            Err(error) => {
-                problems.push(error.at, "", format!("not YAML: {}", error.message));
-                None
-            }
-        };
-        finish(resolved, origin, problems)
-    }
-
-    /// Returns the defaults with flags put over them.
-    ///
-    /// # Errors
-    /// If flags contradict each other or a default, such as two servers on one address.
-    pub fn from_overrides(overrides: &Overrides) -> Result<Self, ConfigError> {
-        let problems = Problems::default();
-        let mut raw = raw::RawManager::default();
-        raw.put_over(overrides);
-        let resolved = resolve::resolve(&raw, &problems);
-        finish(Some(resolved), "flags", problems)
+        Loaded::parse(text, origin, overrides, controllers).map(|loaded| loaded.configuration)
     }
 
     /// Returns the text of the shipped file: every key with its default, meaning, unit and range.
@@ -321,30 +289,4 @@ impl LeaderElection {
             ..ElectionSettings::new(namespace, self.lease_name.as_str(), identity)
         }
     }
-}
-
-fn finish(
-    resolved: Option<ManagerConfiguration>,
-    origin: &str,
-    problems: Problems,
-) -> Result<ManagerConfiguration, ConfigError> {
-    let problems = problems.into_sorted();
-    match resolved {
-        Some(configuration) if problems.is_empty() => Ok(configuration),
-        _ => Err(ConfigError::Invalid { origin: origin.to_owned(), problems }),
-    }
-}
-
-fn file_in(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    // One byte more than allowed tells a full file from one that is too long.
-    let length = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
-        return Err(std::io::Error::other("longer than 1 MiB"));
-    }
-    Ok(text)
 }

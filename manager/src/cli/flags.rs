@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 
-use crate::config::{BindAddress, ConfigError, LogFilter, LogFormat, ManagerConfiguration, Overrides};
+use crate::config::{BindAddress, ConfigError, Loaded, LogFilter, LogFormat, Overrides};
 
 /// Flags of the commands that run a manager: the file, and what stands over it.
 ///
@@ -78,11 +78,11 @@ impl ConfigFlags {
     ///
     /// # Errors
     /// If anything is wrong with the file, or with the flags together with it.
-    pub fn load(&self, controllers: &[&str]) -> Result<ManagerConfiguration, ConfigError> {
+    pub fn load(&self, controllers: &[&str]) -> Result<Loaded, ConfigError> {
         let overrides = self.overrides();
         match &self.config {
-            Some(path) => ManagerConfiguration::load_with(path, &overrides, Some(controllers)),
-            None => ManagerConfiguration::from_overrides(&overrides),
+            Some(path) => Loaded::load(path, &overrides, Some(controllers)),
+            None => Loaded::from_overrides(&overrides),
         }
     }
 

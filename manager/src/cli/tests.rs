@@ -159,10 +159,10 @@ fn run_hands_back_the_file_with_the_flags_over_it() {
     ]);
     let Parsed::Run(run) = parsed else { panic!("{parsed:?}, {err}") };
     assert_eq!((out, err), (String::new(), String::new()));
-    assert_eq!(run.configuration.leader_election.lease_name, "shop");
-    assert!(!run.configuration.leader_election.enabled);
-    assert_eq!(run.configuration.logging.level.to_string(), "debug");
-    assert_eq!(run.configuration.metrics.bind_address.socket(), None);
+    assert_eq!(run.loaded.configuration.leader_election.lease_name, "shop");
+    assert!(!run.loaded.configuration.leader_election.enabled);
+    assert_eq!(run.loaded.configuration.logging.level.to_string(), "debug");
+    assert_eq!(run.loaded.configuration.metrics.bind_address.socket(), None);
     assert_eq!(run.overrides.leader_elect, Some(false));
     assert_eq!(run.config, Some(PathBuf::from(folder)));
     assert_eq!((run.kubeconfig, run.context), (Some(PathBuf::from("k")), Some("c".to_owned())));
@@ -172,7 +172,7 @@ fn run_hands_back_the_file_with_the_flags_over_it() {
 fn without_a_file_the_defaults_hold() {
     let (parsed, ..) = run(&["run", "--leader-elect"]);
     let Parsed::Run(run) = parsed else { panic!("{parsed:?}") };
-    assert_eq!(run.configuration, ManagerConfiguration::default());
+    assert_eq!(run.loaded.configuration, ManagerConfiguration::default());
     assert_eq!(run.overrides.leader_elect, Some(true));
 }
 
@@ -182,7 +182,7 @@ fn a_command_of_the_binarys_own_comes_back_with_its_flags() {
     let Parsed::Extra(name, matches) = parsed else { panic!("{parsed:?}") };
     assert_eq!(name, "dev");
     let flags = ConfigFlags::of(&matches).unwrap();
-    assert_eq!(flags.load(&[]).unwrap().logging.format, crate::config::LogFormat::Text);
+    assert_eq!(flags.load(&[]).unwrap().configuration.logging.format, crate::config::LogFormat::Text);
 }
 
 #[test]

@@ -9,6 +9,13 @@ use crate::key::is_dns_label;
 /// What an entry looks like, for messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com";
 
+/// What every entry matches; more than a name does, which the parser refuses.
+pub(super) const PATTERN: &str =
+    r"^(\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+(/[0-9]{1,3})?)$";
+/// What [`is_dns_name`] accepts, but for its length.
+pub(super) const DNS_NAME_PATTERN: &str =
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$";
+
 /// Something that mode `AllowList` allows beside Services.
 ///
 /// Addresses are compared as numbers, never as text; names without regard to case.

@@ -4,6 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+/// What every address matches as it is written.
+pub(super) const PATTERN: &str =
+    r"^(|0|[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]:[0-9]{1,5})$";
+
 /// Where a server listens.
 ///
 /// ```
@@ -33,6 +37,11 @@ impl BindAddress {
             Self::Off => None,
             Self::Tcp(address) => Some(address),
         }
+    }
+
+    /// Returns the address as the file says it.
+    pub(super) fn as_written(&self) -> String {
+        self.socket().map_or_else(String::new, |address| address.to_string())
     }
 
     /// Returns whether both cannot be bound at once.

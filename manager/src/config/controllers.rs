@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::raw::{RawController, RawRate, RawRetry};
+use super::raw::{RawController, RawLimit, RawRate, RawRetry};
 use super::resolve::size;
 use crate::controller::ControllerSettings;
 use crate::queue::{Delay, Rate, RetryPolicy};
@@ -50,8 +50,13 @@ impl RawController {
         put(self.reconcile_timeout, &mut settings.reconcile_timeout);
         let (written, queue) = (&self.queue, &mut settings.queue);
         written.retry.put_over(&mut queue.retry, &every.queue.retry);
-        if let Some(rate) = &written.retry_rate {
-            queue.retry.rates = rate.over(&queue.retry.rates, &every.queue.retry.rates).into_iter().collect();
+        match &written.retry_rate {
+            Some(RawRate::Off) => queue.retry.rates.clear(),
+            Some(RawRate::Limit(limit)) => {
+                let rate = limit.over(&queue.retry.rates, &every.queue.retry.rates);
+                queue.retry.rates = rate.into_iter().collect();
+            }
+            None => {}
         }
         put(written.retry_share, &mut queue.retry_share);
         put(written.max_wait, &mut queue.max_wait);
@@ -84,16 +89,15 @@ impl RawRetry {
     }
 }
 
-impl RawRate {
-    /// Returns the rate with the missing half from below, `None` for no limit. A rate has no defaults of its own: half
-    /// of one is a mistake, which reading the file has refused.
+impl RawLimit {
+    /// Returns the rate with the missing half from below. A rate has no defaults of its own: half of one is a mistake,
+    /// which reading the file has refused.
     pub(super) fn over<'r>(&self, below: &'r [Rate], every: &'r [Rate]) -> Option<Rate> {
-        let Self::Limit { per_second, burst } = *self else { return None };
         let only = |rates: &'r [Rate]| if let [rate] = rates { Some(rate) } else { None };
         let half = only(below).or_else(|| only(every));
         Some(Rate {
-            per_second: per_second.or(half.map(|rate| rate.per_second))?,
-            burst: burst.or(half.map(|rate| rate.burst))?,
+            per_second: self.per_second.or(half.map(|rate| rate.per_second))?,
+            burst: self.burst.or(half.map(|rate| rate.burst))?,
         })
     }
 }

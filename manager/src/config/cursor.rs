@@ -238,24 +238,6 @@ impl<'a> Cursor<'a> {
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    /// Reads one key if it is there.
-    pub(super) fn take<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(&Cursor<'a>) -> Option<T>,
-    ) -> Option<T> {
-        self.cursor(key).and_then(|cursor| read(&cursor))
-    }
-
-    /// Reads a section, or what an absent one means.
-    pub(super) fn section<T: Default>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(&Cursor<'a>) -> T,
-    ) -> T {
-        self.cursor(key).map(|cursor| read(&cursor)).unwrap_or_default()
-    }
-
     /// Returns one key's value unread, if it is there.
     pub(super) fn cursor(&mut self, key: &'static str) -> Option<Cursor<'a>> {
         self.asked.push(key);

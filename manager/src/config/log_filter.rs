@@ -5,6 +5,10 @@ use std::str::FromStr;
 
 use super::cursor;
 
+/// What every filter matches.
+pub(super) const PATTERN: &str =
+    "^(off|error|warn|info|debug|trace)(,[A-Za-z0-9_:]+=(off|error|warn|info|debug|trace))*$";
+
 /// Which log lines are written: a level, and levels of single modules.
 ///
 /// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.

@@ -110,11 +110,11 @@ impl Problems {
         self.found.borrow().iter().any(|problem| ancestors(&problem.path).any(|above| above == path))
     }
 
-    /// Returns everything found, in the order of the file; what has no place comes first.
-    pub(super) fn into_sorted(self) -> Vec<Problem> {
+    /// Returns everything found, in the order of the file, what has no place first; and where each key stands.
+    pub(super) fn finish(self) -> (Vec<Problem>, HashMap<String, Position>) {
         let mut found = self.found.into_inner();
         found.sort_by_key(|problem| problem.position);
-        found
+        (found, self.positions.into_inner())
     }
 
     /// Reports a problem whose place may be unknown.

@@ -1,15 +1,23 @@
 //! What a file says and what flags say: every setting optional, every value valid by itself.
 //!
-//! One struct per section, its fields in the order of the file. Reading checks types, units and ranges; what must
-//! fit together is checked in `resolve`, once everything has a value.
+//! One struct per section, its fields in the order of the file. A section's `walk` is the one place that knows the name
+//! of a key, what it takes and when a change of it applies. What must fit together is checked in `resolve`, once
+//! everything has a value.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::allow::{AllowRule, is_dns_name};
-use super::cursor::{Cursor, closest, one_of};
-use super::{API_VERSION, BindAddress, EVERY_CONTROLLER, KIND, LogFilter, LogFormat, Overrides, ProbeMode};
+use super::allow::{self, AllowRule, is_dns_name};
+use super::shape::{
+    AbsolutePath, Boolean, Choice, Kinds, List, Name, Number, OptionalRate, Parsed, Percent, Port, Size,
+    Time, Whole,
+};
+use super::walk::{
+    Applies::{AtNextStart, Live},
+    Section, Walk,
+};
+use super::{API_VERSION, BindAddress, KIND, LogFilter, LogFormat, Overrides, ProbeMode, bind, log_filter};
 use crate::cache::Pack;
 use crate::controller::MAX_WORKERS;
 use crate::election::OnLost;
@@ -29,6 +37,9 @@ const MAX_PER_SECOND: u32 = 100_000;
 const MAX_FACTOR: f64 = 100.0;
 /// The API server takes objects of some 3 MiB at most; a gibibyte stands for "no limit".
 const OBJECT_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 30;
+
+const ADDRESS: Parsed<BindAddress> = Parsed { pattern: bind::PATTERN, write: BindAddress::as_written };
+const PACK: Choice<Pack> = Choice(&[("Auto", Pack::Auto), ("Never", Pack::Never), ("Always", Pack::Always)]);
 
 #[derive(Debug, Default)]
 pub(super) struct RawManager {
@@ -81,7 +92,12 @@ pub(super) struct RawCache {
     pub(super) resync: Option<Duration>,
     pub(super) max_object_bytes: Option<u64>,
     pub(super) pack: Option<Pack>,
-    pub(super) pack_kinds: BTreeMap<String, Pack>,
+    pub(super) kinds: Option<BTreeMap<String, RawKind>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawKind {
+    pub(super) pack: Option<Pack>,
 }
 
 #[derive(Debug, Default)]
@@ -133,282 +149,213 @@ pub(super) struct RawRetry {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RawRate {
     Off,
-    Limit { per_second: Option<f64>, burst: Option<u32> },
+    Limit(RawLimit),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RawLimit {
+    pub(super) per_second: Option<f64>,
+    pub(super) burst: Option<u32>,
 }
 
 // === impl RawManager ===
 
-impl RawManager {
-    pub(super) fn read(root: &Cursor<'_>, known: Option<&[&str]>) -> Self {
-        let mut fields = root.fields();
-        for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-            match fields.cursor(key) {
-                Some(cursor) if cursor.is_text(expected) => {}
-                Some(cursor) => cursor.refuse(expected),
-                None => root.report(format!("{key} is missing; expected {key}: {expected}")),
-            }
-        }
-        let raw = Self {
-            leader_election: fields.section("leaderElection", RawLeaderElection::read),
-            health: fields.section("health", RawHealth::read),
-            metrics: fields.section("metrics", RawMetrics::read),
-            inspect: fields.section("inspect", RawInspect::read),
-            cache: fields.section("cache", RawCache::read),
-            shutdown: fields.section("shutdown", RawShutdown::read),
-            logging: fields.section("logging", RawLogging::read),
-            probe_policy: fields.section("probePolicy", RawProbePolicy::read),
-            controllers: fields.section("controllers", |cursor| read_controllers(cursor, known)),
-        };
-        fields.close();
-        raw
+impl Section for RawManager {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.constant("apiVersion", API_VERSION);
+        keys.constant("kind", KIND);
+        keys.section("leaderElection", &mut self.leader_election);
+        keys.section("health", &mut self.health);
+        keys.section("metrics", &mut self.metrics);
+        keys.section("inspect", &mut self.inspect);
+        keys.section("cache", &mut self.cache);
+        keys.section("shutdown", &mut self.shutdown);
+        keys.section("logging", &mut self.logging);
+        keys.section("probePolicy", &mut self.probe_policy);
+        keys.controllers("controllers", &mut self.controllers);
     }
+}
 
-    /// Puts flags over the file.
-    pub(super) fn put_over(&mut self, flags: &Overrides) {
-        fn put<T: Clone>(flag: Option<&T>, file: &mut Option<T>) {
+impl RawManager {
+    /// Puts flags over the file. Returns the paths that were set with the names of their flags, which `cli` gives them.
+    pub(super) fn put_over(&mut self, flags: &Overrides) -> HashMap<&'static str, &'static str> {
+        fn put<T: Clone>(flag: Option<&T>, file: &mut Option<T>) -> bool {
             if let Some(flag) = flag {
                 *file = Some(flag.clone());
             }
+            flag.is_some()
         }
-        put(flags.leader_elect.as_ref(), &mut self.leader_election.enabled);
-        put(flags.leader_election_namespace.as_ref(), &mut self.leader_election.namespace);
-        put(flags.health_bind_address.as_ref(), &mut self.health.bind_address);
-        put(flags.metrics_bind_address.as_ref(), &mut self.metrics.bind_address);
-        put(flags.inspect_bind_address.as_ref(), &mut self.inspect.bind_address);
-        put(flags.log_level.as_ref(), &mut self.logging.level);
-        put(flags.log_format.as_ref(), &mut self.logging.format);
+        let Overrides {
+            leader_elect,
+            leader_election_namespace,
+            health_bind_address,
+            metrics_bind_address,
+            inspect_bind_address,
+            log_level,
+            log_format,
+        } = flags;
+        let (election, logging) = (&mut self.leader_election, &mut self.logging);
+        let set = [
+            (put(leader_elect.as_ref(), &mut election.enabled), "leaderElection.enabled", "--leader-elect"),
+            (
+                put(leader_election_namespace.as_ref(), &mut election.namespace),
+                "leaderElection.namespace",
+                "--leader-election-namespace",
+            ),
+            (
+                put(health_bind_address.as_ref(), &mut self.health.bind_address),
+                "health.bindAddress",
+                "--health-probe-bind-address",
+            ),
+            (
+                put(metrics_bind_address.as_ref(), &mut self.metrics.bind_address),
+                "metrics.bindAddress",
+                "--metrics-bind-address",
+            ),
+            (
+                put(inspect_bind_address.as_ref(), &mut self.inspect.bind_address),
+                "inspect.bindAddress",
+                "--inspect-bind-address",
+            ),
+            (put(log_level.as_ref(), &mut logging.level), "logging.level", "--log-level"),
+            (put(log_format.as_ref(), &mut logging.format), "logging.format", "--log-format"),
+        ];
+        set.into_iter().filter(|(set, ..)| *set).map(|(_, path, flag)| (path, flag)).collect()
     }
 }
 
 // === impl sections ===
 
-impl RawLeaderElection {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            enabled: fields.take("enabled", Cursor::boolean),
-            lease_name: fields.take("leaseName", |cursor| {
-                cursor.parsed("the name of a Lease: lower-case letters, digits, - and .", |text| {
-                    is_dns_name(text).then(|| text.to_owned())
-                })
-            }),
-            namespace: fields.take("namespace", |cursor| {
-                cursor.parsed("the name of a namespace, or \"\" for the manager's own", |text| {
-                    (text.is_empty() || is_dns_label(text)).then(|| text.to_owned())
-                })
-            }),
-            lease_duration: fields.take("leaseDuration", |cursor| cursor.duration(SECOND..=HOUR)),
-            renew_deadline: fields.take("renewDeadline", |cursor| cursor.duration(MILLISECOND..=HOUR)),
-            retry_period: fields.take("retryPeriod", |cursor| cursor.duration(MILLISECOND..=HOUR)),
-            on_lost: fields.take("onLost", |cursor| {
-                cursor.choice(&[("Exit", OnLost::Exit), ("Campaign", OnLost::Campaign)])
-            }),
+impl Section for RawLeaderElection {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let lease = Name {
+            expected: "the name of a Lease: lower-case letters, digits, - and .",
+            accepts: is_dns_name,
+            pattern: allow::DNS_NAME_PATTERN,
         };
-        fields.close();
-        raw
-    }
-}
-
-impl RawHealth {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self { bind_address: fields.take("bindAddress", Cursor::parse) };
-        fields.close();
-        raw
-    }
-}
-
-impl RawMetrics {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            bind_address: fields.take("bindAddress", Cursor::parse),
-            auth: fields.take("auth", Cursor::boolean),
-            tls_dir: fields.take("tlsDir", |cursor| read_path(cursor, "/etc/mainstay/tls")),
+        let namespace = Name {
+            expected: "the name of a namespace, or \"\" for the manager's own",
+            accepts: |text| text.is_empty() || is_dns_label(text),
+            pattern: "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$",
         };
-        fields.close();
-        raw
+        keys.key("enabled", AtNextStart, &mut self.enabled, Boolean);
+        keys.key("leaseName", AtNextStart, &mut self.lease_name, lease);
+        keys.key("namespace", AtNextStart, &mut self.namespace, namespace);
+        keys.key("leaseDuration", AtNextStart, &mut self.lease_duration, Time(SECOND..=HOUR));
+        keys.key("renewDeadline", AtNextStart, &mut self.renew_deadline, Time(MILLISECOND..=HOUR));
+        keys.key("retryPeriod", AtNextStart, &mut self.retry_period, Time(MILLISECOND..=HOUR));
+        let on_lost = Choice(&[("Exit", OnLost::Exit), ("Campaign", OnLost::Campaign)]);
+        keys.key("onLost", AtNextStart, &mut self.on_lost, on_lost);
     }
 }
 
-impl RawInspect {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            bind_address: fields.take("bindAddress", Cursor::parse),
-            token_file: fields.take("tokenFile", |cursor| read_path(cursor, "/etc/mainstay/inspect/token")),
+impl Section for RawHealth {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("bindAddress", AtNextStart, &mut self.bind_address, ADDRESS);
+    }
+}
+
+impl Section for RawMetrics {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("bindAddress", AtNextStart, &mut self.bind_address, ADDRESS);
+        keys.key("auth", AtNextStart, &mut self.auth, Boolean);
+        keys.key("tlsDir", AtNextStart, &mut self.tls_dir, AbsolutePath { example: "/etc/mainstay/tls" });
+    }
+}
+
+impl Section for RawInspect {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("bindAddress", AtNextStart, &mut self.bind_address, ADDRESS);
+        let token = AbsolutePath { example: "/etc/mainstay/inspect/token" };
+        keys.key("tokenFile", AtNextStart, &mut self.token_file, token);
+    }
+}
+
+impl Section for RawCache {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let namespace = Name {
+            expected: "the name of a namespace",
+            accepts: is_dns_label,
+            pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
         };
-        fields.close();
-        raw
+        let namespaces = List { of: "namespaces", item: namespace };
+        keys.key("namespaces", AtNextStart, &mut self.namespaces, namespaces);
+        keys.key("resync", AtNextStart, &mut self.resync, Time(Duration::ZERO..=YEAR));
+        keys.key("maxObjectBytes", AtNextStart, &mut self.max_object_bytes, Size(OBJECT_BYTES));
+        keys.key("pack", AtNextStart, &mut self.pack, PACK);
+        keys.key("kinds", AtNextStart, &mut self.kinds, Kinds);
     }
 }
 
-/// Reads the path of something that may be left out. A relative one is refused: the file may be reached through links,
-/// and the process be started anywhere, so it would mean one thing to whoever wrote it and another to the process.
-fn read_path(cursor: &Cursor<'_>, example: &str) -> Option<PathBuf> {
-    cursor.parsed(&format!("an absolute path such as {example}, or \"\" for none"), |text| {
-        (text.is_empty() || Path::new(text).is_absolute()).then(|| PathBuf::from(text))
-    })
-}
-
-impl RawCache {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            namespaces: fields.take("namespaces", |cursor| {
-                cursor.list("namespaces", |item| {
-                    item.parsed("the name of a namespace", |text| is_dns_label(text).then(|| text.to_owned()))
-                })
-            }),
-            resync: fields.take("resync", |cursor| cursor.duration(Duration::ZERO..=YEAR)),
-            max_object_bytes: fields.take("maxObjectBytes", |cursor| cursor.size(OBJECT_BYTES)),
-            pack: fields.take("pack", read_pack),
-            pack_kinds: fields.section("kinds", read_kinds),
-        };
-        fields.close();
-        raw
+impl Section for RawKind {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("pack", AtNextStart, &mut self.pack, PACK);
     }
 }
 
-fn read_pack(cursor: &Cursor<'_>) -> Option<Pack> {
-    cursor.choice(&[("Auto", Pack::Auto), ("Never", Pack::Never), ("Always", Pack::Always)])
-}
-
-/// Reads settings of single kinds, such as `{Pod: {pack: Auto}}`.
-fn read_kinds(cursor: &Cursor<'_>) -> BTreeMap<String, Pack> {
-    let mut kinds = BTreeMap::new();
-    for (kind, cursor) in cursor.entries("a mapping from kinds to their settings").unwrap_or_default() {
-        let named = kind.starts_with(|c: char| c.is_ascii_uppercase())
-            && kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
-        if !named {
-            cursor.report("unknown kind; expected a kind such as Pod or Deployment.apps".to_owned());
-        }
-        let mut fields = cursor.fields();
-        kinds.extend(fields.take("pack", read_pack).map(|pack| (kind, pack)));
-        fields.close();
-    }
-    kinds
-}
-
-impl RawShutdown {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self { grace_period: fields.take("gracePeriod", |cursor| cursor.duration(SECOND..=HOUR)) };
-        fields.close();
-        raw
+impl Section for RawShutdown {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("gracePeriod", Live, &mut self.grace_period, Time(SECOND..=HOUR));
     }
 }
 
-impl RawLogging {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            format: fields.take("format", |cursor| {
-                cursor.choice(&[("Json", LogFormat::Json), ("Text", LogFormat::Text)])
-            }),
-            level: fields.take("level", Cursor::parse),
-        };
-        fields.close();
-        raw
+impl Section for RawLogging {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let formats = Choice(&[("Json", LogFormat::Json), ("Text", LogFormat::Text)]);
+        keys.key("format", AtNextStart, &mut self.format, formats);
+        let level = Parsed { pattern: log_filter::PATTERN, write: LogFilter::to_string };
+        keys.key("level", Live, &mut self.level, level);
     }
 }
 
-impl RawProbePolicy {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let modes = [
+impl Section for RawProbePolicy {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let modes = Choice(&[
             ("ServicesOnly", ProbeMode::ServicesOnly),
             ("AllowList", ProbeMode::AllowList),
             ("Any", ProbeMode::Any),
-        ];
-        let mut fields = cursor.fields();
-        let raw = Self {
-            mode: fields.take("mode", |cursor| cursor.choice(&modes)),
-            allow: fields.take("allow", |cursor| cursor.list("networks, hosts and domains", Cursor::parse)),
-            allow_loopback: fields.take("allowLoopback", Cursor::boolean),
-            denied_ports: fields.take("deniedPorts", |cursor| {
-                cursor.list("ports", |item| {
-                    item.whole(1..=u32::from(u16::MAX)).and_then(|port| u16::try_from(port).ok())
-                })
-            }),
-            max_per_second: fields.take("maxPerSecond", |cursor| cursor.whole(1..=MAX_PER_SECOND)),
-        };
-        fields.close();
-        raw
+        ]);
+        let rule = Parsed { pattern: allow::PATTERN, write: AllowRule::to_string };
+        keys.key("mode", Live, &mut self.mode, modes);
+        keys.key("allow", Live, &mut self.allow, List { of: "networks, hosts and domains", item: rule });
+        keys.key("allowLoopback", Live, &mut self.allow_loopback, Boolean);
+        keys.key("deniedPorts", Live, &mut self.denied_ports, List { of: "ports", item: Port });
+        keys.key("maxPerSecond", Live, &mut self.max_per_second, Whole(1..=MAX_PER_SECOND));
     }
 }
 
-fn read_controllers(cursor: &Cursor<'_>, known: Option<&[&str]>) -> BTreeMap<String, RawController> {
-    let mut controllers = BTreeMap::new();
-    for (name, cursor) in cursor.entries("a mapping from controllers to their settings").unwrap_or_default() {
-        if let Some(known) = known
-            && name != EVERY_CONTROLLER
-            && !known.contains(&name.as_str())
-        {
-            let near =
-                closest(&name, known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            let all: Vec<&str> = known.iter().copied().chain([r#""*""#]).collect();
-            cursor.report(format!("unknown controller; expected {}{near}", one_of(&all)));
-        }
-        controllers.insert(name, RawController::read(&cursor));
-    }
-    controllers
-}
-
-impl RawController {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            workers: fields.take("workers", |cursor| cursor.whole(1..=MAX_WORKERS.into())),
-            reconcile_timeout: fields
-                .take("reconcileTimeout", |cursor| cursor.duration(Duration::ZERO..=DAY)),
-            queue: fields.section("queue", RawQueue::read),
-        };
-        fields.close();
-        raw
+impl Section for RawController {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("workers", Live, &mut self.workers, Whole(1..=MAX_WORKERS.into()));
+        keys.key("reconcileTimeout", Live, &mut self.reconcile_timeout, Time(Duration::ZERO..=DAY));
+        keys.section("queue", &mut self.queue);
     }
 }
 
-impl RawQueue {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            retry: fields.section("retry", RawRetry::read),
-            retry_share: fields.take("retryShare", |cursor| cursor.percent(1..=100)),
-            retry_rate: fields.take("retryRate", |cursor| Some(RawRate::read(cursor))),
-            max_wait: fields.take("maxWait", |cursor| cursor.duration(MILLISECOND..=DAY)),
-            max_depth: fields.take("maxDepth", |cursor| cursor.whole(0..=u32::MAX)),
-        };
-        fields.close();
-        raw
+impl Section for RawQueue {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.section("retry", &mut self.retry);
+        keys.key("retryShare", Live, &mut self.retry_share, Percent(1..=100));
+        keys.key("retryRate", Live, &mut self.retry_rate, OptionalRate);
+        keys.key("maxWait", Live, &mut self.max_wait, Time(MILLISECOND..=DAY));
+        keys.key("maxDepth", Live, &mut self.max_depth, Whole(0..=u32::MAX));
     }
 }
 
-impl RawRetry {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        let mut fields = cursor.fields();
-        let raw = Self {
-            base_delay: fields.take("baseDelay", |cursor| cursor.duration(MILLISECOND..=DAY)),
-            factor: fields.take("factor", |cursor| cursor.number(1.0..=MAX_FACTOR)),
-            max_delay: fields.take("maxDelay", |cursor| cursor.duration(MILLISECOND..=DAY)),
-            jitter: fields.take("jitter", |cursor| cursor.percent(0..=100)),
-            max_attempts: fields.take("maxAttempts", |cursor| cursor.whole(0..=u32::MAX)),
-        };
-        fields.close();
-        raw
+impl Section for RawRetry {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        keys.key("baseDelay", Live, &mut self.base_delay, Time(MILLISECOND..=DAY));
+        keys.key("factor", Live, &mut self.factor, Number(1.0..=MAX_FACTOR));
+        keys.key("maxDelay", Live, &mut self.max_delay, Time(MILLISECOND..=DAY));
+        keys.key("jitter", Live, &mut self.jitter, Percent(0..=100));
+        keys.key("maxAttempts", Live, &mut self.max_attempts, Whole(0..=u32::MAX));
     }
 }
 
-impl RawRate {
-    fn read(cursor: &Cursor<'_>) -> Self {
-        if cursor.is_null() {
-            return Self::Off;
-        }
-        let mut fields = cursor.fields();
-        let raw = Self::Limit {
-            per_second: fields.take("perSecond", |cursor| cursor.number(0.001..=f64::from(MAX_PER_SECOND))),
-            burst: fields.take("burst", |cursor| cursor.whole(1..=MAX_PER_SECOND)),
-        };
-        fields.close();
-        raw
+impl Section for RawLimit {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let per_second = Number(0.001..=f64::from(MAX_PER_SECOND));
+        keys.key("perSecond", Live, &mut self.per_second, per_second);
+        keys.key("burst", Live, &mut self.burst, Whole(1..=MAX_PER_SECOND));
     }
 }

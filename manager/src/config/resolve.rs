@@ -82,7 +82,12 @@ fn cache(raw: &RawCache) -> CacheSettings {
         resync: raw.resync.unwrap_or(default.resync),
         max_object_bytes: raw.max_object_bytes.map_or(default.max_object_bytes, size),
         pack: raw.pack.unwrap_or(default.pack),
-        pack_kinds: raw.pack_kinds.clone(),
+        pack_kinds: raw
+            .kinds
+            .iter()
+            .flatten()
+            .filter_map(|(kind, raw)| Some((kind.clone(), raw.pack?)))
+            .collect(),
     }
 }
 
@@ -118,11 +123,11 @@ fn controllers(raw: &BTreeMap<String, RawController>, problems: &Problems) -> Co
 /// Refuses half of a rate whose other half nobody gives. Code might, but the file must be right without it.
 fn check_rate(name: &str, written: &RawController, below: &ControllerSettings, problems: &Problems) {
     let path = format!("{}.queue.retryRate", controller_path(name));
-    let Some(rate @ RawRate::Limit { per_second, burst }) = &written.queue.retry_rate else { return };
-    if rate.over(&below.queue.retry.rates, &[]).is_some() || problems.touches(&path) {
+    let Some(RawRate::Limit(limit)) = &written.queue.retry_rate else { return };
+    if limit.over(&below.queue.retry.rates, &[]).is_some() || problems.touches(&path) {
         return;
     }
-    let missing = match (per_second, burst) {
+    let missing = match (limit.per_second, limit.burst) {
         (None, None) => "neither perSecond nor burst",
         (None, _) => "no perSecond",
         _ => "no burst",

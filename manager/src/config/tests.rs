@@ -1,3 +1,7 @@
+//! What is read, refused and said of it.
+
+mod changes;
+
 use super::*;
 use crate::cache::Pack;
 use crate::queue::{Delay, Rate};
@@ -80,7 +84,7 @@ fn the_shipped_file_names_every_key() {
 fn every_shipped_file_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
     for name in ["manager.yaml", "ha.yaml", "dev.yaml", "low-memory.yaml"] {
-        ManagerConfiguration::load_with(&folder.join(name), &Overrides::default(), Some(&[])).unwrap();
+        Loaded::load(&folder.join(name), &Overrides::default(), Some(&[])).unwrap();
     }
     let whole_folder = ManagerConfiguration::load(&folder).unwrap();
     assert_eq!(whole_folder, ManagerConfiguration::default());

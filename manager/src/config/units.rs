@@ -11,6 +11,11 @@ pub(super) const DURATION_FORM: &str = "a duration such as 30s, 5ms, 2m or 1h30m
 /// What a size looks like, for messages.
 pub(super) const SIZE_FORM: &str = "a size such as 512Ki, 8Mi or 1Gi";
 
+/// What [`parse_duration`] takes, as a regular expression.
+pub(super) const DURATION_PATTERN: &str = "^([0-9]{1,5}(h|ms|m|s)){1,4}$";
+/// What [`parse_size`] takes, as a regular expression.
+pub(super) const SIZE_PATTERN: &str = "^[0-9]{1,5}(Ki|Mi|Gi)$";
+
 /// Units of a duration in milliseconds, largest first so that formatting takes them in order.
 const DURATION_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 /// Units of a size in bytes, largest first.

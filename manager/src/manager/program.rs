@@ -127,7 +127,7 @@ impl fmt::Debug for Program {
 }
 
 fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
-    if let Err(problem) = cli::logging::init(&args.configuration.logging) {
+    if let Err(problem) = cli::logging::init(&args.loaded.configuration.logging) {
         return fail(&Chain(&problem));
     }
     let runtime = match runtime() {
@@ -136,7 +136,7 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     };
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        let manager = Manager::new(ManagerOptions::replica(name), args.configuration, connection)?;
+        let manager = Manager::new(ManagerOptions::replica(name), args.loaded.configuration, connection)?;
         setup(&manager).await?;
         manager.run().await?;
         Ok::<(), BoxError>(())
