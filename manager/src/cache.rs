@@ -28,6 +28,7 @@ mod pack;
 mod pages;
 mod recent;
 mod reflector;
+mod required;
 mod select;
 mod settings;
 mod slots;
@@ -61,6 +62,7 @@ use self::deliver::Deliverer;
 use self::lens::Lens;
 use self::pack::{Packer, Rules, Workshop};
 use self::reflector::Reflector;
+use self::required::Words;
 use self::status::Families;
 use self::store::{Core, Ended};
 use self::transform::Transform;
@@ -74,6 +76,7 @@ pub use handle::{Entry, Store};
 pub use kind::KindStore;
 pub use meta::{Labels, Meta, Owner, ResourceVersion, Shared, Uid};
 pub use pack::{Damage, Pack, Packing};
+pub use required::Required;
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use settings::CacheSettings;
 pub use status::{HandlerTrouble, KindStatus};
@@ -112,6 +115,7 @@ struct Inner {
     stores: RwLock<Vec<Weak<KindStore>>>,
     /// By kind. Locked before `stores`.
     transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
+    required: Words,
     /// Tells `run` of a new store.
     declared: Notify,
     /// Own writes that no read shows before their event.
@@ -155,6 +159,7 @@ impl Cache {
             random: Mutex::new(random),
             stores: RwLock::default(),
             transforms: RwLock::default(),
+            required: Words::default(),
             declared: Notify::new(),
             uncovered: AtomicU64::new(0),
             workshop: Workshop::default(),
@@ -185,7 +190,8 @@ impl Cache {
         let store = found.clone().unwrap_or_else(|| {
             let parts = self.0.settings.parts(&kind, &scope);
             let limit = self.0.settings.max_object_bytes;
-            let core = Core::new(kind, scope, projection, parts, limit).of_cluster(self.0.cluster.clone());
+            let core = Core::new(kind, scope, projection, parts, limit);
+            let core = core.of(self.0.cluster.clone(), self.0.required.clone());
             let store = Arc::new(KindStore::new(core));
             stores.retain(|store| store.strong_count() > 0);
             stores.push(Arc::downgrade(&store));

@@ -23,6 +23,7 @@ mod serving;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -72,6 +73,9 @@ pub struct ManagerOptions {
     pub identity: String,
     /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
     pub signals: bool,
+    /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
+    /// when an API server restarts.
+    pub watch_down_limit: Duration,
 }
 
 struct Shared {
@@ -126,7 +130,7 @@ impl ManagerOptions {
     /// container is told from its predecessor.
     pub fn replica(name: &'static str) -> Self {
         let identity = unique_identity();
-        Self { name, identity, signals: true }
+        Self { name, identity, signals: true, watch_down_limit: Duration::from_mins(1) }
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Projection;
 use super::left_out::LeftOut;
 use super::pack::Packing;
+use super::required::Required;
 use super::store::Core;
 use super::table::Table;
 use crate::key::KindId;
@@ -36,6 +37,8 @@ pub struct KindStatus {
     pub scope: String,
     /// Whole objects or metadata only.
     pub projection: Projection,
+    /// Whether a replica is ready without it.
+    pub required: Required,
     /// Whether the first list of every part is complete. Never false again.
     pub synced: bool,
     /// Whether every part has been listed once, or found not to be there to be listed. Never false again; a store that
@@ -289,6 +292,7 @@ impl Counts {
             kind: store.kind().clone(),
             scope: store.describe_scope(),
             projection: store.projection(),
+            required: store.required(),
             synced: table.is_synced(),
             settled: *self.progress.borrow() == Progress::Settled,
             down_since: health.down.iter().flatten().map(|down| down.since).min(),

@@ -28,6 +28,7 @@ use super::home::Home;
 use super::kind::members;
 use super::meta::ResourceVersion;
 use super::pack::Shelf;
+use super::required::{Required, Words};
 use super::select::{Indexed, LabelSelector, Scope, Select};
 use super::status::{Counts, KindStatus};
 use super::table::Table;
@@ -42,6 +43,7 @@ pub(super) use self::feed::EventKind;
 pub(super) struct Core {
     /// `None` for the manager's own.
     cluster: Option<Arc<str>>,
+    required: Words,
     kind: KindId,
     scope: Scope,
     /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
@@ -107,6 +109,7 @@ impl Core {
         };
         Self {
             cluster: None,
+            required: Words::default(),
             counts: Counts::new(&parts),
             table: RwLock::new(Table::new(parts.iter().cloned())),
             functions: RwLock::default(),
@@ -131,12 +134,16 @@ impl Core {
     }
 
     #[must_use]
-    pub(super) fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
-        Self { cluster, ..self }
+    pub(super) fn of(self, cluster: Option<Arc<str>>, required: Words) -> Self {
+        Self { cluster, required, ..self }
     }
 
     pub(super) fn cluster(&self) -> Option<&Arc<str>> {
         self.cluster.as_ref()
+    }
+
+    pub(super) fn required(&self) -> Required {
+        self.required.about(&self.kind)
     }
 
     pub(super) fn kind(&self) -> &KindId {

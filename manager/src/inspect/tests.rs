@@ -258,6 +258,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
         scope: "all".to_owned(),
         projection: Projection::Full,
+        required: crate::cache::Required::default(),
         synced: true,
         settled: true,
         down_since: None,

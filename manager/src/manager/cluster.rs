@@ -15,7 +15,7 @@ use kube::core::DynamicObject;
 use thiserror::Error;
 
 use super::Manager;
-use crate::cache::{Cache, HookFailure, Meta, Projection, Scope, Store, TransformError};
+use crate::cache::{Cache, HookFailure, Meta, Projection, Required, Scope, Store, TransformError};
 use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
@@ -244,6 +244,20 @@ impl Cluster {
     /// As [`Manager::metadata_of`], in this cluster.
     pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
         Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
+    }
+
+    /// As [`Manager::required`], in this cluster.
+    pub fn required<K>(&self, required: Required)
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.required_of(KindId::of::<K>(), required);
+    }
+
+    /// As [`Manager::required_of`], in this cluster.
+    pub fn required_of(&self, kind: KindId, required: Required) {
+        self.shared.cache.required(kind, required);
     }
 
     /// As [`Manager::transform`], in this cluster.

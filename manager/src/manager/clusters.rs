@@ -154,16 +154,17 @@ impl Clusters {
         self.shared.started.store(true, Ordering::Relaxed);
     }
 
-    /// Judges every store for readiness.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    /// Judges every store for readiness: how long its watch may be down is up to the caller.
+    pub(super) fn findings(&self, watch_down_limit: Duration) -> Vec<Finding> {
         let starting = !self.shared.started.load(Ordering::Relaxed);
         let own = self.own().cache().kinds();
-        let mut findings: Vec<_> = own.iter().map(readiness::finding).collect();
+        let mut findings: Vec<_> =
+            own.iter().map(|status| readiness::finding(status, watch_down_limit)).collect();
         for other in self.others() {
             let kinds = other.cluster.cache().kinds();
             findings.extend(kinds.iter().map(|status| {
                 let silent = status.down_since.is_some_and(|since| since.elapsed() >= PATIENCE);
-                readiness::finding_elsewhere(status, starting && !silent)
+                readiness::finding_elsewhere(status, starting && !silent, watch_down_limit)
             }));
         }
         findings

@@ -101,7 +101,8 @@ impl Manager {
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
         beats.spawn(heartbeat.clone().beat());
-        readiness::add_checks(&shared.checks, &heartbeat, &shared.clusters, &shared.gates);
+        readiness::add_checks(&shared.checks, &heartbeat);
+        readiness::survey(&shared.checks, &shared.clusters, &shared.gates, shared.options.watch_down_limit);
 
         let servers_stop = CancellationToken::new();
         // The control thread ends with this future, also if that is dropped.

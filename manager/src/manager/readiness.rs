@@ -5,26 +5,28 @@
 //! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
 //! `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` in another cluster than the manager's own; that of a kind which
 //! is not served, or not readable, answers to its name and to nobody else, so that one CRD which nobody has
-//! installed, or which somebody has removed, does not take every replica out of service. A runnable that declares its
+//! installed, or which somebody has removed, does not take every replica out of service; [`Required`] says otherwise for
+//! single kinds. A runnable that declares its
 //! readiness has a check of its name, `/readyz/NAME`; that of one on the leader only answers to its name and to nobody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kube::Resource;
 use tokio::time::Instant;
 
+use super::Manager;
 use super::clusters::Clusters;
 use super::gates::Gates;
-use crate::cache::KindStatus;
+use crate::cache::{KindStatus, Required};
 use crate::health::{Checks, Finding, Group};
+use crate::key::{KindId, KindScope};
 
 /// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
 /// How often the heartbeat beats: often enough that one late beat is not mistaken for a stuck runtime.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
-/// How long a watch may be down before its kind is not ready. Shorter outages are routine: a restart of one API server.
-const WATCH_DOWN_LIMIT: Duration = Duration::from_mins(1);
 
 /// The moment the work runtime last polled a task of ours.
 #[derive(Clone, Debug)]
@@ -32,6 +34,24 @@ pub(super) struct Heartbeat {
     began: Instant,
     /// Milliseconds after `began`. Relaxed: one writer, and a reader that is late by one value is late by a second.
     last: Arc<AtomicU64>,
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Says whether a replica is ready without a kind; see [`Required`]. May be said at any time; the last word holds.
+    pub fn required<K>(&self, required: Required)
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.required_of(KindId::of::<K>(), required);
+    }
+
+    /// As [`Manager::required`], for a kind known only at run time.
+    pub fn required_of(&self, kind: KindId, required: Required) {
+        self.shared.clusters.own().required_of(kind, required);
+    }
 }
 
 // === impl Heartbeat ===
@@ -61,34 +81,45 @@ impl Heartbeat {
     }
 }
 
-/// Adds the checks that every manager has.
-pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat, clusters: &Clusters, gates: &Gates) {
+/// Adds the checks whose names are known beforehand.
+pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat) {
     for group in [Group::Live, Group::Health] {
         let heartbeat = heartbeat.clone();
         checks.add(group, "runtime", move || heartbeat.check());
     }
+}
+
+/// Adds a check for each store and for each runnable that declares its readiness, as they come and go.
+pub(super) fn survey(checks: &Checks, clusters: &Clusters, gates: &Gates, watch_down_limit: Duration) {
     let clusters = clusters.clone();
-    checks.survey(Group::Ready, "caches", move || clusters.findings());
+    checks.survey(Group::Ready, "caches", move || clusters.findings(watch_down_limit));
     let gates = gates.clone();
     checks.survey(Group::Ready, "runnables", move || gates.findings());
 }
 
-/// Judges one store of the manager's own cluster. A kind that is not there is waited for by its own controllers and by nobody else.
-pub(super) fn finding(status: &KindStatus) -> Finding {
-    Finding {
-        name: check_name(status),
+/// Judges one store of the manager's own cluster. Unless somebody said otherwise, a kind that is not there is waited for by
+/// its own controllers and by nobody else.
+pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Finding {
+    let counts = match status.required {
+        Required::Always => true,
+        Required::Never => false,
         // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
-        counts: !status.settled || (status.synced && !status.absent),
-        outcome: outcome(status),
-    }
+        Required::WhileServed => !status.settled || (status.synced && !status.absent),
+    };
+    Finding { name: check_name(status), counts, outcome: outcome(status, watch_down_limit) }
 }
 
 /// Judges one store of another cluster. What keeps it down keeps it down for every replica, so that it takes none of
 /// them out of service; a replica that begins is not ready before it was tried, for as long as it is waited for at all.
-pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool) -> Finding {
-    let outcome = outcome(status);
+pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool, watch_down_limit: Duration) -> Finding {
+    let outcome = outcome(status, watch_down_limit);
     let unknown = !status.synced && status.last_error.is_none();
-    Finding { name: check_name(status), counts: outcome.is_ok() || (awaited && unknown), outcome }
+    let counts = match status.required {
+        Required::Always => true,
+        Required::Never => false,
+        Required::WhileServed => outcome.is_ok() || (awaited && unknown),
+    };
+    Finding { name: check_name(status), counts, outcome }
 }
 
 /// Returns what `/readyz/NAME` calls a store.
@@ -99,7 +130,7 @@ pub(super) fn check_name(status: &KindStatus) -> String {
     }
 }
 
-fn outcome(status: &KindStatus) -> Result<(), String> {
+fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String> {
     let reason = || status.last_error.as_deref().unwrap_or("no answer yet");
     let kind = &status.kind;
     if !status.synced {
@@ -112,7 +143,7 @@ fn outcome(status: &KindStatus) -> Result<(), String> {
         ));
     }
     match status.down_since.map(|since| since.elapsed()) {
-        Some(down) if down > WATCH_DOWN_LIMIT => {
+        Some(down) if down > watch_down_limit => {
             Err(format!("the watch of {kind} has been down for {} s: {}", down.as_secs(), reason()))
         }
         _ => Ok(()),
@@ -128,6 +159,7 @@ mod tests {
     use tokio::time::advance;
 
     const OUTAGE: &str = "connection refused";
+    const WATCH_DOWN_LIMIT: Duration = Duration::from_mins(1);
 
     fn status(synced: bool, settled: bool, down_since: Option<Instant>) -> KindStatus {
         KindStatus {
@@ -135,6 +167,7 @@ mod tests {
             kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
             scope: "all namespaces".to_owned(),
             projection: Projection::Full,
+            required: Required::default(),
             synced,
             settled,
             down_since,
@@ -153,6 +186,10 @@ mod tests {
             handlers: BTreeMap::new(),
             unindexed: BTreeMap::new(),
         }
+    }
+
+    fn finding(status: &KindStatus) -> Finding {
+        super::finding(status, WATCH_DOWN_LIMIT)
     }
 
     fn failing(reason: &str) -> Result<(), String> {
@@ -192,6 +229,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_always_required_counts_also_when_it_is_gone_and_what_never_is_counts_at_no_time() {
+        let (works, missing, mut gone) =
+            (status(true, true, None), status(false, true, None), status(true, true, None));
+        gone.absent = true;
+        let late = status(true, true, Some(Instant::now()));
+        let unknown = status(false, false, None);
+        advance(WATCH_DOWN_LIMIT * 2).await;
+        for (before, ready) in
+            [(&works, true), (&missing, false), (&gone, false), (&late, false), (&unknown, false)]
+        {
+            for (required, counts) in [(Required::Always, true), (Required::Never, false)] {
+                let status = KindStatus { required, ..before.clone() };
+                for found in [finding(&status), finding_elsewhere(&status, true, WATCH_DOWN_LIMIT)] {
+                    assert_eq!((found.counts, found.outcome.is_ok()), (counts, ready), "{status:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn another_cluster_counts_while_it_works_and_until_it_was_tried() {
         let elsewhere = |synced: bool, error: Option<&str>| {
             let down_since = (!synced || error.is_some()).then(Instant::now);
@@ -209,7 +266,7 @@ mod tests {
             (&works, false, true, true),
             (&lost, false, false, false),
         ] {
-            let found = finding_elsewhere(status, awaited);
+            let found = finding_elsewhere(status, awaited, WATCH_DOWN_LIMIT);
             let told = (found.name.as_str(), found.counts, found.outcome.is_ok());
             assert_eq!(told, ("cache-edge-Deployment.apps", counts, ready), "{status:?}, awaited: {awaited}");
         }
