@@ -8,6 +8,7 @@
 //!    the last of these ways: nothing tells them.)
 //! 3. The address, the identities and the data stay the same across restarts of the API server.
 
+mod beside;
 mod error;
 mod shell;
 
@@ -23,6 +24,7 @@ use crate::command_line;
 use crate::process::Process;
 use crate::programs::Programs;
 
+pub use beside::ApiServer;
 pub use error::StartError;
 use shell::Shell;
 
@@ -103,7 +105,7 @@ impl DevCluster {
         let shell = Shell::new(programs, options)?;
         let mut etcd = shell.spawn("etcd", &command_line::etcd())?;
         shell.until("etcd", &mut [&mut etcd], || shell.etcd_answers()).await?;
-        let mut apiserver = shell.spawn_apiserver()?;
+        let mut apiserver = shell.spawn_first_apiserver()?;
         shell.until("kube-apiserver", &mut [&mut etcd, &mut apiserver], || shell.apiserver_ready()).await?;
         for crd in &shell.options.crds {
             let watched = &mut [&mut etcd, &mut apiserver];
@@ -195,7 +197,7 @@ impl DevCluster {
     pub async fn start_apiserver(&self) -> Result<(), StartError> {
         let mut apiserver = self.apiserver.lock().await;
         if apiserver.is_none() {
-            let mut process = self.shell.spawn_apiserver()?;
+            let mut process = self.shell.spawn_first_apiserver()?;
             self.shell.until("kube-apiserver", &mut [&mut process], || self.shell.apiserver_ready()).await?;
             *apiserver = Some(process);
         }

@@ -27,5 +27,5 @@ mod port;
 mod process;
 
 pub use certificates::CertificateError;
-pub use cluster::{DevCluster, Options, Progress, StartError};
+pub use cluster::{ApiServer, DevCluster, Options, Progress, StartError};
 pub use programs::ProgramsError;

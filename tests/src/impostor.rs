@@ -1,16 +1,19 @@
-//! A server in front of the API server that answers some requests for Leases in its place: late, wrongly or not at all.
+//! A server in front of the API server that answers some requests for Leases in its place: late, wrongly or not at all;
+//! or keeps from being watched what it is told to.
 //!
 //! Everything else is carried in the name of one ServiceAccount, whoever asks: the audit log tells who that is.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
@@ -29,6 +32,8 @@ use crate::manifests::Identity;
 pub struct Impostor {
     identity: Identity,
     lies: Arc<Lies>,
+    /// Collections, such as `configmaps`, of which nothing passes.
+    severed: watch::Sender<BTreeSet<String>>,
     /// Accepts, and owns the connections.
     _serving: JoinSet<()>,
 }
@@ -50,6 +55,16 @@ pub enum Lie {
     Silence,
 }
 
+type AnswerBody = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// The way of one connection.
+#[derive(Clone)]
+struct Carrier {
+    client: Client,
+    lies: Arc<Lies>,
+    severed: watch::Receiver<BTreeSet<String>>,
+}
+
 #[derive(Debug, Default)]
 struct Lies {
     next: Mutex<VecDeque<Lie>>,
@@ -67,17 +82,29 @@ impl Impostor {
         let lies = Arc::new(Lies::default());
         let mut serving = JoinSet::new();
         let client = client_of(&identity.kubeconfig).await;
-        serving.spawn(serve(listener, client, Arc::clone(&lies)));
+        let (severed, from) = watch::channel(BTreeSet::new());
+        serving.spawn(serve(listener, Carrier { client, lies: Arc::clone(&lies), severed: from }));
         let kubeconfig = cluster.scratch("impostor.kubeconfig");
         let text = kubeconfig_of(address, cluster.namespace()).to_string();
         std::fs::write(&kubeconfig, text).unwrap_or_else(|error| panic!("{}: {error}", kubeconfig.display()));
         let identity = Identity { kubeconfig, ..identity.clone() };
-        Self { identity, lies, _serving: serving }
+        Self { identity, lies, severed, _serving: serving }
     }
 
     /// Returns the same identity, behind it.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Ends the watches of a collection, such as `configmaps`, and breaks the connection of whoever asks for it, until
+    /// [`Impostor::mend`].
+    pub fn sever(&self, collection: &str) {
+        self.severed.send_if_modified(|severed| severed.insert(collection.to_owned()));
+    }
+
+    /// Lets everything pass again.
+    pub fn mend(&self) {
+        self.severed.send_modify(BTreeSet::clear);
     }
 
     /// Answers so many of the next requests for Leases like this.
@@ -94,15 +121,15 @@ impl Impostor {
     }
 }
 
-async fn serve(listener: TcpListener, client: Client, lies: Arc<Lies>) {
+async fn serve(listener: TcpListener, carrier: Carrier) {
     let mut connections = JoinSet::new();
     loop {
         // Neither can starve the other: both are rare.
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((connection, _)) = accepted else { continue };
-                let (client, lies) = (client.clone(), Arc::clone(&lies));
-                let answer = service_fn(move |request| answer(request, client.clone(), Arc::clone(&lies)));
+                let carrier = carrier.clone();
+                let answer = service_fn(move |request| answer(request, carrier.clone()));
                 let serving = hyper::server::conn::http1::Builder::new();
                 let serving = serving.serve_connection(TokioIo::new(connection), answer);
                 // A client that goes away is none of our business.
@@ -113,19 +140,20 @@ async fn serve(listener: TcpListener, client: Client, lies: Arc<Lies>) {
     }
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    client: Client,
-    lies: Arc<Lies>,
-) -> Result<Response<Body>, Infallible> {
+async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Response<AnswerBody>> {
+    let Carrier { client, lies, severed } = carrier;
     let lie = lies.about(&request);
+    let collection = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    if severed.borrow().contains(&collection) {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
     let uri = request.uri().clone();
     let page = |code: u16, text: String| {
         let mut response = Response::new(Body::from(text.into_bytes()));
         *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
         response
     };
-    Ok(match lie {
+    let response = match lie {
         None => carry(request, &client).await,
         Some(Lie::Silence) => std::future::pending().await,
         Some(Lie::Late(late)) => {
@@ -151,7 +179,24 @@ async fn answer(
             }
             page(200, lease.to_string())
         }
-    })
+    };
+    Ok(response.map(|body| until_severed(body, collection, severed)))
+}
+
+/// Ends a body, which the client takes for the end of its watch, when its collection is severed.
+fn until_severed(
+    body: Body,
+    collection: String,
+    mut severed: watch::Receiver<BTreeSet<String>>,
+) -> AnswerBody {
+    // An impostor that is gone severs nothing more.
+    let end = async move {
+        if severed.wait_for(|severed| severed.contains(&collection)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let frames = body.into_data_stream().take_until(Box::pin(end)).map_ok(Frame::data);
+    UnsyncBoxBody::new(StreamBody::new(frames))
 }
 
 /// Has the API server answer; this end of the connection has its own credentials.

@@ -63,13 +63,24 @@ impl LocalManager {
         changes: &Value,
         more: impl FnOnce(&Manager),
     ) -> Self {
+        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
+        Self::start_as(options, cluster, identity, changes, more).await
+    }
+
+    /// As [`LocalManager::start_with`], with other options.
+    pub async fn start_as(
+        options: ManagerOptions,
+        cluster: &TestCluster,
+        identity: &Identity,
+        changes: &Value,
+        more: impl FnOnce(&Manager),
+    ) -> Self {
         let text = configuration_of(cluster, changes).to_string();
         let configuration =
             ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&CONTROLLERS));
         let configuration = configuration.unwrap_or_else(|error| panic!("{}", error.lines().join("\n")));
         let connection = infer(Some(&identity.kubeconfig), None).await;
         let connection = connection.unwrap_or_else(|error| panic!("no connection: {error}"));
-        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
         let manager = Manager::new(options, configuration, connection);
         let manager = manager.unwrap_or_else(|error| panic!("no manager: {:#}", anyhow::Error::from(error)));
         let loopback = Loopback::new();

@@ -1,4 +1,4 @@
-//! A way to the API server that can be held up or cut, as load balancers and networks do.
+//! A way to the API server, or to several, that can be held up, cut or closed, as load balancers and networks do.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// Bytes carried at a time.
 const PIECE: usize = 64 * 1024;
 
-/// Carries connections to one server. Dropping it cuts them all.
+/// Carries connections to servers. Dropping it cuts them all.
 #[derive(Debug)]
 pub struct Middlebox {
     address: SocketAddr,
@@ -24,6 +24,8 @@ pub struct Middlebox {
 struct State {
     /// Whether what the server sends is kept back. What is sent to it passes.
     held: bool,
+    /// Whether nothing is carried: who connects is sent away.
+    closed: bool,
     /// How often all connections were cut.
     cuts: u64,
 }
@@ -33,12 +35,18 @@ struct State {
 impl Middlebox {
     /// Stands before `server`, which need not be there yet, or any more.
     pub async fn before(server: SocketAddr) -> Self {
+        Self::before_all(vec![server]).await
+    }
+
+    /// Stands before several servers, which take turns. One that takes no connections is passed over, and that is all that
+    /// is asked of it.
+    pub async fn before_all(servers: Vec<SocketAddr>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has one: {error}"));
         let (state, states) = watch::channel(State::default());
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, server, states));
+        serving.spawn(serve(listener, servers, states));
         Self { address, state, _serving: serving }
     }
 
@@ -61,16 +69,30 @@ impl Middlebox {
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
+
+    /// Cuts every connection and carries no new ones, until [`Middlebox::open`].
+    pub fn close(&self) {
+        self.state.send_modify(|state| {
+            state.closed = true;
+            state.cuts += 1;
+        });
+    }
+
+    /// Carries new connections again.
+    pub fn open(&self) {
+        self.state.send_modify(|state| state.closed = false);
+    }
 }
 
-async fn serve(listener: TcpListener, server: SocketAddr, states: watch::Receiver<State>) {
+async fn serve(listener: TcpListener, mut servers: Vec<SocketAddr>, states: watch::Receiver<State>) {
     let mut connections = JoinSet::new();
     loop {
         // Neither can starve the other: both are rare.
         tokio::select! {
             accepted = listener.accept() => {
-                if let Ok((client, _)) = accepted {
-                    connections.spawn(carry(client, server, states.clone()));
+                if let Ok((client, _)) = accepted && !states.borrow().closed {
+                    connections.spawn(carry(client, servers.clone(), states.clone()));
+                    servers.rotate_left(1);
                 }
             }
             Some(_ended) = connections.join_next() => {}
@@ -78,9 +100,9 @@ async fn serve(listener: TcpListener, server: SocketAddr, states: watch::Receive
     }
 }
 
-async fn carry(client: TcpStream, server: SocketAddr, states: watch::Receiver<State>) {
-    // A server that is away is a connection that ends.
-    let Ok(server) = TcpStream::connect(server).await else { return };
+async fn carry(client: TcpStream, servers: Vec<SocketAddr>, states: watch::Receiver<State>) {
+    // Servers that are all away are a connection that ends.
+    let Some(server) = first_there(&servers).await else { return };
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let mut cuts = states.clone();
     let before = cuts.borrow().cuts;
@@ -91,6 +113,15 @@ async fn carry(client: TcpStream, server: SocketAddr, states: watch::Receiver<St
         () = pump(from_client, to_server, None) => {}
         () = pump(from_server, to_client, Some(states)) => {}
     }
+}
+
+async fn first_there(servers: &[SocketAddr]) -> Option<TcpStream> {
+    for server in servers {
+        if let Ok(connection) = TcpStream::connect(server).await {
+            return Some(connection);
+        }
+    }
+    None
 }
 
 /// Carries one direction to its end, held up where `states` says so.

@@ -10,6 +10,8 @@ mod end;
 mod freeze;
 #[path = "exclusive/manager.rs"]
 mod manager;
+#[path = "exclusive/readiness.rs"]
+mod readiness;
 #[path = "exclusive/restart.rs"]
 mod restart;
 #[path = "exclusive/retry_storm.rs"]

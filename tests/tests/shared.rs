@@ -40,6 +40,8 @@ mod members;
 mod objects;
 #[path = "shared/own_writes.rs"]
 mod own_writes;
+#[path = "shared/readiness.rs"]
+mod readiness;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/runnables.rs"]

@@ -76,17 +76,27 @@ impl Shell {
         program: &'static str,
         flags: &[std::ffi::OsString],
     ) -> Result<Process, StartError> {
+        self.spawn_into(program, program, flags)
+    }
+
+    fn spawn_into(
+        &self,
+        log: &str,
+        program: &'static str,
+        flags: &[std::ffi::OsString],
+    ) -> Result<Process, StartError> {
         let executable = self.programs.path(program);
-        Process::start(program, &executable, flags, self.folder.path(), &self.folder.log(program))
+        Process::start(program, &executable, flags, self.folder.path(), &self.folder.log(log))
             .map_err(|source| StartError::Spawn { program, source })
     }
 
-    pub(super) fn spawn_apiserver(&self) -> Result<Process, StartError> {
-        let port = self.apiserver_port.number();
-        self.spawn(
-            "kube-apiserver",
-            &command_line::apiserver(port, &self.certificates, &self.options.apiserver_flags),
-        )
+    pub(super) fn spawn_first_apiserver(&self) -> Result<Process, StartError> {
+        self.spawn_apiserver(self.apiserver_port.number(), "kube-apiserver")
+    }
+
+    pub(super) fn spawn_apiserver(&self, port: u16, log: &str) -> Result<Process, StartError> {
+        let flags = command_line::apiserver(port, &self.certificates, &self.options.apiserver_flags);
+        self.spawn_into(log, "kube-apiserver", &flags)
     }
 
     /// Asks until `ready` agrees. Fails as soon as one of the `watched` ends.

@@ -1,0 +1,151 @@
+//! Every check of a manager, asked again and again as a kubelet would: which of them changed, which way and when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::process::get;
+
+/// Pause between two rounds: many times within any limit.
+const ASK_PERIOD: Duration = Duration::from_millis(50);
+/// How long a change may take that is waited for: twice what the slowest one may, on a machine that also compiles.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+const GROUPS: [&str; 3] = ["livez", "healthz", "readyz"];
+
+/// Asks until it is dropped.
+///
+/// A check is named by its path, such as `/readyz/cache-Pod`; whether an aggregate reckons with it is a check of its own,
+/// `/readyz lists cache-Pod`.
+#[derive(Debug)]
+pub struct Checks {
+    book: watch::Receiver<Book>,
+    /// How many changes were looked at.
+    seen: usize,
+    _asking: JoinSet<()>,
+}
+
+/// When checks changed, counted from when that was caused.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// The first of them. What was seen before its cause was is at zero.
+    pub first: Duration,
+    /// The last of them.
+    pub last: Duration,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Book {
+    now: BTreeMap<String, bool>,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    at: Instant,
+    check: String,
+    passes: bool,
+}
+
+// === impl Checks ===
+
+impl Checks {
+    /// Begins to ask, and returns once everything passes. The checks are those that the aggregates list, at any time, and
+    /// `others` of `/readyz` that they do not.
+    pub async fn of(address: SocketAddr, others: &[&str]) -> Self {
+        let (writer, book) = watch::channel(Book::default());
+        let others = others.iter().map(|name| ("readyz", (*name).to_owned())).collect();
+        let mut asking = JoinSet::new();
+        asking.spawn(ask(address, others, writer));
+        let mut checks = Self { book, seen: 0, _asking: asking };
+        let well = |book: &Book| {
+            let mut paths = book.now.iter().filter(|(check, _)| !check.contains(' '));
+            let asked = book.now.keys().any(|check| check.starts_with("/readyz/cache-"));
+            asked && paths.all(|(_, passes)| *passes)
+        };
+        checks.until("everything passes", well).await;
+        checks.seen = checks.book.borrow().changes.len();
+        checks
+    }
+
+    /// Returns the checks whose name begins like this.
+    pub fn beginning_with(&self, prefix: &str) -> Vec<String> {
+        self.book.borrow().now.keys().filter(|check| check.starts_with(prefix)).cloned().collect()
+    }
+
+    /// Waits until these checks pass, or do not, and asserts that each of them has changed once since the last time, and
+    /// no other.
+    pub async fn turned(&mut self, passes: bool, checks: &[impl AsRef<str>], since: Instant) -> Took {
+        let expected: BTreeSet<&str> = checks.iter().map(AsRef::as_ref).collect();
+        let what = format!("{expected:?} to be {passes}");
+        self.until(&what, |book| expected.iter().all(|check| book.now.get(*check) == Some(&passes))).await;
+        let changes = self.take();
+        let found: Vec<(&str, bool)> =
+            changes.iter().map(|change| (change.check.as_str(), change.passes)).collect();
+        let sorted: BTreeSet<_> = found.iter().copied().collect();
+        let expected: BTreeSet<_> = expected.into_iter().map(|check| (check, passes)).collect();
+        assert_eq!(sorted, expected, "what has changed, and what should have");
+        assert_eq!(found.len(), sorted.len(), "each of them once: {changes:#?}");
+        let after = |change: &Change| change.at.saturating_duration_since(since);
+        let times = changes.iter().map(after);
+        Took { first: times.clone().min().unwrap_or_default(), last: times.max().unwrap_or_default() }
+    }
+
+    /// Asserts that nothing has changed since the last time.
+    pub fn are_unchanged(&mut self) {
+        let changes = self.take();
+        assert!(changes.is_empty(), "nothing should have changed: {changes:#?}");
+    }
+
+    fn take(&mut self) -> Vec<Change> {
+        let changes = self.book.borrow().changes.get(self.seen..).unwrap_or_default().to_vec();
+        self.seen += changes.len();
+        changes
+    }
+
+    async fn until(&mut self, what: &str, accepts: impl FnMut(&Book) -> bool) {
+        let found = tokio::time::timeout(PATIENCE, self.book.wait_for(accepts)).await.is_ok();
+        assert!(found, "waited {PATIENCE:?} for {what}: {:#?}", self.book.borrow());
+    }
+}
+
+async fn ask(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, book: watch::Sender<Book>) {
+    loop {
+        for group in GROUPS {
+            let found = round(address, group, &mut known).await;
+            let at = Instant::now();
+            book.send_modify(|book| {
+                for (check, passes) in found {
+                    if book.now.insert(check.clone(), passes) != Some(passes) {
+                        book.changes.push(Change { at, check, passes });
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(ASK_PERIOD).await;
+    }
+}
+
+/// Asks one endpoint, and each of its checks by name.
+async fn round(
+    address: SocketAddr,
+    group: &'static str,
+    known: &mut BTreeSet<(&'static str, String)>,
+) -> Vec<(String, bool)> {
+    let (status, body) = get(address, &format!("/{group}?verbose")).await;
+    let lines = body.lines().filter_map(|line| line.strip_prefix("[+]").or_else(|| line.strip_prefix("[-]")));
+    let listed: BTreeSet<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
+    known.extend(listed.iter().map(|name| (group, (*name).to_owned())));
+    let mut found = vec![(format!("/{group}"), status == 200)];
+    for (_, name) in known.iter().filter(|(of, _)| *of == group) {
+        let path = format!("/{group}/{name}");
+        let passes = get(address, &path).await.0 == 200;
+        found.push((format!("/{group} lists {name}"), listed.contains(name.as_str())));
+        found.push((path, passes));
+    }
+    found
+}

@@ -1,0 +1,95 @@
+//! The API server goes away, and one of two after the other: what the probes say of it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use mainstay::manager::ManagerOptions;
+use mainstay_tests::checks::Checks;
+use mainstay_tests::middlebox::Middlebox;
+use mainstay_tests::report::{figure_of_time, long_form};
+use mainstay_tests::{LocalManager, TestCluster};
+use serde_json::json;
+use tokio::time::Instant;
+
+/// Of a server that is back.
+const BACK: Duration = Duration::from_secs(10);
+
+fn options(watch_down_limit: Duration) -> ManagerOptions {
+    ManagerOptions { signals: false, watch_down_limit, ..ManagerOptions::replica("mainstay") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_fails_every_watch_after_the_limit_and_never_liveness() {
+    let Some(cluster) = TestCluster::exclusive().await else { return };
+    let identity = cluster.install_base().await;
+    let limit = if long_form() { Duration::from_mins(1) } else { Duration::from_secs(4) };
+    let changes = json!({"leaderElection": {"onLost": "Campaign"}});
+    let manager = LocalManager::start_as(options(limit), &cluster, &identity, &changes, |_| {}).await;
+    let mut checks = Checks::of(manager.probes(), &[]).await;
+    let mut all = checks.beginning_with("/readyz/cache-");
+    assert!(all.len() > 2, "every kind has one: {all:?}");
+    all.push("/readyz".to_owned());
+
+    let down = Instant::now();
+    cluster.control_plane().kill_apiserver().await;
+    let took = checks.turned(false, &all, down).await;
+    figure_of_time("readiness.down_told", took.last);
+    assert!(took.first >= limit, "told after {took:?}");
+    // Also here an outage that goes on.
+    if long_form() {
+        assert!(took.last <= limit + Duration::from_secs(2), "told after {took:?}");
+    }
+    cluster.control_plane().start_apiserver().await.expect("it starts again");
+    let took = checks.turned(true, &all, Instant::now()).await;
+    figure_of_time("readiness.down_back", took.last);
+    if long_form() {
+        assert!(took.last <= BACK, "back after {took:?}");
+    }
+
+    checks.are_unchanged();
+    drop(checks);
+    manager.stop().await.expect("it ran all along");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_that_are_restarted_in_turn_change_no_check_and_no_leader() {
+    let Some(cluster) = TestCluster::exclusive().await else { return };
+    let identity = cluster.install_base().await;
+    let first = cluster.control_plane();
+    let second = first.another_apiserver().await.expect("a second server");
+    let middlebox = Middlebox::before_all(vec![cluster.address(), address(&second.url())]).await;
+    let minute = Duration::from_mins(1);
+    let identity = identity.through(middlebox.address());
+    let manager = LocalManager::start_as(options(minute), &cluster, &identity, &json!({}), |_| {}).await;
+    manager.leads().await;
+    let mut checks = Checks::of(manager.probes(), &[]).await;
+    let holder = async || {
+        let lease = cluster.api::<Lease>().get("mainstay").await.expect("a Lease").spec.expect("a holder");
+        (lease.holder_identity, lease.lease_transitions)
+    };
+    let leader = holder().await;
+
+    // Each stops as soon as the other is ready: a client finds one that has just started.
+    for _ in 0..if long_form() { 4 } else { 1 } {
+        let began = Instant::now();
+        second.stop().await;
+        second.start().await.expect("it starts again");
+        figure_of_time("readiness.in_turn.second", began.elapsed());
+        let began = Instant::now();
+        first.restart_apiserver().await.expect("it starts again");
+        figure_of_time("readiness.in_turn.first", began.elapsed());
+    }
+    assert_eq!(holder().await, leader, "the same term all along");
+
+    checks.are_unchanged();
+    drop(checks);
+    manager.stop().await.expect("it ran all along");
+    drop(second);
+    cluster.stop().await;
+}
+
+fn address(url: &str) -> std::net::SocketAddr {
+    let address = url.trim_start_matches("https://").parse();
+    address.expect("the address of a server")
+}
