@@ -29,6 +29,7 @@ use kube::Resource;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +40,7 @@ use crate::controller::{ControllerMetrics, Departure, Directory, Registration, T
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
-use crate::metrics::Registry;
+use crate::metrics::{Process, Registry, Runtimes, build_info};
 use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
@@ -67,8 +68,10 @@ pub struct Manager {
 /// What a manager is, apart from its configuration file.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// Stands in Events, as the one who reports them.
+    /// Stands in Events, as the one who reports them, and in `mainstay_build_info`.
     pub name: &'static str,
+    /// Stands in `mainstay_build_info`; empty if nobody says.
+    pub version: &'static str,
     /// Names this replica in the Lease; no two running replicas may have the same.
     pub identity: String,
     /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
@@ -84,6 +87,8 @@ struct Shared {
     /// `None` if this manager leads without being elected.
     election: Option<ElectionSettings>,
     registry: Registry,
+    /// What is told of tokio's runtimes.
+    runtimes: Runtimes,
     checks: Checks,
     clusters: Clusters,
     fence: Fence,
@@ -130,7 +135,7 @@ impl ManagerOptions {
     /// container is told from its predecessor.
     pub fn replica(name: &'static str) -> Self {
         let identity = unique_identity();
-        Self { name, identity, signals: true, watch_down_limit: Duration::from_mins(1) }
+        Self { name, version: "", identity, signals: true, watch_down_limit: Duration::from_mins(1) }
     }
 }
 
@@ -149,6 +154,12 @@ impl Manager {
         let inspect = bind("inspect.bindAddress", configuration.inspect.bind_address)?;
         let election = election_settings(&options, &configuration)?;
         let registry = Registry::new();
+        build_info(&registry, options.name, options.version);
+        registry.register_collector(Box::new(Process));
+        let runtimes = Runtimes::register(&registry);
+        if let Ok(work) = Handle::try_current() {
+            runtimes.add("work", &work);
+        }
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
         let shared = Shared {
             clusters: Clusters::new(Cluster::own(&options, &configuration, connection, &fence, &registry)?),
@@ -170,6 +181,7 @@ impl Manager {
             configuration,
             election,
             registry,
+            runtimes,
             fence,
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -3,8 +3,9 @@
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
 //! watching; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
 //! prerequisites and black holes it probes, [`dial`] what it may probe them with; [`audit`] tells who wrote
-//! what, [`witness`] what ran and why, [`follow`] what a cache was told behind a bad network, [`checks`] what the probes
-//! say, [`impostor`] answers in the server's place. Nothing here sends a packet to any address outside loopback.
+//! what, [`witness`] what ran and why, [`exposition`] what scrapers read, [`follow`] what a cache was told behind a bad
+//! network, [`checks`] what the probes say, [`impostor`] answers in the server's place. Nothing here sends a packet to
+//! any address outside loopback.
 
 #![expect(
     clippy::panic,
@@ -29,6 +30,7 @@ pub mod witness;
 pub mod report;
 
 pub mod dial;
+pub mod exposition;
 pub mod impostor;
 pub mod middlebox;
 pub mod sockets;

@@ -36,6 +36,8 @@ mod kinds;
 mod lease;
 #[path = "shared/members.rs"]
 mod members;
+#[path = "shared/metrics.rs"]
+mod metrics;
 #[path = "shared/objects.rs"]
 mod objects;
 #[path = "shared/own_writes.rs"]

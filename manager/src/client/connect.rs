@@ -13,6 +13,7 @@
 mod count;
 mod deadline;
 mod fenced;
+mod metrics;
 mod tcp;
 mod warnings;
 
@@ -30,9 +31,10 @@ use crate::client::observe::{ObserveLayer, ObserverSlot, WriteObserver};
 use crate::key::Fence;
 use crate::metrics::Registry;
 
-use count::{CountLayer, RequestCounts};
+use count::CountLayer;
 use deadline::{ConnectDeadline, DeadlineLayer};
 use fenced::{GuardLayer, Transport};
+use metrics::RequestMetrics;
 use tcp::TcpConnector;
 use warnings::{WarningLayer, Warnings};
 
@@ -64,7 +66,7 @@ pub enum Role {
 #[derive(Clone, Debug)]
 pub struct Connections {
     config: kube::Config,
-    counts: RequestCounts,
+    metrics: RequestMetrics,
     warnings: Warnings,
     observer: Slot,
 }
@@ -129,29 +131,29 @@ impl Role {
 // === impl Connections ===
 
 impl Connections {
-    /// Takes the configuration and registers `rest_client_requests_total`. Makes no connection yet.
+    /// Takes the configuration and registers the families about requests. Makes no connection yet.
     ///
     /// # Errors
     /// Fails if the configuration asks for a proxy.
     pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
-        Self::counted(config, RequestCounts::register(registry))
+        Self::measured(config, RequestMetrics::register(registry))
     }
 
-    /// Takes the configuration for another API server. Requests to both are counted in one metric, which tells them
+    /// Takes the configuration for another API server. Requests to both are counted in the same families, which tell them
     /// apart by host; observer, warnings and connections are its own.
     ///
     /// # Errors
     /// As [`Connections::new`].
     pub fn beside(&self, config: kube::Config) -> Result<Self, ConnectError> {
-        Self::counted(config, self.counts.clone())
+        Self::measured(config, self.metrics.clone())
     }
 
-    fn counted(config: kube::Config, counts: RequestCounts) -> Result<Self, ConnectError> {
+    fn measured(config: kube::Config, metrics: RequestMetrics) -> Result<Self, ConnectError> {
         if let Some(proxy) = config.proxy_url {
             return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
         }
         install_crypto_provider();
-        Ok(Self { config, counts, warnings: Warnings::new(), observer: Slot::default() })
+        Ok(Self { config, metrics, warnings: Warnings::new(), observer: Slot::default() })
     }
 
     /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
@@ -186,14 +188,14 @@ impl Connections {
             Role::Watches | Role::Lease { .. } => None,
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-        let tcp = TcpConnector::new(fence.clone(), timeout);
+        let tcp = TcpConnector::new(fence.clone(), timeout, self.metrics.clone());
         let https = ConnectDeadline::new(config.rustls_https_connector_with_connector(tcp)?, timeout);
 
         let transport = Transport::new(https, fence);
         let service = config.extra_headers_layer()?.layer(transport);
         let service = option_layer(config.auth_layer()?).layer(service);
         let service = config.base_uri_layer().layer(service);
-        let service = CountLayer::new(&self.counts, &config.cluster_url).layer(service);
+        let service = CountLayer::new(&self.metrics, &config.cluster_url).layer(service);
         let namespace = config.default_namespace;
         let warned = WarningLayer { warnings: self.warnings.clone() };
         Ok(match role {

@@ -28,7 +28,7 @@ pub(super) struct Job {
 pub(super) struct ControlThread {
     /// Answers when the last job has ended.
     jobs_ended: oneshot::Receiver<()>,
-    timers: Handle,
+    runtime: Handle,
     _end_on_drop: DropGuard,
     /// Jobs that failed, by name.
     pub(super) failures: mpsc::Receiver<(&'static str, BoxError)>,
@@ -56,7 +56,7 @@ impl ControlThread {
     /// the second ends the process at once.
     pub(super) fn spawn(jobs: Vec<Job>, signals: Option<CancellationToken>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let timers = runtime.handle().clone();
+        let handle = runtime.handle().clone();
         let (tell, jobs_ended) = oneshot::channel();
         let end = CancellationToken::new();
         let end_on_drop = end.clone().drop_guard();
@@ -73,7 +73,7 @@ impl ControlThread {
                 end.cancelled().await;
             });
         })?;
-        Ok(Self { jobs_ended, failures, timers, _end_on_drop: end_on_drop })
+        Ok(Self { jobs_ended, failures, runtime: handle, _end_on_drop: end_on_drop })
     }
 
     /// Waits until the last job has ended.
@@ -84,7 +84,12 @@ impl ControlThread {
 
     /// Returns what gives up on futures in time.
     pub(super) fn timers(&self) -> Timers {
-        Timers(self.timers.clone())
+        Timers(self.runtime.clone())
+    }
+
+    /// Returns its runtime.
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 }
 

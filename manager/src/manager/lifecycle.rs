@@ -116,6 +116,7 @@ impl Manager {
         jobs.extend(election);
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
+        shared.runtimes.add("control", control.runtime());
 
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);

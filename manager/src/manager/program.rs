@@ -43,6 +43,7 @@ type Own = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 #[must_use = "a program does nothing until `main` is called"]
 pub struct Program {
     name: &'static str,
+    version: &'static str,
     cli: cli::Program,
     setup: Setup,
     own: BTreeMap<String, Own>,
@@ -51,10 +52,10 @@ pub struct Program {
 // === impl Program ===
 
 impl Program {
-    /// Names the binary as it stands in help texts, Events and user agents.
+    /// Names the binary and its version as they stand in help texts, metrics, Events and user agents.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let cli = cli::Program::new(name, version, about);
-        Self { name, cli, setup: Box::new(|_| Box::pin(async { Ok(()) })), own: BTreeMap::new() }
+        Self { name, version, cli, setup: Box::new(|_| Box::pin(async { Ok(()) })), own: BTreeMap::new() }
     }
 
     /// Sets the CRDs that the command `crd` prints.
@@ -111,7 +112,7 @@ impl Program {
     pub fn main(mut self) -> ExitCode {
         match cli::parse(&self.cli) {
             Parsed::Done(exit) => exit.into(),
-            Parsed::Run(args) => run(self.name, *args, self.setup).into(),
+            Parsed::Run(args) => run(self.name, self.version, *args, self.setup).into(),
             Parsed::Extra(name, matches) => match self.own.remove(&name) {
                 Some(own) => own(&matches),
                 None => fail(&format!("command {name} has nothing to run")).into(),
@@ -126,7 +127,7 @@ impl fmt::Debug for Program {
     }
 }
 
-fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
+fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
     if let Err(problem) = cli::logging::init(&args.loaded.configuration.logging) {
         return fail(&Chain(&problem));
     }
@@ -136,7 +137,8 @@ fn run(name: &'static str, args: RunArgs, setup: Setup) -> Exit {
     };
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        let manager = Manager::new(ManagerOptions::replica(name), args.loaded.configuration, connection)?;
+        let options = ManagerOptions { version, ..ManagerOptions::replica(name) };
+        let manager = Manager::new(options, args.loaded.configuration, connection)?;
         setup(&manager).await?;
         manager.run().await?;
         Ok::<(), BoxError>(())

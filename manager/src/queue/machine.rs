@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::clock::{Moment, Span};
 use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
-use super::metrics::Spread;
+use super::metrics::{Retries, Spread};
 use super::slots::{Dirt, ParkedFor, Place, Run, Slots, Why};
 use super::{Add, Added, Band, QueueSettings, Retried};
 use crate::key::{Cause, Key};
@@ -88,7 +88,7 @@ pub(super) struct Tally {
     /// Keys that became ready or dirty, once per time.
     pub(super) adds: u64,
     /// Failures that were put on a backoff.
-    pub(super) retries: u64,
+    pub(super) retries: Retries,
     /// From ready to running.
     pub(super) queued: Spread,
     /// From running to an outcome.
@@ -313,7 +313,7 @@ impl<Q: Key> Inner<Q> {
                 Place::Parked { why: ParkedFor::Spent, .. } if !retry.is_spent(failures) => {
                     let until = until();
                     self.unpark(ParkedFor::Spent);
-                    self.tally.retries += 1;
+                    self.tally.retries.count(failures);
                     self.delay(number, until, Why::Backoff);
                 }
                 _ => {}

@@ -22,8 +22,14 @@ use super::snapshot::{Counts, unfinished};
 use crate::key::Key;
 use crate::metrics::Registry;
 
-/// Upper bounds of the buckets in seconds: controller-runtime's, ten times wider from one to the next.
-const BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
+/// Upper bounds of the buckets in seconds: controller-runtime's, ten times wider from one to the next. Its sums are
+/// inexact, and a bound is a label: one that is written otherwise is another series.
+#[expect(clippy::unreadable_literal, reason = "what Go prints")]
+const BOUNDS: [f64; 12] =
+    [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
+
+/// Upper bounds of the buckets by attempts.
+const ATTEMPTS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
 /// The metrics of all queues of one manager. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -59,6 +65,13 @@ pub(super) struct Spread {
     /// Observations per bucket; the last one is for those beyond all bounds.
     buckets: [u64; BOUNDS.len() + 1],
     sum: Span,
+}
+
+/// Retries by how often their key had failed in a row: a histogram over [`ATTEMPTS`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Retries {
+    buckets: [u64; ATTEMPTS.len() + 1],
+    failures: u64,
 }
 
 // === impl QueueMetrics ===
@@ -140,6 +153,30 @@ impl Spread {
     }
 }
 
+// === impl Retries ===
+
+impl Retries {
+    /// Counts a retry of a key that has failed this often in a row.
+    pub(super) fn count(&mut self, failures: u32) {
+        // The bound of bucket `i` is two to the power of `i`, and belongs to it.
+        let bucket = failures.saturating_sub(1).checked_ilog2().map_or(0, |log| log as usize + 1);
+        self.buckets[bucket.min(ATTEMPTS.len())] += 1;
+        self.failures = self.failures.saturating_add(failures.into());
+    }
+
+    fn all(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bounds = ATTEMPTS.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a sum that is told as a float")]
+        let sum = self.failures as f64;
+        encoder.encode_histogram::<NoLabelSet>(sum, self.all(), &buckets, None)
+    }
+}
+
 /// A family: its name, its help, and how a reading's value is found.
 struct Family {
     name: &'static str,
@@ -154,9 +191,10 @@ enum Value {
     CountByPriority(fn(&Reading) -> usize),
     Seconds(fn(&Reading) -> Duration),
     Histogram(fn(&Reading) -> &Spread),
+    Attempts(fn(&Reading) -> &Retries),
 }
 
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 13] = [
     Family {
         name: "workqueue_depth",
         help: "Keys ready for a worker; 0 on a standby replica",
@@ -190,7 +228,12 @@ const FAMILIES: [Family; 12] = [
     Family {
         name: "workqueue_retries",
         help: "Failed runs that are retried",
-        value: Value::Counter(|reading| reading.tally.retries),
+        value: Value::Counter(|reading| reading.tally.retries.all()),
+    },
+    Family {
+        name: "mainstay_queue_retry_attempts",
+        help: "How often a key had failed in a row, for each run that is retried",
+        value: Value::Attempts(|reading| &reading.tally.retries),
     },
     Family {
         name: "mainstay_queue_delayed_keys",
@@ -243,7 +286,7 @@ impl Value {
         match self {
             Self::Counter(_) => MetricType::Counter,
             Self::Count(_) | Self::CountByPriority(_) | Self::Seconds(_) => MetricType::Gauge,
-            Self::Histogram(_) => MetricType::Histogram,
+            Self::Histogram(_) | Self::Attempts(_) => MetricType::Histogram,
         }
     }
 
@@ -259,6 +302,7 @@ impl Value {
             }
             Self::Seconds(value) => encoder.encode_gauge(&value(reading).as_secs_f64()),
             Self::Histogram(value) => value(reading).encode(encoder),
+            Self::Attempts(value) => value(reading).encode(encoder),
         }
     }
 }
@@ -266,6 +310,21 @@ impl Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_retry_falls_into_the_first_bucket_whose_bound_its_failures_do_not_pass() {
+        let bucket = |failures: u32| {
+            let mut retries = Retries::default();
+            retries.count(failures);
+            assert_eq!((retries.all(), retries.failures), (1, failures.into()));
+            retries.buckets.iter().position(|count| *count == 1).unwrap()
+        };
+        for (at, bound) in ATTEMPTS.into_iter().enumerate() {
+            let reached = (1..100).take_while(|failures| f64::from(*failures) <= bound).last().unwrap();
+            assert_eq!((bucket(reached), bucket(reached + 1)), (at, at + 1), "{bound}");
+        }
+        assert_eq!(bucket(u32::MAX), ATTEMPTS.len());
+    }
 
     #[test]
     fn a_duration_falls_into_the_first_bucket_whose_bound_it_does_not_pass() {

@@ -107,7 +107,7 @@ impl<Q: Key> Inner<Q> {
             }
             Next::After(wait) => (wait, Why::RetryAfter),
         };
-        self.tally.retries += 1;
+        self.tally.retries.count(earlier.saturating_add(1));
         self.delay(slot, self.now.after(wait), why);
     }
 

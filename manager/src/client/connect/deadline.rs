@@ -127,7 +127,7 @@ async fn collected(response: Response<ResponseBody>) -> Result<Response<Response
     Ok(Response::from_parts(head, body.map_err(|never| match never {}).boxed_unsync()))
 }
 
-fn is_watch(uri: &Uri) -> bool {
+pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query()
         .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")))
 }

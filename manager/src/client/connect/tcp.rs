@@ -6,7 +6,7 @@
 //! a quarter of an hour.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,11 +14,13 @@ use futures_util::future::BoxFuture;
 use http::Uri;
 use rustix::net::sockopt;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::time::Instant;
 use tower::Service;
 
 use crate::key::Fence;
 
 use super::fenced::Socket;
+use super::metrics::RequestMetrics;
 
 /// Silence after which the first probe is sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -36,13 +38,14 @@ pub(super) struct TcpConnector {
     fence: Option<Fence>,
     /// For all addresses of a name together; each gets an equal share of it.
     timeout: Duration,
+    metrics: RequestMetrics,
 }
 
 // === impl TcpConnector ===
 
 impl TcpConnector {
-    pub(super) fn new(fence: Option<Fence>, timeout: Duration) -> Self {
-        Self { fence, timeout }
+    pub(super) fn new(fence: Option<Fence>, timeout: Duration, metrics: RequestMetrics) -> Self {
+        Self { fence, timeout, metrics }
     }
 }
 
@@ -58,17 +61,23 @@ impl Service<Uri> for TcpConnector {
     fn call(&mut self, target: Uri) -> Self::Future {
         // Taken before the first await: a connection that was being opened when a term ended never serves the next.
         let pass = self.fence.as_ref().map(Fence::pass);
-        let timeout = self.timeout;
+        let (timeout, metrics) = (self.timeout, self.metrics.clone());
         Box::pin(async move {
-            let stream = connect(&target, timeout).await?;
+            let stream = connect(&target, timeout, &metrics).await?;
             Ok(Socket::new(stream, pass))
         })
     }
 }
 
-async fn connect(target: &Uri, timeout: Duration) -> io::Result<TcpStream> {
+async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> io::Result<TcpStream> {
     let (host, port) = host_and_port(target)?;
-    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    let asked = Instant::now();
+    let found = lookup_host((host, port)).await;
+    // An address is not looked up.
+    if host.parse::<IpAddr>().is_err() {
+        metrics.looked_up(host, asked.elapsed());
+    }
+    let addresses: Vec<SocketAddr> = found?.collect();
     let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {
@@ -113,6 +122,11 @@ fn named(address: SocketAddr, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Format, Registry};
+
+    fn metrics() -> RequestMetrics {
+        RequestMetrics::register(&Registry::new())
+    }
 
     #[test]
     fn host_and_port_follow_scheme_and_brackets() {
@@ -128,7 +142,7 @@ mod tests {
     async fn every_socket_notices_a_dead_peer() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let stream = connect(&uri, Duration::from_secs(5)).await.unwrap();
+        let stream = connect(&uri, Duration::from_secs(5), &metrics()).await.unwrap();
         assert!(sockopt::socket_keepalive(&stream).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
         assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), KEEPALIVE_INTERVAL);
@@ -137,12 +151,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_look_up_of_a_name_is_timed_and_an_address_is_not_looked_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let registry = Registry::new();
+        let metrics = RequestMetrics::register(&registry);
+        let count = r#"rest_client_dns_resolution_duration_seconds_count{host="localhost"} 1"#;
+        for (host, looked_up) in [("127.0.0.1", false), ("localhost", true)] {
+            let uri: Uri = format!("http://{host}:{port}").parse().unwrap();
+            drop(connect(&uri, Duration::from_secs(5), &metrics).await.unwrap());
+            let text = registry.encode(Format::Text).unwrap();
+            assert_eq!(text.contains(count), looked_up, "{host}: {text}");
+            assert_eq!(text.contains("dns_resolution"), looked_up, "{host}: {text}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_refused_connection_names_the_address() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let uri: Uri = format!("http://{address}").parse().unwrap();
-        let error = connect(&uri, Duration::from_secs(5)).await.unwrap_err();
+        let error = connect(&uri, Duration::from_secs(5), &metrics()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.to_string().starts_with(&address.to_string()), "{error}");
     }

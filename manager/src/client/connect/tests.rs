@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::AsyncReadExt as _;
@@ -74,7 +75,7 @@ async fn the_clock_alone_stops_a_socket_in_the_middle_of_a_body() {
     let fence = Fence::closed();
     fence.extend(BootInstant::now() + LONG);
     // Without the outer guards: this is about the socket.
-    let connector = TcpConnector::new(Some(fence.clone()), LONG);
+    let connector = TcpConnector::new(Some(fence.clone()), LONG, RequestMetrics::register(&Registry::new()));
     let pool = Pool::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
     let go = Arc::new(Notify::new());
     let (head, body) = halting_body(Arc::clone(&go));
@@ -319,7 +320,7 @@ async fn requests_are_counted_by_code_and_say_who_they_are() {
 
     let text = server.registry.encode(Format::Text).unwrap();
     let host = server.address;
-    let mut counts: Vec<_> = text.lines().filter(|line| line.starts_with("rest_client")).collect();
+    let mut counts: Vec<_> = text.lines().filter(|line| line.starts_with("rest_client_requests")).collect();
     counts.sort_unstable();
     assert_eq!(
         counts,
@@ -329,6 +330,43 @@ async fn requests_are_counted_by_code_and_say_who_they_are() {
         ],
         "what the fence stopped was no request"
     );
+}
+
+#[tokio::test]
+async fn a_request_is_timed_and_weighed_to_the_end_of_its_answer_and_a_watch_is_not() {
+    let answers = [Answer::ok("12345"), Answer::ok("{}"), Answer::ok("cut off"), Answer::ok("{}")];
+    let mut server = TestServer::start(answers).await;
+    let client = server.client(Role::Watches);
+    let read = async |request| {
+        let body = client.send(request).await.unwrap().into_body();
+        body.collect().await.unwrap().to_bytes()
+    };
+    assert_eq!(read(put("/api/v1/pods", "abc")).await, "12345");
+    assert_eq!(read(get("/api/v1/pods?watch=true")).await, "{}");
+    // Not read to its end, and so only timed.
+    drop(client.send(get("/api/v1/pods")).await.unwrap());
+    assert_eq!(read(get("/api/v1/nodes")).await, "{}");
+
+    let text = server.registry.encode(Format::Text).unwrap();
+    let host = server.address;
+    let value = |series: &str, verb: &str| {
+        let series = format!("rest_client_{series}{{verb=\"{verb}\",host=\"{host}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&series));
+        line.unwrap_or_else(|| panic!("no {series} in {text}")).parse::<f64>().unwrap()
+    };
+    let told = |family: &str| {
+        ["PUT", "GET"]
+            .map(|verb| (value(&format!("{family}_count"), verb), value(&format!("{family}_sum"), verb)))
+    };
+    assert_eq!(told("request_size_bytes"), [(1.0, 3.0), (2.0, 0.0)]);
+    assert_eq!(told("response_size_bytes"), [(1.0, 5.0), (1.0, 2.0)]);
+    assert_eq!(told("request_duration_seconds").map(|(count, _)| count.to_string()), ["1", "2"]);
+    assert!(
+        text.contains(&format!(
+            "rest_client_requests_total{{code=\"200\",method=\"GET\",host=\"{host}\"}} 3"
+        ))
+    );
+    server.arrival().await;
 }
 
 #[tokio::test]

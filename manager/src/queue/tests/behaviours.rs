@@ -557,6 +557,10 @@ workqueue_longest_running_processor_seconds{name="one",controller="one"} 0.002
 workqueue_longest_running_processor_seconds{name="two",controller="two"} 0.0
 workqueue_retries_total{name="one",controller="one"} 1
 workqueue_retries_total{name="two",controller="two"} 0
+mainstay_queue_retry_attempts_sum{name="one",controller="one"} 1.0
+mainstay_queue_retry_attempts_count{name="one",controller="one"} 1
+mainstay_queue_retry_attempts_sum{name="two",controller="two"} 0.0
+mainstay_queue_retry_attempts_count{name="two",controller="two"} 0
 mainstay_queue_delayed_keys{name="one",controller="one"} 1
 mainstay_queue_delayed_keys{name="two",controller="two"} 0
 mainstay_queue_parked_keys{name="one",controller="one"} 0
@@ -568,7 +572,7 @@ mainstay_queue_oldest_ready_seconds{name="two",controller="two"} 0.0
 mainstay_queue_warm_keys{name="one",controller="one"} 0
 mainstay_queue_warm_keys{name="two",controller="two"} 1"#;
     assert_eq!(lines.join("\n"), expected);
-    let bucket = r#"workqueue_queue_duration_seconds_bucket{le="1e-8",name="one",controller="one"} 3"#;
+    let bucket = r#"workqueue_queue_duration_seconds_bucket{le="1e-08",name="one",controller="one"} 3"#;
     assert!(text.contains(bucket), "{text}");
     running.done();
     drop(two);

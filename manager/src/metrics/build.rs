@@ -1,0 +1,16 @@
+//! Which program this is, as a series that others can be joined with.
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::Registry;
+
+/// Registers `mainstay_build_info`, always 1: a gauge, since an info family would be named differently in the two forms.
+pub(crate) fn build_info(registry: &Registry, program: &'static str, version: &'static str) {
+    let family = Family::<[(&'static str, &'static str); 3], Gauge>::default();
+    family
+        .get_or_create(&[("program", program), ("version", version), ("mainstay", env!("CARGO_PKG_VERSION"))])
+        .set(1);
+    let help = "Always 1: the program, its version, and that of the runtime it is built on";
+    registry.register("mainstay_build_info", help, family);
+}

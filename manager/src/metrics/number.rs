@@ -1,0 +1,56 @@
+//! Numbers as Go writes them.
+//!
+//! A bucket's bound is a label, and labels are compared as text: `le="1e-8"` beside another replica's `le="1e-08"`
+//! would be two series of one histogram. Every scraper before Prometheus 3 takes them as they come.
+
+use super::Format;
+
+/// Returns what `client_golang` writes for a bucket's bound: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in
+/// OpenMetrics never without a point or an exponent.
+pub(super) fn bound(bound: f64, format: Format) -> String {
+    if bound.is_infinite() {
+        return if bound > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    // The shortest digits that mean this number, as Go's.
+    let shortest = format!("{bound:e}");
+    let Some((digits, exponent)) = shortest.split_once('e') else { return shortest };
+    // What Rust writes behind the `e` is a number; 0 would change nothing below.
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    // Go's limits for the shortest form.
+    if (-4..6).contains(&exponent) {
+        let plain = format!("{bound}");
+        let point = if format == Format::OpenMetrics && !plain.contains(['.', 'N']) { ".0" } else { "" };
+        return plain + point;
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_written_as_by_go() {
+        // Each from `strconv.FormatFloat(x, 'g', -1, 64)`.
+        let cases = [
+            (0.0, "0", "0.0"),
+            (1.0, "1", "1.0"),
+            (0.005, "0.005", "0.005"),
+            (1.25, "1.25", "1.25"),
+            (60.0, "60", "60.0"),
+            (0.0001, "0.0001", "0.0001"),
+            (1e-8, "1e-08", "1e-08"),
+            (9.999_999_999_999_999e-6, "9.999999999999999e-06", "9.999999999999999e-06"),
+            (262_144.0, "262144", "262144.0"),
+            (1_048_576.0, "1.048576e+06", "1.048576e+06"),
+            (1e100, "1e+100", "1e+100"),
+            (-2.5, "-2.5", "-2.5"),
+            (f64::INFINITY, "+Inf", "+Inf"),
+        ];
+        for (number, text, openmetrics) in cases {
+            assert_eq!(bound(number, Format::Text), text);
+            assert_eq!(bound(number, Format::OpenMetrics), openmetrics);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What tokio tells of its runtimes: that of the reconciles, and that of the control thread.
+//!
+//! Read at the scrape; nothing is kept and no task runs for it.
+
+#![expect(clippy::cast_precision_loss, reason = "what is told is a float")]
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::runtime::{Handle, RuntimeMetrics};
+
+use super::Registry;
+
+/// The runtimes of one manager, by what they are for. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runtimes {
+    list: Arc<Mutex<Vec<(&'static str, RuntimeMetrics)>>>,
+}
+
+type Read = fn(&RuntimeMetrics) -> f64;
+
+const FAMILIES: [(&str, &str, MetricType, Read); 5] = [
+    ("mainstay_tokio_workers", "Threads that run tasks", MetricType::Gauge, |runtime| {
+        count(runtime.num_workers())
+    }),
+    ("mainstay_tokio_alive_tasks", "Tasks that have not ended", MetricType::Gauge, |runtime| {
+        count(runtime.num_alive_tasks())
+    }),
+    (
+        "mainstay_tokio_global_queue_depth",
+        "Tasks that wait for any thread to take them",
+        MetricType::Gauge,
+        |runtime| count(runtime.global_queue_depth()),
+    ),
+    (
+        "mainstay_tokio_busy_seconds",
+        "Time that the threads have spent on tasks, all together",
+        MetricType::Counter,
+        |runtime| {
+            let busy = |worker| runtime.worker_total_busy_duration(worker).as_secs_f64();
+            (0..runtime.num_workers()).map(busy).sum()
+        },
+    ),
+    (
+        "mainstay_tokio_parks",
+        "Times that a thread had nothing to do and slept",
+        MetricType::Counter,
+        |runtime| {
+            let parks = |worker| runtime.worker_park_count(worker) as f64;
+            (0..runtime.num_workers()).map(parks).sum()
+        },
+    ),
+];
+
+// === impl Runtimes ===
+
+impl Runtimes {
+    /// Registers the families. Once per registry.
+    pub(crate) fn register(registry: &Registry) -> Self {
+        let runtimes = Self::default();
+        registry.register_collector(Box::new(runtimes.clone()));
+        runtimes
+    }
+
+    /// Has a runtime told of from now on.
+    pub(crate) fn add(&self, purpose: &'static str, runtime: &Handle) {
+        self.list.lock().push((purpose, runtime.metrics()));
+    }
+}
+
+impl Collector for Runtimes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let list = self.list.lock();
+        for (name, help, metric_type, read) in FAMILIES {
+            let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
+            for (purpose, runtime) in list.iter() {
+                let labels = [("runtime", *purpose)];
+                let series = family.encode_family(&labels)?;
+                match metric_type {
+                    MetricType::Counter => ConstCounter::new(read(runtime)).encode(series)?,
+                    _ => ConstGauge::new(read(runtime)).encode(series)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn count(number: usize) -> f64 {
+    number as f64
+}

@@ -1,0 +1,269 @@
+//! What scrapers make of metrics: a strict reader of both forms, and Prometheus's own in the program promtool.
+//!
+//! Sources: <https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md>.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use mainstay::metrics::Format;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+/// The label of a bucket's bound.
+const BOUND: &str = "le";
+
+/// One family as it was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Family {
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    /// What it says it is.
+    pub help: String,
+    /// The labels of its series, without the bounds of buckets.
+    pub labels: BTreeSet<String>,
+    /// Values by series, as they were written.
+    pub series: BTreeMap<String, f64>,
+}
+
+/// The families by name; a counter's without `_total`, whichever the form.
+pub type Families = BTreeMap<String, Family>;
+
+/// Labels of one series in the order of their names.
+type Labels = BTreeMap<String, String>;
+
+/// One histogram's buckets, by the labels beside the bound.
+#[derive(Default)]
+struct Histogram {
+    buckets: Vec<(String, f64)>,
+    sum: Option<f64>,
+    count: Option<f64>,
+}
+
+/// Asks for metrics and returns content type and text.
+pub async fn scrape(address: SocketAddr, accept: &str) -> anyhow::Result<(String, String)> {
+    ensure!(address.ip().is_loopback(), "{address} is not on loopback");
+    let mut stream = TcpStream::connect(address).await?;
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let content_type = head.lines().find_map(|line| line.strip_prefix("content-type: "));
+    Ok((content_type.context("no content type")?.to_owned(), body.to_owned()))
+}
+
+/// Reads what was written, and refuses all that the form does not allow.
+pub fn parse(text: &str, format: Format) -> anyhow::Result<Families> {
+    let body = match format {
+        Format::Text => text,
+        Format::OpenMetrics => text.strip_suffix("# EOF\n").context("does not end with # EOF")?,
+    };
+    ensure!(body.is_empty() || body.ends_with('\n'), "the last line has no end");
+    let mut families = Families::new();
+    let mut lines = body.lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        let at = || format!("line {}: {line}", number + 1);
+        let help = line.strip_prefix("# HELP ").with_context(|| format!("{}: expected # HELP", at()))?;
+        let (name, help) = help.split_once(' ').with_context(at)?;
+        ensure!(is_name(name), "{}: no name", at());
+        ensure!(help.ends_with('.') && !help.contains(['"', '\\']), "{}: no help", at());
+        let kind = lines.next().and_then(|(_, line)| line.strip_prefix("# TYPE ")?.strip_prefix(name));
+        let kind =
+            kind.and_then(|kind| kind.strip_prefix(' ')).with_context(|| format!("{}: no type", at()))?;
+        ensure!(matches!(kind, "counter" | "gauge" | "histogram"), "{}: type {kind}", at());
+        let bare = match (format, kind) {
+            (Format::Text, "counter") => name.strip_suffix("_total").with_context(at)?,
+            _ => name,
+        };
+        ensure!(!bare.ends_with("_total"), "{}: ends with _total", at());
+        let mut family = Family { kind: kind.to_owned(), help: help.to_owned(), ..Family::default() };
+        let mut samples = Vec::new();
+        while let Some((number, line)) = lines.next_if(|(_, line)| !line.starts_with('#')) {
+            let at = || format!("line {}: {line}", number + 1);
+            let (series, value) = line.rsplit_once(' ').with_context(at)?;
+            let value: f64 = value.parse().with_context(at)?;
+            ensure!(family.series.insert(series.to_owned(), value).is_none(), "{}: twice", at());
+            samples.push((read_series(series).with_context(at)?, value));
+        }
+        check(bare, &family, &samples).with_context(|| format!("family {bare}"))?;
+        let names = samples.iter().flat_map(|((_, labels), _)| labels.keys());
+        family.labels = names.filter(|name| *name != BOUND || family.kind != "histogram").cloned().collect();
+        ensure!(families.insert(bare.to_owned(), family).is_none(), "family {bare} twice");
+    }
+    Ok(families)
+}
+
+/// Has promtool read what was written, in a folder of the test's own. `None` where it is not installed, which fails the
+/// test in CI.
+pub async fn promtool(text: &str, format: Format, folder: &Path) -> Option<anyhow::Result<()>> {
+    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    if let Err(error) = Command::new("promtool").arg("--version").output().await {
+        assert!(!ci, "promtool cannot be started: {error}");
+        eprintln!("skipped: promtool, of the Debian package prometheus, cannot be started: {error}");
+        return None;
+    }
+    Some(match format {
+        Format::Text => check_metrics(text, folder).await,
+        Format::OpenMetrics => create_blocks(text, folder).await,
+    })
+}
+
+async fn check_metrics(text: &str, folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let file = folder.join("metrics.txt");
+    std::fs::write(&file, text)?;
+    let mut command = Command::new("promtool");
+    let output = command.args(["check", "metrics"]).stdin(std::fs::File::open(file)?).output().await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // What it says of style is as good a reason.
+    ensure!(output.status.success() && said.is_empty(), "promtool: {said}");
+    Ok(())
+}
+
+/// The one command that reads OpenMetrics, and which needs a time for each value.
+async fn create_blocks(text: &str, folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let (file, blocks) = (folder.join("openmetrics.txt"), folder.join("blocks"));
+    let timed =
+        |line: &str| if line.starts_with('#') { format!("{line}\n") } else { format!("{line} 1.0\n") };
+    std::fs::write(&file, text.lines().map(timed).collect::<String>())?;
+    let mut command = Command::new("promtool");
+    let output =
+        command.args(["tsdb", "create-blocks-from", "openmetrics"]).args([file, blocks]).output().await?;
+    ensure!(output.status.success(), "promtool: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Holds the series of one family against its type.
+fn check(name: &str, family: &Family, samples: &[((String, Labels), f64)]) -> anyhow::Result<()> {
+    let mut histograms: BTreeMap<Labels, Histogram> = BTreeMap::new();
+    for ((series, labels), value) in samples {
+        let suffix = series.strip_prefix(name).with_context(|| format!("{series} is another's"))?;
+        match (&*family.kind, suffix) {
+            ("counter", "_total") => ensure!(*value >= 0.0, "{series} is {value}"),
+            ("gauge", "") => {}
+            ("histogram", _) => {
+                let mut labels = labels.clone();
+                let bound = labels.remove(BOUND);
+                let histogram = histograms.entry(labels).or_default();
+                match (suffix, bound) {
+                    ("_bucket", Some(bound)) => histogram.buckets.push((bound, *value)),
+                    ("_sum", None) => histogram.sum = Some(*value),
+                    ("_count", None) => histogram.count = Some(*value),
+                    _ => bail!("{series} of a histogram"),
+                }
+            }
+            (kind, _) => bail!("{series} of a {kind}"),
+        }
+    }
+    for (labels, Histogram { buckets, sum, count }) in histograms {
+        let last = buckets.last().map(|(bound, count)| (bound.as_str(), *count));
+        ensure!(last == count.map(|count| ("+Inf", count)), "{labels:?}: +Inf is not the count");
+        ensure!(sum.is_some(), "{labels:?}: no sum");
+        let mut before = (f64::NEG_INFINITY, 0.0);
+        for (bound, count) in buckets {
+            let bound = (bound.parse().with_context(|| format!("bound {bound}"))?, count);
+            ensure!(bound.0 > before.0 && bound.1 >= before.1, "{labels:?}: {bound:?} after {before:?}");
+            before = bound;
+        }
+    }
+    Ok(())
+}
+
+/// Reads `name{label="value",...}`.
+fn read_series(series: &str) -> anyhow::Result<(String, Labels)> {
+    let (name, mut rest) = match series.split_once('{') {
+        Some((name, rest)) => (name, rest.strip_suffix('}').context("no }")?),
+        None => (series, ""),
+    };
+    ensure!(is_name(name), "{name} is no name");
+    let mut labels = Labels::new();
+    while !rest.is_empty() {
+        let (label, after) = rest.split_once("=\"").context("no value")?;
+        ensure!(is_name(label) && !label.contains(':'), "label {label:?}");
+        let (value, after) = read_value(after)?;
+        ensure!(labels.insert(label.to_owned(), value).is_none(), "label {label} twice");
+        rest = match after.strip_prefix(',') {
+            Some(more) if !more.is_empty() => more,
+            None if after.is_empty() => after,
+            _ => bail!("{after:?} after label {label}"),
+        };
+    }
+    Ok((name.to_owned(), labels))
+}
+
+/// Reads to the closing quote. Returns the value and what follows it.
+fn read_value(text: &str) -> anyhow::Result<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok((value, &text[at + 1..])),
+            '\\' => match chars.next() {
+                Some((_, c @ ('\\' | '"'))) => value.push(c),
+                Some((_, 'n')) => value.push('\n'),
+                other => bail!("\\ before {other:?}"),
+            },
+            c => value.push(c),
+        }
+    }
+    bail!("no closing quote")
+}
+
+fn is_name(name: &str) -> bool {
+    let first = name.chars().next();
+    first.is_some_and(|c| c.is_ascii_alphabetic() || matches!(c, '_' | ':'))
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total{of=\"a\\\"b\"} 2\n\
+        # HELP seconds Time.\n# TYPE seconds histogram\nseconds_sum 1.5\nseconds_count 2\n\
+        seconds_bucket{le=\"1\"} 1\nseconds_bucket{le=\"+Inf\"} 2\n";
+
+    #[test]
+    fn what_scrapers_read_is_read_and_what_they_refuse_is_refused() {
+        let families = parse(GOOD, Format::Text).unwrap();
+        assert_eq!(families.keys().collect::<Vec<_>>(), ["runs", "seconds"]);
+        assert_eq!(families["runs"].labels, BTreeSet::from(["of".to_owned()]));
+        assert!(families["seconds"].labels.is_empty(), "a bound is no label of the family");
+        let openmetrics =
+            GOOD.replace("P runs_total", "P runs").replace("E runs_total", "E runs") + "# EOF\n";
+        assert_eq!(parse(&openmetrics, Format::OpenMetrics).unwrap(), families);
+        parse(&openmetrics, Format::Text).unwrap_err();
+        parse(GOOD, Format::OpenMetrics).unwrap_err();
+
+        let spoilt = [
+            ("Runs.", "Runs"),
+            ("# TYPE runs_total counter\n", ""),
+            ("runs_total counter", "runs_total info"),
+            ("runs_total{", "other_total{"),
+            ("} 2", "} two"),
+            ("} 2", "} -1"),
+            ("a\\\"b", "a\"b"),
+            ("a\\\"b", "a\\tb"),
+            ("of=", "1of="),
+            ("runs_total{of=\"a\\\"b\"} 2\n", "runs_total{of=\"a\"} 2\nruns_total{of=\"a\"} 2\n"),
+            ("# HELP seconds", "# HELP runs_total Runs.\n# TYPE runs_total counter\n# HELP seconds"),
+            ("seconds_count 2", "seconds_count 3"),
+            ("seconds_sum 1.5\n", ""),
+            ("{le=\"1\"} 1", "{le=\"1\"} 3"),
+            ("le=\"1\"", "le=\"one\""),
+            ("seconds_bucket{le=\"+Inf\"} 2\n", ""),
+        ];
+        for (good, bad) in spoilt {
+            let text = GOOD.replacen(good, bad, 1);
+            assert_ne!(text, GOOD, "{good}");
+            assert!(parse(&text, Format::Text).is_err(), "{good} -> {bad}");
+        }
+    }
+}

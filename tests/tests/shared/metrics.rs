@@ -1,0 +1,174 @@
+//! What scrapers are told by a manager in which everything has moved once.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Resource as _;
+use kube::api::PostParams;
+use mainstay::cache::{Scope, Store};
+use mainstay::client::EventType;
+use mainstay::controller::Controller;
+use mainstay::key::{Key as _, Request};
+use mainstay::metrics::{Format, OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE};
+use mainstay::reconcile::{Action, Context, Outcome};
+use mainstay::watch::enqueue_mapped;
+use mainstay_api::WaitDeployment;
+use mainstay_tests::exposition::{Families, parse, promtool, scrape};
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::wait::PATIENCE;
+use mainstay_tests::witness::witness;
+use mainstay_tests::{LocalManager, TestCluster};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+/// What Prometheus 2 asks for.
+const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+/// What stands before and after the list in `docs/metrics.md`.
+const BEGIN: &str = "<!-- The list begins; `MAINSTAY_UPDATE=1 cargo test -p mainstay-tests --test shared metrics` writes it. -->\n";
+const END: &str = "<!-- The list ends. -->\n";
+
+/// Families that appear with their first series, in the order in which they do.
+const LATE: [&str; 3] = ["rest_client_requests", "mainstay_events", "mainstay_waitdeployment_probe"];
+
+/// Fails as an object is named, and reports an Event about each.
+async fn trouble(request: Request, cx: Context) -> Outcome {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(request.name().to_owned());
+    map.metadata.namespace = request.namespace().map(str::to_owned);
+    cx.events().event(&map.object_ref(&()), EventType::Normal, "Ran", "Run", "it ran");
+    if request.name() == "fails" { Err("no luck".into()) } else { Ok(Action::Done) }
+}
+
+/// A manager with the built-in controllers and one that has trouble of every kind that has a family of its own. The
+/// index goes with the store.
+async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>) {
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
+    let identity = cluster.install_base_with(&rules).await;
+    let maps = cluster.api::<ConfigMap>();
+    for name in ["fails", "fine"] {
+        let map = json!({"metadata": {"name": name, "labels": {"of": "metrics"}}});
+        let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
+        maps.create(&PostParams::default(), &map).await.expect("created");
+    }
+    let (reconciler, _runs) = witness(trouble);
+    let mut held = None;
+    let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
+        let store =
+            manager.store::<ConfigMap>(Scope::all().labels("of=metrics".parse().expect("a selector")));
+        store.index_view("by-mood", |_| Err("no mood".into())).expect("an index");
+        let slow = enqueue_mapped(|_| {
+            let began = Instant::now();
+            // Handlers do not wait, so one that is slow is busy.
+            while began.elapsed() < Duration::from_millis(11) {}
+            [] as [Request; 0]
+        });
+        let panics = enqueue_mapped(|_| -> [Request; 0] { panic!("a bug in a handler") });
+        let controller = Controller::new("trouble")
+            .reconciles(&store)
+            .watches(&store, slow)
+            .watches(&store, panics)
+            .reconciler(reconciler);
+        manager.register(controller).expect("registered");
+        held = Some(store);
+    })
+    .await;
+    manager.leads().await;
+    (manager, held.expect("a store"))
+}
+
+/// A WaitDeployment whose prerequisite is probed.
+fn waiting(prerequisite: &Prerequisite) -> WaitDeployment {
+    let probe: Value =
+        json!({"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1});
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+    });
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
+    serde_json::from_value(json!({"metadata": {"name": "web"}, "waitProbe": probe, "spec": spec}))
+        .expect("a WaitDeployment")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_committed_list() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (manager, _store) = in_trouble(&cluster).await;
+    let prerequisite = Prerequisite::closed();
+    let objects = cluster.api::<WaitDeployment>();
+    objects.create(&PostParams::default(), &waiting(&prerequisite)).await.expect("created");
+
+    // What has no series yet has no labels to compare; a family of the crate's own kinds is not even written.
+    let still = async || {
+        let families = families_of(&manager.metrics_text().await);
+        let empty =
+            families.iter().filter(|(_, family)| family.series.is_empty()).map(|(name, _)| name.as_str());
+        let unseen = LATE.into_iter().filter(|name| !families.contains_key(*name));
+        empty.chain(unseen).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let moved = timeout(PATIENCE, async {
+        while !still().await.is_empty() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(moved.is_ok(), "without a series: {:?}", still().await);
+
+    let address = manager.metrics();
+    let (content_type, text) = scrape(address, "text/plain").await.expect("an answer");
+    assert_eq!(content_type, TEXT_CONTENT_TYPE);
+    let (content_type, openmetrics) = scrape(address, PROMETHEUS).await.expect("an answer");
+    assert_eq!(content_type, OPENMETRICS_CONTENT_TYPE);
+    for (written, format) in [(&text, Format::Text), (&openmetrics, Format::OpenMetrics)] {
+        let read = promtool(written, format, &cluster.scratch("promtool")).await;
+        if let Some(Err(refused)) = read {
+            panic!("{format:?}: {refused:#}");
+        }
+    }
+    let families = families_of(&text);
+    let others = parse(&openmetrics, Format::OpenMetrics).expect("OpenMetrics");
+    assert_eq!(list(&families), list(&others), "both forms tell of the same");
+    compare_with_the_docs(&list(&families));
+    assert!(openmetrics.contains("le=\"9.999999999999999e-06\""), "as Go writes it");
+    manager.stop().await.expect("stopped in order");
+}
+
+fn families_of(text: &str) -> Families {
+    parse(text, Format::Text).unwrap_or_else(|refused| panic!("{refused:#}\n{text}"))
+}
+
+/// Writes the families as the rows of a table.
+fn list(families: &Families) -> String {
+    let mut rows = String::new();
+    for (name, family) in families {
+        let suffix = if family.kind == "counter" { "_total" } else { "" };
+        let labels: Vec<&str> = family.labels.iter().map(String::as_str).collect();
+        let help = family.help.trim_end_matches('.');
+        let row = format!("| `{name}{suffix}` | {} | {} | {help} |", family.kind, labels.join(", "));
+        writeln!(rows, "{}", row.replace("|  |", "| |")).expect("a String takes all");
+    }
+    rows
+}
+
+fn compare_with_the_docs(found: &str) {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md"));
+    let docs = std::fs::read_to_string(&path).expect("docs/metrics.md");
+    let (before, rest) = docs.split_once(BEGIN).expect("where the list begins");
+    let (listed, after) = rest.split_once(END).expect("where the list ends");
+    let heading = "| name | type | labels | |\n|---|---|---|---|\n";
+    if std::env::var_os("MAINSTAY_UPDATE").is_some_and(|value| value == "1") {
+        std::fs::write(&path, [before, BEGIN, heading, found, END, after].concat()).expect("written");
+        return;
+    }
+    let listed: BTreeSet<&str> = listed.strip_prefix(heading).expect("its heading").lines().collect();
+    let found: BTreeSet<&str> = found.lines().collect();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "docs/metrics.md does not list:\n{missing:#?}\nand lists what is not there:\n{gone:#?}"
+    );
+}
