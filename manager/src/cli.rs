@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::config::{ConfigError, Loaded, ManagerConfiguration, Overrides};
+use crate::config::{self, ConfigError, Loaded, ManagerConfiguration, Overrides};
 
 pub use flags::ConfigFlags;
 use flags::RunFlags;
@@ -163,10 +163,11 @@ impl Program {
             .value_parser(clap::value_parser!(PathBuf))
             .help("The file, or a directory with a manager.yaml");
         let validate = Command::new("validate").about("Print everything that is wrong with a file").arg(file);
+        let schema = Command::new("schema").about("Print the JSON Schema of the file, for editors");
         let config = Command::new("config")
             .about("Look at configuration files")
             .subcommand_required(true)
-            .subcommands([defaults, validate]);
+            .subcommands([defaults, validate, schema]);
         let version = Command::new("version").about("Print the version");
         Command::new(self.name)
             .version(self.version)
@@ -209,6 +210,9 @@ impl Program {
     fn config(&self, matches: &ArgMatches, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
         let file = match matches.subcommand() {
             Some(("validate", flags)) => flags.get_one::<PathBuf>("file"),
+            Some(("schema", _)) => {
+                return print(out, err, &format!("{:#}\n", config::schema(Some(&self.controllers))));
+            }
             _ => return print(out, err, ManagerConfiguration::defaults_text()),
         };
         let Some(file) = file else { return wrong_input(err, "error: expected a file\n") };

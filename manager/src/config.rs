@@ -16,6 +16,7 @@ mod change;
 mod complete;
 mod controllers;
 mod cursor;
+mod guide;
 mod loaded;
 mod log_filter;
 mod problem;
@@ -28,6 +29,8 @@ mod units;
 mod walk;
 mod written;
 
+#[cfg(test)]
+pub(crate) mod edits;
 #[cfg(test)]
 mod tests;
 

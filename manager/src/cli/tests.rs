@@ -101,6 +101,41 @@ fn defaults_are_printed_as_shipped() {
 }
 
 #[test]
+fn the_schema_knows_the_controllers_of_this_program() {
+    let (parsed, out, err) = run(&["config", "schema"]);
+    assert!(matches!(parsed, Parsed::Done(Exit::Success)), "{parsed:?}, {err}");
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(schema, config::schema(Some(&["orders", "invoices"])));
+}
+
+/// The names by which a value's origin is told are written beside the settings, below this room.
+#[test]
+fn every_flag_that_stands_over_the_file_is_known_there_by_its_name() {
+    let command = ConfigFlags::add_to(Command::new("run"));
+    let over = |help: &str| Some(help.rsplit_once("[over ")?.1.strip_suffix(']')?.to_owned());
+    let mut found = 0;
+    for flag in command.get_arguments() {
+        let (Some(name), Some(path)) =
+            (flag.get_long(), flag.get_help().and_then(|help| over(&help.to_string())))
+        else {
+            continue;
+        };
+        let value = match name {
+            "leader-elect" => "true",
+            "log-level" => "debug",
+            "log-format" => "text",
+            "leader-election-namespace" => "shop",
+            _ => "127.0.0.1:0",
+        };
+        let (parsed, _, err) = run(&["run", &format!("--{name}={value}")]);
+        let Parsed::Run(run) = parsed else { panic!("{parsed:?}, {err}") };
+        assert_eq!(run.loaded.origins.of(&path).to_string(), format!("flag --{name}"), "{path}");
+        found += 1;
+    }
+    assert_eq!(found, 7);
+}
+
+#[test]
 fn a_valid_file_or_folder_is_called_so() {
     let (folder, path) = file(&format!("{HEAD}controllers: {{orders: {{workers: 4}}}}\n"));
     for path in [path.as_path(), folder.path()] {

@@ -1,6 +1,7 @@
 //! What is read, refused and said of it.
 
 mod changes;
+mod described;
 
 use super::*;
 use crate::cache::Pack;
@@ -33,49 +34,28 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(parse("").unwrap(), ManagerConfiguration::default());
 }
 
+/// The keys there are, as they are read, against the keys that are explained.
 #[test]
-fn every_key_of_the_shipped_file_is_explained() {
-    let lines: Vec<&str> = DEFAULTS_TEXT.lines().collect();
-    for (index, line) in lines.iter().enumerate() {
-        let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.trim_start().starts_with('#'))
-        else {
-            continue;
+fn every_key_is_in_the_shipped_file_with_its_default_its_range_and_when_it_applies() {
+    let comments = guide::comments(DEFAULTS_TEXT);
+    let shipped = Loaded::parse(DEFAULTS_TEXT, "manager.yaml", &Overrides::default(), Some(&[])).unwrap();
+    for Setting { path, value, origin, applies } in shipped.settings() {
+        assert!(matches!(origin, Origin::File(_)), "manager.yaml does not name {path}");
+        let comment = comments.get(&path).unwrap_or_else(|| panic!("{path} has no comment"));
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // 1000s is written out as 16m40s.
+        let written = [&comment.default, &value].map(|text| units::parse_duration(text).ok_or(text));
+        assert_eq!(written[0], written[1], "default of {path}");
+        let text = &comment.text;
+        assert!(text.contains("Range: ") || text.contains("Values: "), "{path} has no range");
+        let end = match applies {
+            Applies::Live => "Applied live.",
+            Applies::AtNextStart => "Applied at next start.",
         };
-        let comment: Vec<&str> = lines[..index]
-            .iter()
-            .rev()
-            .take_while(|line| line.trim_start().starts_with('#'))
-            .copied()
-            .collect();
-        let comment =
-            comment.into_iter().rev().map(|line| line.trim_start_matches([' ', '#'])).collect::<Vec<_>>();
-        let comment = comment.join(" ");
-        let fixed = ["apiVersion", "kind", "  \"*\""].contains(&key);
-        assert!(fixed || !comment.is_empty(), "{key} has no comment");
-        if value.is_empty() || fixed {
-            continue;
-        }
-        let written = value.trim().trim_matches('"');
-        let default = comment.split_once("Default: ").map(|(_, rest)| rest.split_once(". ").unwrap().0);
-        assert_eq!(default.map(|text| text.trim_matches('"')), Some(written), "default of {key}");
-        assert!(comment.contains("Range: ") || comment.contains("Values: "), "{key} has no range");
-        assert!(comment.ends_with("Applied at next start."), "{key} does not say when it is applied");
-    }
-}
-
-/// Asking for a key is what makes it known, so the messages list every key there is.
-#[test]
-fn the_shipped_file_names_every_key() {
-    let every_section = "leaderElection: {x: 1}\nhealth: {x: 1}\nmetrics: {x: 1}\ninspect: {x: 1}\ncache: {x: 1}\n\
-        shutdown: {x: 1}\nlogging: {x: 1}\nprobePolicy: {x: 1}\nx: 1\n\
-        controllers: {\"*\": {x: 1, queue: {x: 1, retry: {x: 1}}}}\n";
-    let messages = parse(every_section).unwrap_err();
-    assert_eq!(messages.lines().count(), 12, "{messages}");
-    for message in messages.lines() {
-        let (_, keys) = message.split_once("; expected ").unwrap();
-        for key in keys.split(", ").flat_map(|keys| keys.split(" or ")) {
-            let named = DEFAULTS_TEXT.lines().any(|line| line.trim_start().starts_with(&format!("{key}:")));
-            assert!(named, "manager.yaml does not name {key}");
+        assert!(text.ends_with(end), "{path} does not say: {end}");
+        let sections = path.match_indices('.').map(|(dot, _)| &path[..dot]);
+        for section in sections.filter(|section| !section.ends_with(']')) {
+            assert!(comments.contains_key(section), "{section} has no comment");
         }
     }
 }
@@ -382,15 +362,12 @@ fn a_file_that_cannot_be_read_says_which() {
 fn random_edits_never_panic_and_never_refuse_without_a_reason() {
     let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_250_801);
     let mut random = fastrand::Rng::with_seed(seed);
-    let body: String = DEFAULTS_TEXT
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .fold(String::new(), |text, line| text + line + "\n");
+    let body = edits::every_key();
     let (mut accepted, mut rejected) = (0, 0);
     for round in 0..2000 {
         let mut text = body.clone();
         for _ in 0..random.usize(1..=3) {
-            text = edit(&text, &mut random);
+            text = edits::edit(&text, &mut random);
         }
         match ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), Some(&[])) {
             Ok(_) => accepted += 1,
@@ -409,66 +386,6 @@ fn random_edits_never_panic_and_never_refuse_without_a_reason() {
         }
     }
     assert!(accepted > 50 && rejected > 500, "edits are one-sided: {accepted} accepted, {rejected} refused");
-}
-
-fn edit(text: &str, random: &mut fastrand::Rng) -> String {
-    const TOKENS: [&str; 24] = [
-        "null",
-        "~",
-        "-1",
-        "0",
-        "99999999999999999999999",
-        "1e400",
-        ".nan",
-        "true",
-        "yes",
-        "5s",
-        "1h1h1h1h1h",
-        "''",
-        "[]",
-        "{}",
-        "[[[[[[",
-        "{a: {a: {a: {a: 1}}}}",
-        "&a [*a]",
-        "*b",
-        "<<: {}",
-        "!!binary x",
-        "\u{feff}",
-        "\"\\u0000\"",
-        "|\n  text",
-        "? complex",
-    ];
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if lines.is_empty() {
-        return "{}\n".to_owned();
-    }
-    let at = random.usize(..lines.len());
-    match random.u8(..7) {
-        0 => drop(lines.remove(at)),
-        1 => lines.insert(at, lines[at].clone()),
-        2 => {
-            let other = random.usize(..lines.len());
-            lines.swap(at, other);
-        }
-        3 => lines[at] = format!("{}{}", " ".repeat(random.usize(..5)), lines[at]),
-        4 => {
-            if let Some((key, _)) = lines[at].clone().split_once(':') {
-                lines[at] = format!("{key}: {}", TOKENS[random.usize(..TOKENS.len())]);
-            }
-        }
-        5 => {
-            let mut chars: Vec<char> = lines[at].chars().collect();
-            if !chars.is_empty() {
-                let place = random.usize(..chars.len());
-                chars[place] = *random
-                    .choice(&[':', '"', '\'', '{', '}', '[', ']', '#', 'x', ' ', '\t', '5', '\u{0}'])
-                    .unwrap();
-            }
-            lines[at] = chars.into_iter().collect();
-        }
-        _ => lines.truncate(at + 1),
-    }
-    lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn document(settings: &[Setting]) -> String {
     root.to_string()
 }
 
-const RICH: &str = r#"leaderElection: {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 40s, retryPeriod: 3s, onLost: Campaign}
+pub(super) const RICH: &str = r#"leaderElection: {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 40s, retryPeriod: 3s, onLost: Campaign}
 health: {bindAddress: "[::1]:81"}
 metrics: {bindAddress: "", auth: true, tlsDir: /tls}
 inspect: {bindAddress: "10.0.0.1:82", tokenFile: /token}
