@@ -1,4 +1,4 @@
-//! The commands a binary gets in one call: `run`, `crd`, `config`, `version`, and its own.
+//! The commands a binary gets in one call: `run`, `inspect`, `crd`, `config`, `version`, and its own.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -25,6 +25,7 @@
 //! 2. Standard output carries what was asked for and nothing else, the same bytes for the same input.
 
 mod flags;
+mod inspect;
 pub mod logging;
 
 #[cfg(test)]
@@ -112,6 +113,7 @@ pub fn parse_from(
     };
     match matches.subcommand() {
         Some(("run", flags)) => program.run(flags, err),
+        Some(("inspect", flags)) => Parsed::Done(inspect::run(flags, &program.controllers, out, err)),
         Some(("crd", _)) => Parsed::Done(program.crd(out, err)),
         Some(("config", flags)) => Parsed::Done(program.config(flags, out, err)),
         Some(("version", _)) => {
@@ -174,7 +176,12 @@ impl Program {
             .about(self.about)
             .subcommand_required(true)
             .disable_help_subcommand(true)
-            .subcommands([run].into_iter().chain(self.extra.iter().cloned()).chain([crd, config, version]))
+            .subcommands([run].into_iter().chain(self.extra.iter().cloned()).chain([
+                inspect::command(),
+                crd,
+                config,
+                version,
+            ]))
     }
 
     fn run(&self, matches: &ArgMatches, err: &mut dyn Write) -> Parsed {

@@ -11,10 +11,15 @@
 //! | `/debug/leader` | who leads |
 //!
 //! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
-//! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. First come keys in
-//! backoff, then parked ones, those with a worker, ready ones, and last those that merely wait for a moment. Among
-//! keys that wait the soonest is first, among others the one that has been in its state for longest; equals are in the
-//! order of their texts.
+//! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. The states are
+//! `backoff` (failed, waits for its next attempt), `requeued` (waits for a moment that was asked for), `parked`,
+//! `running`, `dirty` and `ready`; `delayed` asks for the first two at once.
+//!
+//! `?sort=` orders them: by `attempts`, by their `next` run, by how long they have been in their state (`since`), by `name`,
+//! or by `trouble` unless said: first keys in backoff, then parked ones, those with a worker, ready ones, and last
+//! those that merely wait for a moment. Among keys that wait the soonest is first, among others the one that has been
+//! in its state for longest; equals are in the order of their texts. With `?sort=name`, `?after=` goes on behind the
+//! key that the page before gave as `next`, and `matched` counts from there.
 //!
 //! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Refusals are
 //! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
@@ -47,6 +52,7 @@ use crate::controller::Directory;
 use crate::serve::{Handler, blocking};
 
 pub use leader::{Election, Leader};
+pub(crate) use query::{sorts, states};
 
 /// What can be looked at. Cheap to clone.
 #[derive(Clone)]
@@ -117,10 +123,7 @@ impl Inspect {
             Page::Queue(name) => {
                 let query = Query::parse(query).map_err(bad)?;
                 let Some(controller) = controllers.find(name) else {
-                    let text = format!(
-                        "controller {name:?} does not run here; /debug/controllers lists those that do"
-                    );
-                    return Err(Refusal(StatusCode::NOT_FOUND, text));
+                    return Err(Refusal::no_controller(name, controllers));
                 };
                 json(StatusCode::OK, &keys::page(&*controller, &query))
             }
@@ -158,6 +161,12 @@ impl<'a> Page<'a> {
 // === impl Refusal ===
 
 impl Refusal {
+    fn no_controller(name: &str, controllers: &Directory) -> Self {
+        let running: Vec<_> = controllers.names().collect();
+        let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
+        Self(StatusCode::NOT_FOUND, format!("controller {name:?} does not run here; there are {running}"))
+    }
+
     fn internal(text: &str) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
     }

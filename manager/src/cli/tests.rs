@@ -55,6 +55,7 @@ fn help_names_every_command_on_standard_output() {
         "Runs the shop\n\nUsage: shop <COMMAND>\n\nCommands:\n  \
            run      Run the manager\n  \
            dev      Try it\n  \
+           inspect  Look into a running manager\n  \
            crd      Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
            config   Look at configuration files\n  \
            version  Print the version\n\nOptions:\n  \

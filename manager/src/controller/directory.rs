@@ -85,6 +85,11 @@ impl Directory {
         self.entries.lock().values().cloned().collect()
     }
 
+    /// Returns the names of the controllers that run now, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.entries.lock().keys().copied().collect::<Vec<_>>().into_iter()
+    }
+
     /// Returns the controller of this name if it runs now.
     pub fn find(&self, name: &str) -> Option<Arc<dyn ControllerView>> {
         self.entries.lock().get(name).cloned()

@@ -142,9 +142,9 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
     sleep(Duration::from_millis(100)).await;
     let inspect = inspect(&live.controllers);
     let expected = concat!(
-        r#"{"controller":"web","queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"running":1,"#,
-        r#""dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"matched":4,"truncated":false,"#,
-        r#""keys":["#,
+        r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"#,
+        r#""running":1,"dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"#,
+        r#""matched":4,"truncated":false,"next":null,"keys":["#,
         r#"{"key":"shop/fails","namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
         r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"reason":null,"lastError":"the peer hung up","lastDurationSeconds":0.0,"#,
         r#""cause":"generic"},"#,
@@ -154,7 +154,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
         r#"{"key":"shop/slow","namespace":"shop","name":"slow","state":"dirty","lane":"live","attempts":0,"#,
         r#""sinceSeconds":0.5,"nextRunSeconds":null,"reason":null,"lastError":null,"lastDurationSeconds":null,"#,
         r#""cause":"generic"},"#,
-        r#"{"key":"node","namespace":null,"name":"node","state":"delayed","lane":null,"attempts":0,"#,
+        r#"{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"attempts":0,"#,
         r#""sinceSeconds":0.3,"nextRunSeconds":29.7,"reason":null,"lastError":null,"lastDurationSeconds":0.0,"#,
         r#""cause":"generic"}"#,
         "]}\n",
@@ -171,7 +171,10 @@ async fn filters_and_bound_choose_among_the_keys() {
     for (query, expected, matched) in [
         ("", &["shop/fails", "site/fails", "shop/slow", "node"][..], 4),
         ("state=backoff", &["shop/fails", "site/fails"], 2),
-        ("state=delayed&state=running", &["shop/slow", "node"], 2),
+        ("state=delayed", &["shop/fails", "site/fails", "node"], 3),
+        ("state=requeued&state=running", &["shop/slow", "node"], 2),
+        ("sort=name&limit=2", &["node", "shop/fails"], 4),
+        ("sort=name&limit=2&after=shop/fails", &["shop/slow", "site/fails"], 2),
         ("namespace=shop", &["shop/fails", "shop/slow"], 2),
         ("namespace=", &["node"], 1),
         ("name=fails&namespace=site", &["site/fails"], 1),
@@ -185,6 +188,13 @@ async fn filters_and_bound_choose_among_the_keys() {
             "{query}"
         );
     }
+    let next = |query: &str| {
+        let page: Value =
+            serde_json::from_str(&get(&inspect, &format!("/debug/controllers/web/queue?{query}")).1).unwrap();
+        page["next"].clone()
+    };
+    assert_eq!(next("sort=name&limit=2"), "shop/fails");
+    assert_eq!((next("sort=name&limit=4"), next("limit=2")), (Value::Null, Value::Null));
     let (status, text) = get(&inspect, "/debug/controllers/web/queue?state=broken");
     assert_eq!(status, 400);
     assert!(text.starts_with(r#"{"error":"state \"broken\" is none; expected one of "#), "{text}");
@@ -207,7 +217,7 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
     assert!(get(&inspect, "/debug/controllers").1.contains(r#""leading":true"#));
     live.end().await;
     assert_eq!(get(&inspect, "/debug/controllers"), (200, "{\"controllers\":[]}\n".to_owned()));
-    let gone = r#"{"error":"controller \"web\" does not run here; /debug/controllers lists those that do"}"#;
+    let gone = r#"{"error":"controller \"web\" does not run here; there are none"}"#;
     assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (404, format!("{gone}\n")));
 }
 

@@ -84,8 +84,8 @@ pub struct KeySnapshot<Q> {
 /// In which state a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It was added for a later moment, or its last run asked for one.
-    Delayed,
+    /// It waits for a moment without having failed: its last run asked for one, or it was added for later.
+    Requeued,
     /// It failed and waits for its next attempt.
     Backoff,
     /// It waits for a worker.
@@ -125,12 +125,12 @@ impl<Q> KeySnapshot<Q> {
 impl State {
     /// All states, in the order of a key's life.
     pub const ALL: [Self; 6] =
-        [Self::Delayed, Self::Ready, Self::Running, Self::Dirty, Self::Backoff, Self::Parked];
+        [Self::Requeued, Self::Ready, Self::Running, Self::Dirty, Self::Backoff, Self::Parked];
 
     /// Returns the lower-case word used in JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Delayed => "delayed",
+            Self::Requeued => "requeued",
             Self::Backoff => "backoff",
             Self::Ready => "ready",
             Self::Running => "running",
@@ -173,7 +173,7 @@ impl<Q: Key> Inner<Q> {
             Place::Delayed { until, since, why, .. } => {
                 next_run = Some(until.since(self.now).duration());
                 let failed = matches!(why, Why::Backoff | Why::RetryAfter);
-                (if failed { State::Backoff } else { State::Delayed }, None, *since)
+                (if failed { State::Backoff } else { State::Requeued }, None, *since)
             }
             Place::Ready { since, lane, .. } => (State::Ready, Some(*lane), (*since).max(self.lanes.epoch)),
             Place::Running(run) => {

@@ -65,7 +65,7 @@ async fn a_requeue_forgets_the_attempts_and_comes_back_at_its_moment_without_jit
     let (_, attempt, asked) = next(&mut runs).await;
     assert_eq!(attempt, 2);
     sleep(MOMENT).await;
-    assert_eq!(failure(&only(&bench)), (State::Delayed, 0, None));
+    assert_eq!(failure(&only(&bench)), (State::Requeued, 0, None));
     assert_eq!(next(&mut runs).await, (key("web"), 1, asked + wait));
 }
 

@@ -352,7 +352,7 @@ async fn requeues_do_not_count_as_attempts() {
         running.requeue_after(ms(100));
     }
     let key = queue.find(&Id(1)).unwrap();
-    assert_eq!((key.state, key.attempts, key.next_run), (State::Delayed, 0, Some(ms(100))));
+    assert_eq!((key.state, key.attempts, key.next_run), (State::Requeued, 0, Some(ms(100))));
 }
 
 #[tokio::test(start_paused = true)]

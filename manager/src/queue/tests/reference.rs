@@ -206,7 +206,7 @@ async fn a_shutdown_leaves_delayed_keys_to_be_looked_at() {
     let queue = queue();
     queue.add(Id(1), strong().after(ms(1000)));
     queue.shut_down();
-    assert_eq!(state(&queue, 1), Some(State::Delayed));
+    assert_eq!(state(&queue, 1), Some(State::Requeued));
     assert!(get(&queue).await.is_none(), "nothing is handed out any more");
 }
 

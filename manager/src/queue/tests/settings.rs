@@ -170,5 +170,5 @@ async fn a_wait_without_end_neither_overflows_nor_wakes_anybody() {
     queue.add(Id(1), strong());
     take(&queue).requeue_after(Duration::MAX);
     assert!(tokio::time::timeout(Duration::from_hours(24), queue.get()).await.is_err());
-    assert_eq!(state(&queue, 1), Some(State::Delayed));
+    assert_eq!(state(&queue, 1), Some(State::Requeued));
 }

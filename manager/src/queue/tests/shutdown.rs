@@ -83,7 +83,7 @@ async fn a_drain_hands_out_what_is_ready_or_dirty_and_does_not_wait_for_what_is_
     tokio::time::advance(ms(20)).await;
     assert_eq!(drain(&queue), [2, 1]);
     soon(drains.wait()).await;
-    assert_eq!(state(&queue, 3), Some(State::Delayed));
+    assert_eq!(state(&queue, 3), Some(State::Requeued));
     assert!(get(&queue).await.is_none());
 }
 

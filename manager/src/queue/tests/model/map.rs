@@ -414,7 +414,7 @@ impl Model {
         let entry = self.keys.get(&id)?;
         let (state, lane, next_run) = match entry.at {
             At::Delayed { until, backoff, .. } => {
-                let state = if backoff { State::Backoff } else { State::Delayed };
+                let state = if backoff { State::Backoff } else { State::Requeued };
                 (state, None, Some(ms(until.saturating_sub(self.now))))
             }
             At::Ready { lane, .. } => (State::Ready, Some(lane), None),

@@ -1,0 +1,60 @@
+//! Durations for people: two digits that matter, and the unit.
+
+use std::fmt;
+use std::time::Duration;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Displays as `12ms`, `3.4s`, `56s`, `7m08s`, `9h10m` or `11d12h`.
+pub(super) struct Short(pub(super) Duration);
+
+/// Returns seconds of an answer in this form; `-` for what is not known.
+pub(super) fn short(seconds: Option<f64>) -> String {
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.map_or_else(|| "-".to_owned(), |duration| Short(duration).to_string())
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.0.as_secs(), self.0.subsec_millis());
+        match seconds {
+            0 => write!(f, "{millis}ms"),
+            1..10 => write!(f, "{seconds}.{}s", millis / 100),
+            10..MINUTE => write!(f, "{seconds}s"),
+            MINUTE..HOUR => write!(f, "{}m{:02}s", seconds / MINUTE, seconds % MINUTE),
+            HOUR..DAY => write!(f, "{}h{:02}m", seconds / HOUR, seconds % HOUR / MINUTE),
+            DAY.. => write!(f, "{}d{:02}h", seconds / DAY, seconds % DAY / HOUR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_ends_where_the_next_begins() {
+        for (seconds, expected) in [
+            (0.0, "0ms"),
+            (0.9999, "999ms"),
+            (1.0, "1.0s"),
+            (9.99, "9.9s"),
+            (10.0, "10s"),
+            (59.9, "59s"),
+            (60.0, "1m00s"),
+            (3_599.0, "59m59s"),
+            (3_600.0, "1h00m"),
+            (86_399.0, "23h59m"),
+            (86_400.0, "1d00h"),
+            (900_000.0, "10d10h"),
+        ] {
+            assert_eq!(short(Some(seconds)), expected);
+        }
+        assert_eq!(
+            (short(None), short(Some(-1.0)), short(Some(f64::NAN))),
+            ("-".into(), "-".into(), "-".into())
+        );
+    }
+}

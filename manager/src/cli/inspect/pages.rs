@@ -1,0 +1,237 @@
+//! The answers of a manager, as far as the tables show them, and the tables.
+
+use serde::Deserialize;
+
+use super::duration::short;
+use super::table::{Column, Role, Table, column};
+
+const CONTROLLERS: &[Column] = &[
+    column("NAME", Role::Name),
+    column("STATE", Role::Value),
+    column("WORKERS", Role::Value),
+    column("READY", Role::Value),
+    column("RUNNING", Role::Value),
+    column("DELAYED", Role::Value),
+    column("PARKED", Role::Value),
+    column("OLDEST READY", Role::Moves),
+];
+
+const QUEUE: &[Column] = &[
+    column("KEY", Role::Name),
+    column("STATE", Role::Value),
+    column("ATTEMPTS", Role::Value),
+    column("NEXT", Role::Moves),
+    column("SINCE", Role::Moves),
+    column("TOOK", Role::Moves),
+    column("CAUSE", Role::Value),
+    column("LAST ERROR", Role::Value),
+];
+
+const CACHES: &[Column] = &[
+    column("CLUSTER", Role::Name),
+    column("KIND", Role::Name),
+    column("SCOPE", Role::Name),
+    column("PROJECTION", Role::Name),
+    column("STATE", Role::Value),
+    column("OBJECTS", Role::Moves),
+    column("BYTES", Role::Moves),
+    column("LAST EVENT", Role::Moves),
+    column("RELISTS", Role::Value),
+    column("LEFT OUT", Role::Value),
+    column("LAST ERROR", Role::Value),
+];
+
+const LEADER: &[Column] = &[column("WHAT", Role::Name), column("VALUE", Role::Value)];
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Controllers {
+    controllers: Vec<Controller>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Controller {
+    name: String,
+    workers: usize,
+    leading: bool,
+    synced: bool,
+    queue: Counts,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    ready: Ready,
+    delayed: usize,
+    running: usize,
+    parked: usize,
+    oldest_ready_seconds: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ready {
+    live: usize,
+    background: usize,
+    retry: usize,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Queue {
+    pub(super) leading: bool,
+    matched: usize,
+    next: Option<String>,
+    keys: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    key: String,
+    state: String,
+    attempts: u32,
+    since_seconds: f64,
+    next_run_seconds: Option<f64>,
+    reason: Option<String>,
+    last_error: Option<String>,
+    last_duration_seconds: Option<f64>,
+    cause: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Caches {
+    caches: Vec<Store>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Store {
+    cluster: Option<String>,
+    kind: String,
+    scope: String,
+    projection: String,
+    synced: bool,
+    down_seconds: Option<f64>,
+    last_error: Option<String>,
+    absent: bool,
+    objects: usize,
+    bytes: usize,
+    relists: u64,
+    last_event_seconds: Option<f64>,
+    left_out: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Leader {
+    identity: String,
+    lease: Option<Lease>,
+    leading: bool,
+    holder: Option<String>,
+    transitions: Option<i32>,
+    lost: Option<String>,
+    fence_open: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Lease {
+    namespace: String,
+    name: String,
+}
+
+pub(super) fn controllers(page: Controllers) -> Table {
+    let row = |controller: Controller| {
+        let Counts { ready: Ready { live, background, retry }, delayed, running, parked, .. } =
+            controller.queue;
+        let state = match (controller.synced, controller.leading) {
+            (false, _) => "syncing",
+            (true, false) => "standby",
+            (true, true) => "working",
+        };
+        vec![
+            controller.name,
+            state.to_owned(),
+            controller.workers.to_string(),
+            (live + background + retry).to_string(),
+            running.to_string(),
+            delayed.to_string(),
+            parked.to_string(),
+            short(controller.queue.oldest_ready_seconds),
+        ]
+    };
+    Table::new(CONTROLLERS, page.controllers.into_iter().map(row).collect())
+}
+
+/// `leader` is asked for where this replica does not lead.
+pub(super) fn queue(page: Queue, leader: Option<&Leader>) -> Table {
+    let shown = page.keys.len();
+    let row = |key: Row| {
+        vec![
+            key.key,
+            key.state,
+            key.attempts.to_string(),
+            short(key.next_run_seconds),
+            short(Some(key.since_seconds)),
+            short(key.last_duration_seconds),
+            key.cause,
+            key.last_error.or(key.reason).unwrap_or_default(),
+        ]
+    };
+    let mut table = Table::new(QUEUE, page.keys.into_iter().map(row).collect());
+    if !page.leading {
+        let holder = leader.and_then(|leader| leader.holder.as_deref()).unwrap_or("nobody it knows of");
+        let text = format!("a standby, whose keys are kept warm and do not run; the leader is {holder}");
+        table.notes.push(text);
+    }
+    if shown == 0 {
+        table.notes.push("no key matches".to_owned());
+    }
+    if shown < page.matched {
+        table.cut = true;
+        let more = match page.next {
+            Some(next) => format!("the next page: --after {next}"),
+            None => "raise --limit, or go through pages with --sort name".to_owned(),
+        };
+        table.notes.push(format!("{} match, {shown} shown; {more}", page.matched));
+    }
+    table
+}
+
+pub(super) fn caches(page: Caches) -> Table {
+    let row = |store: Store| {
+        let state = match (store.absent, store.down_seconds, store.synced) {
+            (true, ..) => "absent",
+            (false, Some(_), true) => "down",
+            (false, _, false) => "syncing",
+            (false, None, true) => "working",
+        };
+        vec![
+            store.cluster.unwrap_or_default(),
+            store.kind,
+            store.scope,
+            store.projection,
+            state.to_owned(),
+            store.objects.to_string(),
+            store.bytes.to_string(),
+            short(store.last_event_seconds),
+            store.relists.to_string(),
+            store.left_out.len().to_string(),
+            store.last_error.unwrap_or_default(),
+        ]
+    };
+    Table::new(CACHES, page.caches.into_iter().map(row).collect())
+}
+
+pub(super) fn leader(page: Leader) -> Table {
+    let lease = page.lease.map(|lease| format!("{}/{}", lease.namespace, lease.name));
+    let yes = |so: bool| if so { "yes" } else { "no" }.to_owned();
+    let rows = [
+        ("identity", page.identity),
+        ("lease", lease.unwrap_or_else(|| "none: leads without an election".to_owned())),
+        ("leading", yes(page.leading)),
+        ("holder", page.holder.unwrap_or_default()),
+        ("transitions", page.transitions.map(|count| count.to_string()).unwrap_or_default()),
+        ("last term ended", page.lost.unwrap_or_default()),
+        ("writes may leave", yes(page.fence_open)),
+    ];
+    Table::new(LEADER, rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect())
+}
