@@ -2,8 +2,10 @@
 //!
 //! The subject has one controller. Most of its keys rest, a tenth has failed and waits for its next attempt, and a
 //! thousand times a second one more is added that is done at once: the time from that add to its reconcile is what a look
-//! at the queue may disturb. Rounds with and without looks take turns, so that both see the same machine.
+//! at the queue may disturb. Rounds with and without looks take turns, so that both see the same machine. A round with
+//! looks has somebody who follows the queue from its beginning to its end, and a further look every half second.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,9 @@ use mainstay_tests::process::get;
 use mainstay_tests::report::{figure, percentile};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Child;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::info;
 
 use crate::Form;
@@ -45,6 +49,8 @@ const TELL: Duration = Duration::from_millis(250);
 /// What it says then: `at`, when the first of these was added, in microseconds, and `micros`, how late each was.
 const TOLD: &str = "reconciled";
 
+/// All keys in backoff are to be shown.
+const LIMIT: &str = "100000";
 /// Between two looks.
 const LOOKS: Duration = Duration::from_millis(500);
 /// What the figures may be as a test: ten times their bounds.
@@ -64,6 +70,12 @@ struct Times {
     added: Mutex<Vec<Instant>>,
     /// How late the reconciles were since they were last told, in microseconds.
     late: Mutex<Vec<u64>>,
+}
+
+/// A running `mainstay inspect`.
+struct Look {
+    process: Child,
+    began: Instant,
 }
 
 /// The manager under measurement.
@@ -92,36 +104,37 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let controllers = json!({CROWD: {"workers": 4, "queue": {"retry": retry}}});
     let subject = Subject::start(SUBJECT, &controllers, &[(KEYS, keys.to_string())])?;
     let failing = keys / 10;
-    let address = subject.process.address("inspect").await;
-    let path = format!("/debug/controllers/{CROWD}/queue?state=backoff");
-    let look = async || {
-        let began = Instant::now();
-        let (status, page) = get(address, &path).await;
-        anyhow::ensure!(status == 200, "{status}: {page}");
-        let page: Value = serde_json::from_str(&page)?;
-        Ok((page["matched"].as_u64().context("no count")?, began.elapsed().as_secs_f64() * 1e3))
-    };
-    while look().await?.0 < failing {
+    let address = subject.process.address("inspect").await.to_string();
+    let look = || Look::begin(&subject, &address, "backoff");
+    while look()?.end().await?.0 < failing {
         sleep(Duration::from_millis(100)).await;
     }
-    let (mut requests, mut late) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut first_rows, mut requests, mut late) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
     for _ in 0..rounds {
         for (disturbed, late) in late.iter_mut().enumerate() {
             let began = Timestamp::now().as_microsecond();
             let end = Instant::now() + round;
-            while disturbed == 1 && Instant::now() < end {
-                requests.push(look().await?.1);
-                sleep(LOOKS).await;
+            if disturbed == 1 {
+                let _follower = Look::follow(&subject, &address)?;
+                while Instant::now() < end {
+                    let (rows, first) = look()?.end().await?;
+                    anyhow::ensure!(rows == failing, "{rows} rows, though {failing} keys are in backoff");
+                    first_rows.push(first);
+                    requests.push(request(&subject).await?);
+                    sleep(LOOKS).await;
+                }
             }
-            tokio::time::sleep_until(end).await;
+            sleep_until(end).await;
             let ended = Timestamp::now().as_microsecond();
             sleep(2 * TELL).await;
             late.extend(told(&subject.process.log(), began..ended));
         }
     }
-    requests.sort_by(f64::total_cmp);
-    figure("inspect.request_ms_p50", percentile(&requests, 50), "ms");
-    figure("inspect.request_ms_max", percentile(&requests, 100), "ms");
+    for (name, times) in [("inspect.first_rows_ms", &mut first_rows), ("inspect.request_ms", &mut requests)] {
+        times.sort_by(f64::total_cmp);
+        figure(name, percentile(times, 50), "ms");
+        figure(&format!("{name}_max"), percentile(times, 100), "ms");
+    }
     let [undisturbed, disturbed] = late.map(|mut late| {
         late.sort_by(f64::total_cmp);
         percentile(&late, 99)
@@ -130,10 +143,20 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     figure("inspect.reconcile_us_p99", disturbed, "us");
     figure("inspect.reconcile_us_p99.undisturbed", undisturbed, "us");
     figure("inspect.reconcile_p99_ratio", ratio, "");
-    let first = percentile(&requests, 100);
+    let first = percentile(&first_rows, 50);
     anyhow::ensure!(!form.test || first < FIRST_ROWS_MS, "the first rows took {first} ms");
     anyhow::ensure!(!form.test || ratio < P99_RATIO, "reconciles were {ratio} times as late");
     subject.stop().await
+}
+
+/// Asks for the same keys without a process, and returns how long the whole answer took in milliseconds.
+async fn request(subject: &Subject) -> anyhow::Result<f64> {
+    let path = format!("/debug/controllers/{CROWD}/queue?state=backoff&limit={LIMIT}");
+    let address = subject.process.address("inspect").await;
+    let began = Instant::now();
+    let (status, page) = get(address, &path).await;
+    anyhow::ensure!(status == 200, "{status}: {page}");
+    Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
 /// Returns the times that were told of adds in this span, in microseconds.
@@ -145,6 +168,49 @@ fn told(log: &[Value], span: std::ops::Range<i64>) -> Vec<f64> {
     });
     let micros = within.filter_map(|line| line["micros"].as_str());
     micros.flat_map(|micros| micros.split(' ').filter_map(|micros| micros.parse().ok())).collect()
+}
+
+// === impl Look ===
+
+impl Look {
+    /// Starts `mainstay inspect queue` for the keys in this state.
+    fn begin(subject: &Subject, address: &str, state: &str) -> anyhow::Result<Self> {
+        let mut command = subject.command()?;
+        command.args(["inspect", "queue", CROWD, "--state", state, "--limit", LIMIT, "--address", address]);
+        let began = Instant::now();
+        let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        Ok(Self { process, began })
+    }
+
+    /// Starts somebody who follows all keys that wait.
+    fn follow(subject: &Subject, address: &str) -> anyhow::Result<Self> {
+        let mut command = subject.command()?;
+        command.args(["inspect", "-w", "queue", CROWD, "--state", "delayed", "--address", address]);
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { process: process.kill_on_drop(true).spawn()?, began: Instant::now() })
+    }
+
+    /// Returns how many keys it showed with all there is to say of one that failed, and after how many milliseconds the
+    /// first.
+    async fn end(mut self) -> anyhow::Result<(usize, f64)> {
+        let out = self.process.stdout.take().context("standard output was asked for")?;
+        let mut lines = BufReader::new(out).lines();
+        let titles = lines.next_line().await?;
+        let first = lines.next_line().await?;
+        let after = self.began.elapsed();
+        // Key, state, attempts, next run, since when, how long the last one took, cause, error.
+        let whole = |line: &str| {
+            let cells: Vec<_> = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+            cells.len() == 8 && cells[1] == "backoff" && !cells.contains(&"-")
+        };
+        let mut rows = usize::from(first.is_some_and(|line| whole(&line)));
+        while let Some(line) = lines.next_line().await? {
+            rows += usize::from(whole(&line));
+        }
+        let status = self.process.wait().await?;
+        anyhow::ensure!(status.success(), "inspect ended with {status} after {titles:?}");
+        Ok((rows, after.as_secs_f64() * 1e3))
+    }
 }
 
 // === impl Crowd ===

@@ -68,6 +68,11 @@ impl Subject {
         Ok(Self { process: ManagerProcess::spawn(command), name, _folder: folder })
     }
 
+    /// Returns its program once more, for another of its commands.
+    pub(crate) fn command(&self) -> anyhow::Result<Command> {
+        command(self.name)
+    }
+
     /// Tells it to stop and waits until it has, in order.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.process.terminate();
