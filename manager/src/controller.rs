@@ -11,6 +11,7 @@
 
 mod directory;
 mod error;
+mod held;
 pub(crate) mod metrics;
 mod post;
 mod run;
@@ -33,7 +34,9 @@ use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Predicate, Source, StoreSource};
 
-pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, Wanted};
+pub use directory::{
+    ControllerStatus, ControllerView, Directory, Intervention, InterventionError, KeyText, Target, Wanted,
+};
 pub use error::{ControllerError, WiringError};
 pub use metrics::ControllerMetrics;
 pub(crate) use post::Post;

@@ -1,6 +1,6 @@
 //! What is queued, cached and led, as JSON under `/debug`.
 //!
-//! Read-only and for people and their scripts: `curl 127.0.0.1:8082/debug/controllers | jq`, in a cluster through
+//! For people and their scripts: `mainstay inspect`, or `curl 127.0.0.1:8082/debug/controllers | jq`, in a cluster through
 //! `kubectl port-forward`. The numbers are read where they live at the moment of the request.
 //!
 //! | path | answer |
@@ -9,6 +9,19 @@
 //! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
 //! | `/debug/caches` | every store of the cache, those of other clusters last |
 //! | `/debug/leader` | who leads |
+//!
+//! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
+//! of the log says so.
+//!
+//! | path | body | what it does |
+//! |---|---|---|
+//! | `/debug/controllers/NAME/reconcile` | `{"namespace": "shop", "name": "web"}` | runs one object now, whatever its backoff |
+//! | `.../forget` | `{}`, or either or both | forgets how often keys have failed, and runs those now |
+//! | `.../pause` | `{}`, or either or both | begins no run of these keys; `{}`: no run at all |
+//! | `.../resume` | as it was paused; `{}`: all | ends a pause |
+//! | `/debug/log` | `{"level": "info,mainstay::queue=debug"}` | changes what is logged |
+//!
+//! The answer to the first four is `{"matched": 1}`, the number of keys on the queue that it concerned.
 //!
 //! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
 //! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. The states are
@@ -30,6 +43,7 @@
 //! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
 //!    texts of keys are users' code. At most one answer is put together at a time, which bounds what they cost.
 
+mod actions;
 mod caches;
 mod controllers;
 mod host;
@@ -48,9 +62,11 @@ use serde::Serialize;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::controller::Directory;
+use crate::config::LogFilter;
+use crate::controller::{ControllerView, Directory, Intervention};
 use crate::serve::{Handler, blocking};
 
+pub use actions::SetLogLevel;
 pub use leader::{Election, Leader};
 pub(crate) use query::{sorts, states};
 
@@ -64,6 +80,8 @@ struct Shared {
     controllers: Directory,
     cache: Cache,
     leader: Leader,
+    /// `None` where the logs are not the manager's to change.
+    set_log_level: Option<Box<SetLogLevel>>,
 }
 
 /// What a path asks for.
@@ -72,6 +90,8 @@ enum Page<'a> {
     Queue(&'a str),
     Caches,
     Leader,
+    Intervene(&'a str, Intervention),
+    Log,
 }
 
 /// A request that is not answered with a page. The text is for who sent it.
@@ -87,8 +107,19 @@ struct Error<'a> {
 impl Inspect {
     /// Looks at these, and at the caches beside this one.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
-        let shared = Arc::new(Shared { controllers, cache, leader });
+        let shared = Arc::new(Shared { controllers, cache, leader, set_log_level: None });
         Self { shared }
+    }
+
+    /// Lets people change what is logged.
+    #[must_use]
+    pub fn with_log_level(
+        self,
+        set: impl Fn(LogFilter) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        let Shared { controllers, cache, leader, .. } = &*self.shared;
+        let (controllers, cache, leader) = (controllers.clone(), cache.clone(), leader.clone());
+        Self { shared: Arc::new(Shared { controllers, cache, leader, set_log_level: Some(Box::new(set)) }) }
     }
 
     /// Returns what a server answers with: one answer at a time, away from the runtime's own threads.
@@ -108,28 +139,38 @@ impl Inspect {
             return Err(Refusal(StatusCode::FORBIDDEN, text.to_owned()));
         }
         let page = Page::at(request.uri().path())?;
-        if request.method() != Method::GET {
-            let text = format!("{} is not answered here; use GET", request.method());
-            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, text));
+        let method = page.method();
+        if request.method().as_str() != method {
+            return Ok(wrong_method(request.method(), method));
+        }
+        if page.is_action() {
+            actions::admit(request)?;
         }
         let bad = |text| Refusal(StatusCode::BAD_REQUEST, text);
         let query = request.uri().query();
         if !matches!(page, Page::Queue(_)) {
             query::none(query).map_err(bad)?;
         }
-        let Shared { controllers, cache, leader } = &*self.shared;
+        let Shared { controllers, cache, leader, set_log_level } = &*self.shared;
+        let body = request.body();
         match page {
             Page::Controllers => json(StatusCode::OK, &controllers::page(controllers)),
             Page::Queue(name) => {
                 let query = Query::parse(query).map_err(bad)?;
-                let Some(controller) = controllers.find(name) else {
-                    return Err(Refusal::no_controller(name, controllers));
-                };
-                json(StatusCode::OK, &keys::page(&*controller, &query))
+                json(StatusCode::OK, &keys::page(&*self.controller(name)?, &query))
             }
             Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds_everywhere())),
             Page::Leader => json(StatusCode::OK, &leader.page()),
+            Page::Intervene(name, what) => {
+                json(StatusCode::OK, &actions::intervene(&*self.controller(name)?, what, body)?)
+            }
+            Page::Log => json(StatusCode::OK, &actions::set_log_level(set_log_level.as_deref(), body)?),
         }
+    }
+
+    fn controller(&self, name: &str) -> Result<Arc<dyn ControllerView>, Refusal> {
+        let controllers = &self.shared.controllers;
+        controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
     }
 }
 
@@ -149,18 +190,32 @@ impl<'a> Page<'a> {
             ["debug", "controllers", name, "queue"] => Ok(Self::Queue(name)),
             ["debug", "caches"] => Ok(Self::Caches),
             ["debug", "leader"] => Ok(Self::Leader),
-            _ => {
-                let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches \
-                            and /debug/leader";
-                Err(Refusal(StatusCode::NOT_FOUND, text.to_owned()))
-            }
+            ["debug", "log"] => Ok(Self::Log),
+            ["debug", "controllers", name, word] => actions::intervention(word)
+                .map(|what| Self::Intervene(name, what))
+                .ok_or_else(Refusal::no_path),
+            _ => Err(Refusal::no_path()),
         }
+    }
+
+    fn is_action(&self) -> bool {
+        matches!(self, Self::Intervene(..) | Self::Log)
+    }
+
+    fn method(&self) -> &'static str {
+        if self.is_action() { "POST" } else { "GET" }
     }
 }
 
 // === impl Refusal ===
 
 impl Refusal {
+    fn no_path() -> Self {
+        let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches and \
+                    /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+        Self(StatusCode::NOT_FOUND, text.to_owned())
+    }
+
     fn no_controller(name: &str, controllers: &Directory) -> Self {
         let running: Vec<_> = controllers.names().collect();
         let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
@@ -177,11 +232,15 @@ impl From<Refusal> for Response<Bytes> {
         // A text can always be written as JSON; if it could not, the status would still say enough.
         let mut response = json(status, &Error { error: &text }).unwrap_or_default();
         *response.status_mut() = status;
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
-        }
         response
     }
+}
+
+fn wrong_method(method: &Method, right: &'static str) -> Response<Bytes> {
+    let text = format!("{method} is not answered here; use {right}");
+    let mut response = Response::from(Refusal(StatusCode::METHOD_NOT_ALLOWED, text));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(right));
+    response
 }
 
 /// Writes an answer, with a line feed for terminals.

@@ -28,6 +28,12 @@ pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
     fn namespace(&self) -> Option<&str>;
     /// Returns the name within the namespace.
     fn name(&self) -> &str;
+
+    /// Returns the key of this namespace and this name, if those are all it takes to make one: then a person can ask for a
+    /// reconcile of an object that is not on the queue.
+    fn named(_namespace: Option<&str>, _name: &str) -> Option<Self> {
+        None
+    }
 }
 
 /// Namespace and name of one object: the ordinary key of a queue.
@@ -147,6 +153,10 @@ impl Key for Request {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn named(namespace: Option<&str>, name: &str) -> Option<Self> {
+        Some(Self::new(namespace, name))
     }
 }
 

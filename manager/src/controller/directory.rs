@@ -1,7 +1,7 @@
 //! The controllers that run, each seen without its type of key.
 //!
 //! The manager hands one directory down; a controller enters it when its life begins and leaves it when that ends.
-//! Whoever shows controllers to people reads it from above.
+//! Whoever shows controllers to people, and lets people step in, reads it from above.
 //!
 //! # Locks
 //! One, over the list alone: a controller is taken out of the list before it is looked at.
@@ -29,6 +29,57 @@ pub trait ControllerView: Send + Sync + 'static {
 
     /// Tells `visitor` of every wanted key in its queue, in no order.
     fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
+
+    /// Does what a person asks for, and returns how many keys of the queue that concerns now.
+    ///
+    /// # Errors
+    /// If that cannot be done, and nothing is.
+    fn intervene(&self, what: Intervention, target: &Target) -> Result<usize, InterventionError>;
+}
+
+/// What a person may do to a controller. All of it is in memory, on this replica alone, and over with the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intervention {
+    /// Run a key now, also out of a backoff, whether its object has changed or not. The target has a name.
+    Reconcile,
+    /// Forget how often keys have failed, and run those now that have.
+    Forget,
+    /// Begin no run of these keys, or none at all. What runs ends in peace; deletions wait as well.
+    Pause,
+    /// End a pause: this one, or all of the controller's.
+    Resume,
+}
+
+/// Whom an intervention is for; the default is all of a controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Only keys of this namespace; the empty string means keys without one.
+    pub namespace: Option<String>,
+    /// Only keys of this name.
+    pub name: Option<String>,
+}
+
+/// An intervention that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterventionError {
+    /// It is for one object, which was not named.
+    #[error("a reconcile is of one object; give its name")]
+    NoName,
+    /// The objects live in namespaces, and none was given, or the other way round.
+    #[error("{kind} {}", if *.namespaced { "lives in a namespace; give that too" } else { "lives in no namespace; give none" })]
+    Namespace {
+        /// As kubectl takes it.
+        kind: String,
+        /// Whether they do.
+        namespaced: bool,
+    },
+    /// As many pauses as are kept.
+    #[error("{limit} pauses are kept at most; resume some, or pause a namespace or the controller")]
+    TooMany {
+        /// How many that is.
+        limit: usize,
+    },
 }
 
 /// How a controller is doing.
@@ -46,6 +97,8 @@ pub struct ControllerStatus {
     pub settings: ControllerSettings,
     /// What its queue holds.
     pub counts: Counts,
+    /// What a person has paused of it.
+    pub pauses: Vec<Target>,
 }
 
 /// A key as text.
@@ -117,6 +170,20 @@ impl KeyText {
             namespace: key.namespace().map(ToOwned::to_owned),
             name: key.name().to_owned(),
         }
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    pub(super) fn is_all(&self) -> bool {
+        self.namespace.is_none() && self.name.is_none()
+    }
+
+    pub(super) fn admits(&self, key: &impl Key) -> bool {
+        let namespace = key.namespace().unwrap_or_default();
+        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.name.as_deref().is_none_or(|wanted| wanted == key.name())
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) fn open<Q: Key>(
     let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
     queue.set_leading(false);
     let (settings, needs_lease) = (environment.settings.clone(), environment.needs_lease);
-    let (post, feeds) =
-        Post::new(name, needs_lease, queue, settings, &environment.term, &environment.metrics.sources);
+    let (primary, term, sources) = (wired.primary.clone(), &environment.term, &environment.metrics.sources);
+    let (post, feeds) = Post::new(name, needs_lease, primary, queue, settings, term, sources);
     for source in wired.sources.drain(..) {
         post.add_source(source);
     }
@@ -88,9 +88,10 @@ async fn live<Q: Key>(
         term: term.clone(),
         metrics: counted.clone(),
         pause,
+        held: Arc::clone(&post.held),
     };
     let mut work = AtWork::new(name, Crew::new(workplace));
-    let mut open = term.subscribe();
+    let (mut open, mut paused) = (term.subscribe(), post.held.whole());
     // Whether every source has synced once, and whether one is waited for now: a source added later holds nobody up.
     let (mut warm, mut syncing) = (false, true);
     let result = loop {
@@ -98,7 +99,7 @@ async fn live<Q: Key>(
         queue.set_leading(leading);
         let workers = settings.borrow().workers;
         counted.workers(workers);
-        work.crew.resize(if leading { workers } else { 0 });
+        work.crew.resize(if leading && !*paused.borrow_and_update() { workers } else { 0 });
         // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
         // which says less.
         tokio::select! {
@@ -124,6 +125,7 @@ async fn live<Q: Key>(
                 }
                 Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
             },
+            Ok(()) = paused.changed() => {}
             Ok(()) = open.changed() => debug!(leading = *open.borrow(), "term changed"),
             Ok(()) = settings.changed() => {
                 let now = settings.borrow_and_update().clone();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::seconds;
-use crate::controller::{ControllerStatus, Directory};
+use crate::controller::{ControllerStatus, Directory, Target};
 use crate::queue::Counts;
 
 #[derive(Serialize)]
@@ -21,7 +21,15 @@ struct Controller {
     leading: bool,
     /// Every source has handled its initial list. Reconciles run if it leads and has synced.
     synced: bool,
+    /// What a person has paused of it, until they resume it or the process ends. `null` fits any: twice, all of it.
+    pauses: Vec<Pause>,
     queue: Queue,
+}
+
+#[derive(Serialize)]
+struct Pause {
+    namespace: Option<String>,
+    name: Option<String>,
 }
 
 /// How many keys are in which state.
@@ -63,8 +71,15 @@ impl From<ControllerStatus> for Controller {
             needs_lease: status.needs_lease,
             leading: status.leading,
             synced: status.synced,
+            pauses: status.pauses.into_iter().map(Pause::from).collect(),
             queue: status.counts.into(),
         }
+    }
+}
+
+impl From<Target> for Pause {
+    fn from(Target { namespace, name }: Target) -> Self {
+        Self { namespace, name }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::Request;
-use http::header::HOST;
+use http::header::{HOST, HeaderValue};
 use http::uri::Authority;
 
 /// Returns whether every host that the request names is loopback, and it names one. The port does not matter: a
@@ -19,6 +19,12 @@ pub(super) fn is_loopback<B>(request: &Request<B>) -> bool {
     host.is_some_and(|host| names_loopback(&host))
         // `GET http://host/path`: servers are to believe this one rather than the header.
         && request.uri().authority().is_none_or(names_loopback)
+}
+
+/// Returns whether a page whose script sends a request is from a loopback host. One that does not say is not.
+pub(super) fn is_loopback_origin(origin: &HeaderValue) -> bool {
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    origin.and_then(|(_, host)| host.parse().ok()).is_some_and(|host| names_loopback(&host))
 }
 
 fn names_loopback(authority: &Authority) -> bool {
@@ -86,5 +92,18 @@ mod tests {
         assert!(!admits("http://evil.example/", &["localhost"]), "the line decides");
         assert!(!admits("http://localhost/", &["evil.example"]), "the header does not hide");
         assert!(admits("http://127.0.0.1:1/", &["localhost"]));
+    }
+
+    #[test]
+    fn a_page_is_of_this_machine_if_its_origin_says_so() {
+        let is_loopback = |origin| is_loopback_origin(&HeaderValue::from_static(origin));
+        for origin in ["http://localhost:3000", "http://127.0.0.1:8082", "https://[::1]"] {
+            assert!(is_loopback(origin), "{origin}");
+        }
+        for origin in
+            ["null", "", "http://evil.example", "http://localhost.evil.example", "localhost", "file://"]
+        {
+            assert!(!is_loopback(origin), "{origin}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
 
+mod actions;
+
 use http::header::HOST;
 use kube::client::Body;
 use serde_json::Value;
@@ -207,7 +209,7 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
     live.notify(&[("shop", "a")]).await;
     let inspect = inspect(&live.controllers);
     let standby = concat!(
-        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"queue":"#,
+        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"pauses":[],"queue":"#,
         r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
         r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
         "\n",
@@ -351,13 +353,23 @@ async fn what_is_not_answered_says_why() {
         (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
     };
     let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches and \
-                 /debug/leader";
-    for path in ["/", "/debug", "/debug/config", "/debug/controllers/web", "/debug/controllers/web/queue/a"] {
+                 /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+    for path in [
+        "/",
+        "/debug",
+        "/debug/controllers/web/stop",
+        "/debug/controllers/web",
+        "/debug/controllers/web/queue/a",
+    ] {
         assert_eq!(refused("GET", "localhost", path), (404, None, paths.to_owned()), "{path}");
     }
     for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"] {
         let text = format!("{method} is not answered here; use GET");
         assert_eq!(refused(method, "localhost", "/debug/leader"), (405, Some("GET".to_owned()), text));
+    }
+    for path in ["/debug/controllers/web/pause", "/debug/log"] {
+        let text = "GET is not answered here; use POST".to_owned();
+        assert_eq!(refused("GET", "localhost", path), (405, Some("POST".to_owned()), text));
     }
     let host = "the Host header does not name this machine; connect to localhost or a loopback address";
     for (method, path) in [("GET", "/debug/leader"), ("POST", "/debug/leader"), ("GET", "/nothing")] {

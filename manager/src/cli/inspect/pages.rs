@@ -55,7 +55,14 @@ struct Controller {
     workers: usize,
     leading: bool,
     synced: bool,
+    pauses: Vec<Pause>,
     queue: Counts,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pause {
+    namespace: Option<String>,
+    name: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -139,10 +146,24 @@ struct Lease {
 }
 
 pub(super) fn controllers(page: Controllers) -> Table {
-    let row = |controller: Controller| {
+    let mut notes = Vec::new();
+    let mut row = |controller: Controller| {
+        let whole = controller.pauses.iter().any(|pause| pause.namespace.is_none() && pause.name.is_none());
+        if !whole {
+            for Pause { namespace, name } in &controller.pauses {
+                let shown = |part: &Option<String>| part.clone().unwrap_or_else(|| "*".to_owned());
+                notes.push(format!(
+                    "{}: {}/{} is paused by hand",
+                    controller.name,
+                    shown(namespace),
+                    shown(name)
+                ));
+            }
+        }
         let Counts { ready: Ready { live, background, retry }, delayed, running, parked, .. } =
             controller.queue;
         let state = match (controller.synced, controller.leading) {
+            _ if whole => "paused",
             (false, _) => "syncing",
             (true, false) => "standby",
             (true, true) => "working",
@@ -158,7 +179,8 @@ pub(super) fn controllers(page: Controllers) -> Table {
             short(controller.queue.oldest_ready_seconds),
         ]
     };
-    Table::new(CONTROLLERS, page.controllers.into_iter().map(row).collect())
+    let rows = page.controllers.into_iter().map(&mut row).collect();
+    Table { notes, ..Table::new(CONTROLLERS, rows) }
 }
 
 /// `leader` is asked for where this replica does not lead.

@@ -138,7 +138,7 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
     let counts = r#"{"ready":{"live":1,"background":2,"retry":3},"delayed":4,"running":5,"dirty":1,"parked":6,
         "paused":0,"oldestReadySeconds":1.25,"shuttingDown":false}"#;
     let controllers = format!(
-        r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,"queue":{counts}}}]}}"#
+        r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,"pauses":[],"queue":{counts}}}]}}"#
     );
     let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full",
         "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,
