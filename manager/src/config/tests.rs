@@ -16,8 +16,11 @@ fn parse(body: &str) -> Result<ManagerConfiguration, String> {
 
 fn parse_for(body: &str, controllers: Option<&[&str]>) -> Result<ManagerConfiguration, String> {
     let text = format!("{HEAD}{body}");
-    ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), controllers)
-        .map_err(|e| e.to_string())
+    let read = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), controllers);
+    if read.is_ok() {
+        assert_eq!(described::judged(&schema(controllers), &text), [] as [&str; 0], "{text}");
+    }
+    read.map_err(|e| e.to_string())
 }
 
 #[track_caller]

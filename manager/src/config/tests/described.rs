@@ -92,7 +92,7 @@ fn json_of(node: &Node) -> Json {
 }
 
 /// What the schema says of a text.
-fn judged(schema: &Json, text: &str) -> Vec<String> {
+pub(super) fn judged(schema: &Json, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     violations(schema, schema, &json_of(&tree::parse(text).unwrap()), "", &mut found);
     found
@@ -109,6 +109,9 @@ fn the_schema_accepts_every_shipped_file() {
         seen += 1;
     }
     assert_eq!(seen, 4);
+    let deployed = include_str!("../../../../deploy/base/config.yaml");
+    let deployed: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(deployed).unwrap();
+    assert_eq!(judged(&schema, &deployed.data.unwrap()[FILE_NAME]), [] as [&str; 0]);
     assert_eq!(
         judged(&schema, &format!("{HEAD}{}", changes::RICH.replace("web", "status-mirror"))),
         [] as [&str; 0]
