@@ -13,41 +13,41 @@
 
 mod blocking;
 mod body;
+mod conversation;
 mod places;
 mod taken;
+mod tls;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use conversation::Conversation;
 use places::{Place, Places};
-use taken::Taken;
 
 pub(crate) use blocking::blocking;
+pub use tls::{CertificateError, Certificates, Reads};
 
 /// Pause after an accept that failed for want of something, usually descriptors: trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Answers one request, whose body is whole: empty if it had none. A panic in it answers 500.
 pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+
+/// Who sent a request, among its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
 
 /// What a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,8 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of one request's line and headers, at least 8192. More answers 431.
     pub header_bytes: usize,
-    /// Time for a whole header to arrive, counted from the connection's or the last answer's end.
+    /// Time for a whole header to arrive, counted from the connection's begin or the last answer's end; with TLS also for
+    /// its handshake.
     pub header_timeout: Duration,
     /// Bytes of one request's body. More answers 413, a length that is not told (`Transfer-Encoding`) 411.
     pub body_bytes: usize,
@@ -76,6 +77,8 @@ pub struct Bound {
     listener: StdListener,
     address: SocketAddr,
     limits: Limits,
+    /// `None` for plain HTTP.
+    certificates: Option<Certificates>,
 }
 
 /// A port that could not be bound. Trying again helps only once its other owner is gone.
@@ -121,9 +124,16 @@ impl Bound {
             // Tokio takes over only listeners that do not block.
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            Ok(Self { listener, address, limits })
+            Ok(Self { listener, address, limits, certificates: None })
         };
         bind().map_err(|source| BindError { address: address.to_owned(), source })
+    }
+
+    /// Answers over TLS, and no longer without.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: Certificates) -> Self {
+        self.certificates = Some(certificates);
+        self
     }
 
     /// Returns the address really bound: with port 0 asked, the port that was given.
@@ -134,17 +144,22 @@ impl Bound {
     /// Accepts and answers until `stop`, then lets open connections finish within `grace` and returns.
     ///
     /// # Errors
-    /// Fails at once if this runtime cannot take over the listener, and never later.
+    /// Fails at once if this runtime cannot take over the listener or TLS cannot be spoken, and never later.
     ///
     /// # Cancel safety
     /// Dropped, it tells its connections to end and does not wait for them.
     pub async fn run(self, handler: Handler, stop: CancellationToken) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
+        let tls = self.certificates.as_ref().map(Certificates::acceptor).transpose();
+        let tls = tls.map_err(io::Error::other)?;
         // Connections end when the loop does, also when this future is dropped.
         let ending = stop.child_token();
         let _end = ending.clone().drop_guard();
         let connections = TaskTracker::new();
-        let serve = Serve { limits: self.limits, handler, connections: connections.clone(), ending };
+        if let Some(certificates) = self.certificates {
+            connections.spawn(ending.clone().run_until_cancelled_owned(certificates.follow()));
+        }
+        let serve = Serve { limits: self.limits, tls, handler, connections: connections.clone(), ending };
         serve.accept_with(|| listener.accept(), &stop).await;
         drop(listener);
         connections.close();
@@ -156,6 +171,7 @@ impl Bound {
 /// What the accept loop and its connections share.
 struct Serve {
     limits: Limits,
+    tls: Option<TlsAcceptor>,
     handler: Handler,
     connections: TaskTracker,
     /// Cancelled when connections are to end.
@@ -180,11 +196,11 @@ impl Serve {
                 accepted = async { accept().await } => accepted,
             };
             match accepted {
-                Ok((stream, _peer)) => {
+                Ok((stream, peer)) => {
                     starved = false;
                     // Who comes meanwhile waits in the kernel's backlog and costs no descriptor.
                     let Some(place) = stop.run_until_cancelled(places.take()).await else { return };
-                    self.connections.spawn(self.connection(stream, place));
+                    self.connections.spawn(self.connection(stream, Peer(peer), place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -198,11 +214,31 @@ impl Serve {
     }
 
     /// Serves one connection to its end, or until it loses its place.
-    fn connection(&self, stream: TcpStream, place: Place) -> impl Future<Output = ()> + Send + use<> {
-        let (limits, handler, ending) = (self.limits, Arc::clone(&self.handler), self.ending.clone());
+    fn connection(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        place: Place,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (tls, ending) = (self.tls.clone(), self.ending.clone());
+        let place = Arc::new(place);
+        let conversation = Conversation {
+            limits: self.limits,
+            handler: Arc::clone(&self.handler),
+            peer,
+            place: Arc::clone(&place),
+        };
         async move {
-            let place = Arc::new(place);
-            let serving = serve(stream, limits, handler, Arc::clone(&place), &ending);
+            let serving = async {
+                let Some(tls) = tls else { return conversation.hold(stream, &ending).await };
+                let handshake = timeout(conversation.limits.header_timeout, tls.accept(stream));
+                match ending.run_until_cancelled(handshake).await {
+                    Some(Ok(Ok(stream))) => conversation.hold(stream, &ending).await,
+                    Some(Ok(Err(error))) => tracing::trace!(%error, "no TLS was agreed on"),
+                    Some(Err(_late)) => tracing::trace!("no TLS was agreed on in time"),
+                    None => {}
+                }
+            };
             // Biased: a connection that is done is done.
             tokio::select! {
                 biased;
@@ -211,68 +247,6 @@ impl Serve {
             }
         }
     }
-}
-
-/// Answers the requests of one connection until its peer has no more, or it is told to end.
-async fn serve(
-    stream: TcpStream,
-    limits: Limits,
-    handler: Handler,
-    place: Arc<Place>,
-    ending: &CancellationToken,
-) {
-    let service =
-        service_fn(move |request| answer(limits, Arc::clone(&handler), Arc::clone(&place), request));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(limits.header_bytes.max(8 * 1024))
-        // `nc` and shell scripts close their sending side first and still want the answer.
-        .half_close(true)
-        .serve_connection(TokioIo::new(Taken::within(limits.answer_timeout, stream)), service);
-    let mut connection = pin!(connection);
-    // Biased: a connection that is done is done, whatever else is due.
-    let told = tokio::select! {
-        biased;
-        ended = connection.as_mut() => return log_end(ended),
-        () = ending.cancelled() => "stopping",
-        () = sleep(limits.connection_age) => "too old",
-    };
-    connection.as_mut().graceful_shutdown();
-    match timeout(limits.grace, connection).await {
-        Ok(ended) => log_end(ended),
-        Err(_late) => {
-            tracing::debug!(told, "dropped a connection whose reader did not take the answer");
-        }
-    }
-}
-
-/// A peer that goes away, or sends what is not HTTP, is its own affair: a port scanner must not fill the log.
-fn log_end(ended: Result<(), hyper::Error>) {
-    if let Err(error) = ended {
-        tracing::trace!(%error, "connection ended early");
-    }
-}
-
-async fn answer(
-    limits: Limits,
-    handler: Handler,
-    place: Arc<Place>,
-    request: Request<hyper::body::Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let request = match body::read(request, &limits).await {
-        Ok(request) => request,
-        Err(refusal) => return Ok(refusal.map(Full::new)),
-    };
-    let _answering = place.answering();
-    let answered = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
-    let response = answered.unwrap_or_else(|_panic| {
-        let mut response =
-            Response::new(Bytes::from_static(b"internal server error: the handler panicked\n"));
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        response
-    });
-    Ok(response.map(Full::new))
 }
 
 /// Whether an accept failed because of the one connection it would have given; the next may be fine at once.

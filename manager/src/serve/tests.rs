@@ -1,6 +1,7 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -313,6 +314,7 @@ async fn running_out_of_descriptors_does_not_spin() {
     let (tries, stop) = (AtomicUsize::new(0), CancellationToken::new());
     let serve = Serve {
         limits: Limits::default(),
+        tls: None,
         handler: greet(),
         connections: TaskTracker::new(),
         ending: stop.clone(),

@@ -1,0 +1,127 @@
+use super::*;
+use std::fs::write;
+
+use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+use crate::serve::{Bound, Handler, Limits};
+
+fn made() -> Made<rcgen::KeyPair> {
+    generate_simple_self_signed(["localhost".to_owned()]).unwrap()
+}
+
+fn put_chain(directory: &TempDir, made: &Made<rcgen::KeyPair>) {
+    write(directory.path().join("tls.crt"), made.cert.pem()).unwrap();
+}
+
+fn put_key(directory: &TempDir, made: &Made<rcgen::KeyPair>) {
+    write(directory.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+}
+
+fn directory_of(made: &Made<rcgen::KeyPair>) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    put_chain(&directory, made);
+    put_key(&directory, made);
+    directory
+}
+
+/// The whole chain of texts, with the directory's path left out.
+fn refusal(directory: &TempDir) -> String {
+    let error = Certificates::load(directory.path()).unwrap_err();
+    crate::key::Chain(&error).to_string().replace(&directory.path().display().to_string(), "DIR")
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_its_path_and_what_was_expected() {
+    let (one, other) = (made(), made());
+    let directory = directory_of(&one);
+    put_key(&directory, &other);
+    let text = refusal(&directory);
+    assert!(text.starts_with("tls.crt and tls.key in DIR are no pair that can be shown: "), "{text}");
+    write(directory.path().join("tls.key"), "none").unwrap();
+    let text = refusal(&directory);
+    assert!(text.starts_with("DIR/tls.key holds no private key in PEM: "), "{text}");
+    write(directory.path().join("tls.crt"), one.signing_key.serialize_pem()).unwrap();
+    let text = refusal(&directory);
+    assert!(text.starts_with("DIR/tls.crt holds no certificate in PEM: "), "{text}");
+    std::fs::remove_file(directory.path().join("tls.crt")).unwrap();
+    let text = refusal(&directory);
+    assert!(text.starts_with("DIR/tls.crt cannot be read: No such file"), "{text}");
+}
+
+#[test]
+fn a_rotation_seen_half_way_leaves_the_old_pair_and_is_counted_as_a_failed_read() {
+    let (old, new) = (made(), made());
+    let directory = directory_of(&old);
+    let certificates = Certificates::load(directory.path()).unwrap();
+    let shown = || certificates.shared.shown.read().cert.clone();
+    assert!(!certificates.look().unwrap(), "nothing is new");
+    put_chain(&directory, &new);
+    assert!(certificates.look().is_err());
+    assert_eq!(shown(), [old.cert.der().clone()]);
+    put_key(&directory, &new);
+    assert!(certificates.look().unwrap());
+    assert_eq!(shown(), [new.cert.der().clone()]);
+    assert!(!certificates.look().unwrap());
+    let reads = certificates.reads();
+    assert_eq!((reads.total.get(), reads.errors.get()), (5, 1));
+}
+
+/// Asks over TLS, trusting this certificate alone.
+async fn ask(address: std::net::SocketAddr, trusted: &Made<rcgen::KeyPair>) -> io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.cert.der().clone()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    stream.write_all(b"GET /a HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn handshakes_show_the_pair_in_force_and_neither_silence_nor_plain_text_holds_a_place() {
+    let (old, new) = (made(), made());
+    let directory = directory_of(&old);
+    let certificates = Certificates::load(directory.path()).unwrap();
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let bound = Bound::bind("127.0.0.1:0", limits).unwrap().with_certificates(certificates.clone());
+    let (address, stop) = (bound.local_addr(), CancellationToken::new());
+    let handler: Handler = Arc::new(|request| {
+        let text = request.uri().path().to_owned();
+        Box::pin(async move { http::Response::new(text.into()) })
+    });
+    let running = JoinSet::from_iter([bound.run(handler, stop.clone())]);
+
+    let _silent = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+    let answer = ask(address, &old).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/a"), "{answer}");
+    put_chain(&directory, &new);
+    put_key(&directory, &new);
+    assert!(certificates.look().unwrap());
+    assert!(ask(address, &new).await.unwrap().ends_with("/a"));
+    assert!(ask(address, &old).await.is_err(), "the old one is shown no longer");
+
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    // A reset is as good an end as a close.
+    plain.read_to_end(&mut answer).await.unwrap_or_default();
+    assert!(!answer.starts_with(b"HTTP"), "answered without TLS");
+
+    stop.cancel();
+    running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
+}
