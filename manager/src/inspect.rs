@@ -38,7 +38,7 @@
 //! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
 //!
 //! # Invariants
-//! 1. Nothing is said to who does not name a loopback host, so that a web page whose name is made to resolve to this
+//! 1. Nothing is said to who neither was [`Admitted`] by token nor names a loopback host, so that a web page whose name is made to resolve to this
 //!    machine reads nothing.
 //! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
 //!    texts of keys are users' code. At most one answer is put together at a time, which bounds what they cost.
@@ -67,6 +67,7 @@ use crate::controller::{ControllerView, Directory, Intervention};
 use crate::serve::{Handler, blocking};
 
 pub use actions::SetLogLevel;
+pub use host::Admitted;
 pub use leader::{Election, Leader};
 pub(crate) use query::{sorts, states};
 
@@ -133,7 +134,7 @@ impl Inspect {
     }
 
     fn page(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
-        if !host::is_loopback(request) {
+        if request.extensions().get::<Admitted>().is_none() && !host::is_loopback(request) {
             let text =
                 "the Host header does not name this machine; connect to localhost or a loopback address";
             return Err(Refusal(StatusCode::FORBIDDEN, text.to_owned()));

@@ -12,6 +12,7 @@ mod control;
 mod environment;
 mod error;
 mod gates;
+mod guard;
 mod handle;
 mod lifecycle;
 mod members;
@@ -46,11 +47,14 @@ use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
 use gates::Gates;
+use guard::Guards;
 use members::{Member, Members, Newcomer};
 use runnable::Recruit;
+use serving::secured;
 
 pub use cluster::{Cluster, ClusterError};
 pub use error::{BuildError, ManagerError, RegisterError, StopError};
+pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use program::Program;
 pub use runnable::{RunContext, Runnable, RunnableGroup};
@@ -103,6 +107,7 @@ struct Shared {
     /// Cancelled to stop the manager.
     stop: CancellationToken,
     stops: Stops,
+    guards: Guards,
     members: Members,
     gates: Gates,
     /// What `run` takes; `None` once it has.
@@ -160,6 +165,8 @@ impl Manager {
         if let Ok(work) = Handle::try_current() {
             runtimes.add("work", &work);
         }
+        let metrics = secured(metrics, &configuration.metrics, &registry)?;
+        let guards = Guards::new(&configuration)?;
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
         let shared = Shared {
             clusters: Clusters::new(Cluster::own(&options, &configuration, connection, &fence, &registry)?),
@@ -171,6 +178,7 @@ impl Manager {
             always: Term::new(),
             stop: CancellationToken::new(),
             stops: Stops::default(),
+            guards,
             members: Members::default(),
             gates: Gates::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),

@@ -10,6 +10,11 @@ use http::Request;
 use http::header::{HOST, HeaderValue};
 use http::uri::Authority;
 
+/// Among the extensions of a request whose sender has shown the token of the inspection: a browser sends none to a name that was
+/// made to resolve here, so any Host is as good as loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted;
+
 /// Returns whether every host that the request names is loopback, and it names one. The port does not matter: a
 /// forwarded one may be any.
 pub(super) fn is_loopback<B>(request: &Request<B>) -> bool {

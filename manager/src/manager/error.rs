@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::guard::TokenFileError;
 use crate::client::connect::ConnectError;
 use crate::config::EVERY_CONTROLLER;
 use crate::controller::WiringError;
@@ -11,7 +12,7 @@ use crate::election::InvalidSettings;
 use crate::key::Chain;
 use crate::queue::SettingsProblem;
 use crate::reconcile::BoxError;
-use crate::serve::BindError;
+use crate::serve::{BindError, CertificateError};
 
 /// A manager could not be built.
 #[derive(Debug, Error)]
@@ -26,6 +27,12 @@ pub enum BuildError {
         #[source]
         source: BindError,
     },
+    /// There is no certificate to serve metrics with.
+    #[error("metrics.tlsDir cannot be used")]
+    Certificates(#[source] CertificateError),
+    /// There is no token to guard the inspection with.
+    #[error("inspect.tokenFile cannot be used")]
+    TokenFile(#[source] TokenFileError),
     /// The connection to the API server cannot be set up.
     #[error("the connection to the API server cannot be set up")]
     Connect(#[from] ConnectError),

@@ -3,12 +3,15 @@
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::Shared;
 use super::candidate::Candidate;
 use super::control::Job;
+use super::guard::{Reviews, reviewed, token_or_loopback};
+use super::{BuildError, Shared};
+use crate::client::connect::Role;
+use crate::config;
 use crate::inspect::{self, Inspect, Leader};
-use crate::metrics::Format;
-use crate::serve::{Bound, blocking};
+use crate::metrics::{Format, Registry};
+use crate::serve::{Bound, Certificates, Reads, blocking};
 
 /// Probes answered at the same time: liveness and readiness of a kubelet, and a few people.
 const PROBES_AT_ONCE: usize = 8;
@@ -50,26 +53,52 @@ impl Shared {
                 (bound, Inspect::new(self.directory.clone(), cache, leader).handler())
             })
             .unzip();
+        let inspection = inspection.map(|handler| match self.guards.token.clone() {
+            Some(file) => token_or_loopback(handler, file),
+            None => handler,
+        });
+        let reviewers = self.guards.reviewed.then(|| self.clusters.own().connections().clone());
         let servers = [
-            ("probes", probes, Some(probe)),
-            ("metrics", metrics, Some(scrape)),
-            ("inspect", inspect, inspection),
+            ("probes", probes, Some(probe), None),
+            ("metrics", metrics, Some(scrape), reviewers),
+            ("inspect", inspect, inspection, None),
         ];
         servers
             .into_iter()
-            .filter_map(|(name, bound, handler)| {
+            .filter_map(|(name, bound, handler, reviewers)| {
                 let (bound, handler, stop) = (bound?, handler?, stop.clone());
                 info!(server = name, address = %bound.local_addr(), "serving");
-                Some(Job::new(name, move || async move { Ok(bound.run(handler, stop).await?) }))
+                Some(Job::new(name, move || async move {
+                    let handler = match reviewers {
+                        // No leader-only work, and nobody's own write.
+                        Some(connections) => {
+                            reviewed(handler, Reviews::new(connections.client(Role::Watches)?))
+                        }
+                        None => handler,
+                    };
+                    Ok(bound.run(handler, stop).await?)
+                }))
             })
             .collect()
     }
 }
 
-fn scrape<B>(
-    registry: &crate::metrics::Registry,
-    request: &http::Request<B>,
-) -> http::Response<bytes::Bytes> {
+/// Has metrics served over TLS if the configuration says so, and the reads of the certificate counted.
+pub(super) fn secured(
+    bound: Option<Bound>,
+    metrics: &config::Metrics,
+    registry: &Registry,
+) -> Result<Option<Bound>, BuildError> {
+    let Some(directory) = &metrics.tls_dir else { return Ok(bound) };
+    let Some(bound) = bound else { return Ok(None) };
+    let certificates = Certificates::load(directory).map_err(BuildError::Certificates)?;
+    let Reads { total, errors } = certificates.reads();
+    registry.register("certwatcher_read_certificate", "Number of certificate reads", total);
+    registry.register("certwatcher_read_certificate_errors", "Number of certificate read errors", errors);
+    Ok(Some(bound.with_certificates(certificates)))
+}
+
+fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<bytes::Bytes> {
     let status = |code: http::StatusCode| {
         let mut response = http::Response::new(bytes::Bytes::from_static(b""));
         *response.status_mut() = code;

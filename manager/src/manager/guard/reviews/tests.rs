@@ -1,0 +1,182 @@
+use super::*;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use http::header::AUTHORIZATION;
+use http_body_util::{BodyExt as _, Full};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::advance;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An API server that knows `reader`, who may, `stranger`, who may not, and otherwise nobody; and what it was asked.
+#[derive(Clone, Default)]
+struct Server {
+    asked: Arc<Mutex<Vec<Value>>>,
+    /// Whether it answers.
+    up: Arc<Mutex<Up>>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Up {
+    #[default]
+    Answers,
+    Refuses,
+    Hangs,
+}
+
+impl Server {
+    fn guarded(&self) -> Handler {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        let handler: Handler =
+            Arc::new(|_| Box::pin(async { Response::new(Bytes::from_static(b"metrics")) }));
+        reviewed(handler, Reviews::new(Client::new(service, "default")))
+    }
+
+    async fn answer(&self, request: http::Request<Body>) -> Response<Full<Bytes>> {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let question: Value = serde_json::from_slice(&body).unwrap();
+        self.asked.lock().push(question["spec"].clone());
+        let up = *self.up.lock();
+        match up {
+            Up::Answers => {}
+            Up::Refuses => {
+                let mut refusal = Response::new(Full::from("{}"));
+                *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                return refusal;
+            }
+            Up::Hangs => std::future::pending().await,
+        }
+        let mut answer = question.clone();
+        let spec = &question["spec"];
+        answer["status"] = match spec["token"].as_str() {
+            Some(name @ ("reader" | "stranger")) => json!({
+                "authenticated": true,
+                "user": {"username": name, "uid": "7", "groups": ["g"], "extra": {"k": ["v"]}},
+            }),
+            Some(_) => json!({"authenticated": false, "error": "no such token"}),
+            None => json!({"allowed": spec["user"] == "reader"}),
+        };
+        Response::new(Full::from(answer.to_string()))
+    }
+
+    fn is(&self, up: Up) {
+        *self.up.lock() = up;
+    }
+
+    /// What was asked since the last time.
+    fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut self.asked.lock())
+    }
+}
+
+async fn ask(guarded: &Handler, authorization: Option<&str>) -> (u16, String) {
+    let mut request = Request::builder().uri("/metrics");
+    if let Some(authorization) = authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    let answer = guarded(request.body(Bytes::new()).unwrap()).await;
+    (answer.status().as_u16(), String::from_utf8(answer.into_body().to_vec()).unwrap())
+}
+
+fn said(code: u16, text: &str) -> (u16, String) {
+    (code, text.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_says_whose_a_token_is_and_whether_its_owner_may_get_the_path() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    assert_eq!(ask(&guarded, None).await, said(401, "Unauthorized\n"));
+    assert_eq!(ask(&guarded, Some("Basic reader")).await, said(401, "Unauthorized\n"));
+    assert_eq!(server.take(), [] as [Value; 0], "nothing that is no token is asked about");
+    assert_eq!(ask(&guarded, Some("Bearer nobody")).await, said(401, "Unauthorized\n"));
+    assert_eq!(server.take(), [json!({"token": "nobody"})]);
+    assert_eq!(
+        ask(&guarded, Some("Bearer stranger")).await,
+        said(403, "Authorization denied for user stranger\n")
+    );
+    server.take();
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await, said(200, "metrics"));
+    let access = json!({
+        "user": "reader", "uid": "7", "groups": ["g"], "extra": {"k": ["v"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    });
+    assert_eq!(server.take(), [json!({"token": "reader"}), access]);
+}
+
+/// How many questions each of these tokens costs, asked every second.
+#[tokio::test(start_paused = true)]
+async fn answers_are_remembered_as_long_as_upstream_remembers_them() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    let mut questions = BTreeMap::new();
+    for token in ["nobody", "reader", "stranger"] {
+        for second in 0..600 {
+            ask(&guarded, Some(&format!("Bearer {token}"))).await;
+            for question in server.take() {
+                let kind = if question["token"].is_string() { "token" } else { "access" };
+                questions.entry((token, kind)).or_insert_with(Vec::new).push(second);
+            }
+            advance(SECOND).await;
+        }
+    }
+    let every = |seconds: usize| (0..600).step_by(seconds).collect::<Vec<i32>>();
+    let expected = BTreeMap::from([
+        (("nobody", "token"), every(60)),
+        (("reader", "access"), every(300)),
+        (("reader", "token"), every(60)),
+        (("stranger", "access"), every(30)),
+        (("stranger", "token"), every(60)),
+    ]);
+    assert_eq!(questions, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_lets_nobody_in_but_those_it_has_just_let_in() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    let began = Instant::now();
+    for up in [Up::Refuses, Up::Hangs] {
+        server.is(up);
+        assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+        assert_eq!(ask(&guarded, Some("Bearer stranger")).await, said(500, "Authentication failed\n"));
+    }
+    assert_eq!(began.elapsed(), PATIENCE, "who hangs is waited for once");
+    advance(TOKEN_COUNTS).await;
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await, said(500, "Authentication failed\n"));
+    // Whose token it is can be told again, and whether it may is remembered.
+    server.is(Up::Answers);
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    assert_eq!(ask(&guarded, Some("Bearer stranger")).await.0, 403, "no failure is remembered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_push_nobody_out_and_are_forgotten() {
+    let server = Server::default();
+    let reviews = Arc::new(Reviews::new({
+        let server = server.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        Client::new(service, "default")
+    }));
+    assert!(reviews.user("reader").await.unwrap().is_some());
+    for number in 0..REMEMBERED * 4 {
+        assert!(reviews.user(&format!("made up {number}")).await.unwrap().is_none());
+    }
+    assert_eq!(reviews.remembered.lock().strangers.0.len(), REMEMBERED);
+    server.take();
+    assert!(reviews.user("reader").await.unwrap().is_some());
+    assert_eq!(server.take(), [] as [Value; 0]);
+    advance(TOKEN_COUNTS).await;
+    assert!(reviews.user("one more").await.unwrap().is_none());
+    assert_eq!(reviews.remembered.lock().strangers.0.len(), 1);
+}
