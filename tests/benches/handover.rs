@@ -108,6 +108,8 @@ impl Form {
                 "retryPeriod": format!("{retry}s"),
             },
             "inspect": {"bindAddress": "127.0.0.1:0"},
+            // The replicas tell of each reconcile.
+            "logging": {"level": "info,handover=debug"},
         })
     }
 

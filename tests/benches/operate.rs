@@ -7,11 +7,15 @@
 //! - `inspect`: how soon `mainstay inspect` shows its first rows of a queue with 50,000 keys, 5,000 of them in backoff, and
 //!   what that does to the reconciles meanwhile.
 //!
+//! - `overhead`: what counters, histograms and the span cost each reconcile, with the log at info.
+//!
 //! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer keys and shorter rounds; as a test it holds the
 //! figures against what no machine is slow enough to miss.
 
 #[path = "operate/inspect.rs"]
 mod inspect;
+#[path = "operate/overhead.rs"]
+mod overhead;
 #[path = "operate/subject.rs"]
 mod subject;
 
@@ -42,6 +46,9 @@ fn main() -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         if Form::wants("inspect") {
             inspect::measure(form).await.context("inspect")?;
+        }
+        if Form::wants("overhead") {
+            overhead::measure(form).await.context("overhead")?;
         }
         Ok(ExitCode::SUCCESS)
     })

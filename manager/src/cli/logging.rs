@@ -2,9 +2,14 @@
 //!
 //! A JSON line has the keys that users of controller-runtime look for: `ts`, `level`, `msg`, then `controller`,
 //! `namespace`, `name`, `reconcileID`, then all other fields, then `error`. Fields of the spans around an event
-//! stand beside its own; where names meet, the inner one holds. The level can be changed while running.
+//! stand beside its own; where names meet, the inner one holds. The level can be changed while running. Of a line that
+//! repeats itself too often some are left out, and the next one says in `left_out` how many.
 
+mod fields;
 mod json;
+mod limit;
+mod lines;
+mod text;
 
 #[cfg(test)]
 mod tests;
@@ -16,11 +21,11 @@ use tracing::Subscriber;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::{Layer, Registry, reload};
+use tracing_subscriber::{Registry, reload};
 
 use crate::config::{LogFilter, LogFormat, LogLevel, Logging};
 
-use json::JsonLines;
+use lines::Lines;
 
 /// Changes what is logged while the process runs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -60,12 +65,12 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(targets(&logging.level));
-    let lines: Box<dyn Layer<_> + Send + Sync> = match logging.format {
-        LogFormat::Json => Box::new(JsonLines::new(writer, now)),
-        LogFormat::Text => Box::new(
-            tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(io::stderr().is_terminal()),
-        ),
+    let form = match logging.format {
+        LogFormat::Json => json::form,
+        LogFormat::Text if io::stderr().is_terminal() => text::coloured,
+        LogFormat::Text => text::plain,
     };
+    let lines = Lines::new(writer, now, form);
     (Registry::default().with(filter).with(lines), LogHandle { filter: handle })
 }
 

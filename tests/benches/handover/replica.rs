@@ -22,7 +22,7 @@ use mainstay_tests::process::ManagerProcess;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::sleep;
-use tracing::info;
+use tracing::{debug, info};
 
 /// Says to a process which replica it is.
 const VARIABLE: &str = "MAINSTAY_HANDOVER_REPLICA";
@@ -203,7 +203,8 @@ impl Reconciler for Walker {
         }
         self.maps.get(request)?;
         sleep(WORK).await;
-        info!(at = now(), "{ENDED}");
+        // Not info: of a line that comes this often some would be left out.
+        debug!(at = now(), "{ENDED}");
         Ok(Action::RequeueAfter(WORK))
     }
 }

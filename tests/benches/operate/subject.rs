@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::inspect;
+use crate::{inspect, overhead};
 
 /// Says to a process which subject it is.
 const VARIABLE: &str = "MAINSTAY_OPERATE_SUBJECT";
@@ -25,6 +25,7 @@ pub(crate) struct Subject {
 pub(crate) fn main() -> Option<ExitCode> {
     let program = match env::var(VARIABLE).ok()?.as_str() {
         inspect::SUBJECT => inspect::program(),
+        overhead::SUBJECT => overhead::program(),
         _ => return None,
     };
     Some(program.main())

@@ -115,10 +115,34 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
 fn text_is_one_line_per_event_with_its_fields() {
     let lines = logged(LogFormat::Text, "info", |_| {
         let _span = info_span!("reconcile", namespace = "shop", name = "cart").entered();
-        info!(target: "mainstay::controller", attempt = 2, "Reconciled");
+        info!(target: "mainstay::controller", attempt = 2, error = "a \"b\"", "Reconciled\n\x1b[31m");
     });
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in ["INFO", "shop", "cart", "Reconciled", "attempt"] {
-        assert!(lines[0].contains(part), "{part} in {}", lines[0]);
-    }
+    let expected = r#"2026-01-02T12:00:00.000042Z  INFO mainstay::controller: Reconciled\n\u{1b}[31m namespace="shop" name="cart" attempt=2 error="a \"b\"""#;
+    assert_eq!(lines, [expected]);
+}
+
+#[test]
+fn a_line_that_repeats_itself_is_left_out_and_counted_and_no_other_is() {
+    let began = tokio::time::Instant::now();
+    let repeat = |times: usize| {
+        for controller in ["noisy", "quiet"] {
+            let times = if controller == "noisy" { times } else { 1 };
+            for attempt in 0..times {
+                let _span = info_span!("reconcile", controller, attempt).entered();
+                error!(target: "t", "reconcile failed");
+                debug!(target: "t", "asked for");
+            }
+        }
+    };
+    let lines = logged(LogFormat::Json, "debug", |_| repeat(1_000));
+    // On a slow machine some more have become due meanwhile.
+    let due = 100 + began.elapsed().as_millis() / 100 + 1;
+    let of = |controller: &str, said: &str| {
+        let (controller, said) = (format!("\"controller\":\"{controller}\""), format!("\"msg\":\"{said}\""));
+        lines.iter().filter(|line| line.contains(&controller) && line.contains(&said)).count()
+    };
+    let noisy = of("noisy", "reconcile failed");
+    assert!((100..=usize::try_from(due).unwrap()).contains(&noisy), "{noisy} lines, {due} were due");
+    assert_eq!(of("quiet", "reconcile failed"), 1, "another controller");
+    assert_eq!(of("noisy", "asked for"), 1_000, "who wants all gets all");
 }
