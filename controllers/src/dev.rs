@@ -16,7 +16,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::cli::{self, ConfigFlags};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, LogFilter, ManagerConfiguration};
+use mainstay::config::{ConfigError, Loaded, LogFilter, ManagerConfiguration, Source};
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::ReconcileError;
@@ -52,11 +52,11 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command until Ctrl-C.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let configuration = match configuration(matches) {
-        Ok(configuration) => configuration,
+    let (loaded, source) = match configuration(matches) {
+        Ok(found) => found,
         Err(problem) => return cli::refuse(&problem, &mut std::io::stderr()).into(),
     };
-    match start(configuration, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
+    match start(loaded, source, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
@@ -66,35 +66,37 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn configuration(matches: &ArgMatches) -> Result<ManagerConfiguration, ConfigError> {
+/// What holds at the start, and the file to follow if there is one.
+fn configuration(matches: &ArgMatches) -> Result<(Loaded, Option<Source>), ConfigError> {
     let Ok(flags) = ConfigFlags::of(matches) else {
-        return Ok(ManagerConfiguration::default());
+        return Ok((ManagerConfiguration::default().into(), None));
     };
     if flags.config.is_some() {
-        return flags.load(&crate::CONTROLLERS).map(|loaded| loaded.configuration);
+        return Ok((flags.load(&crate::CONTROLLERS)?, flags.source(&crate::CONTROLLERS)));
     }
     let mut overrides = flags.overrides();
     // The story is told on standard output; of the log only what it does not tell is of interest beside it.
     overrides.log_level = overrides.log_level.or_else(|| "warn".parse::<LogFilter>().ok());
-    ManagerConfiguration::parse(CONFIGURATION, "config/dev.yaml", &overrides, Some(&crate::CONTROLLERS))
+    Ok((Loaded::parse(CONFIGURATION, "config/dev.yaml", &overrides, Some(&crate::CONTROLLERS))?, None))
 }
 
-fn start(configuration: ManagerConfiguration, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let _log = cli::logging::init(&configuration.logging)?;
+fn start(loaded: Loaded, source: Option<Source>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let log = Some(cli::logging::init(&loaded.configuration.logging)?);
+    let options = ManagerOptions { source, log, ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(tell(configuration, kubeconfig));
+    let result = runtime.block_on(tell(options, loaded, kubeconfig));
     runtime.shutdown_background();
     result
 }
 
-async fn tell(configuration: ManagerConfiguration, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+async fn tell(options: ManagerOptions, loaded: Loaded, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let story = Story::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
         None => Some(interruptible(own_cluster(&story)).await?),
     };
     let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
-    let result = tell_on(&story, configuration, path, cluster.as_ref()).await;
+    let result = tell_on(&story, options, loaded, path, cluster.as_ref()).await;
     if let Some(cluster) = cluster {
         story.say("stopping the control plane");
         cluster.stop().await;
@@ -135,7 +137,8 @@ async fn own_cluster(story: &Story) -> anyhow::Result<DevCluster> {
 
 async fn tell_on(
     story: &Story,
-    configuration: ManagerConfiguration,
+    options: ManagerOptions,
+    loaded: Loaded,
     kubeconfig: &Path,
     cluster: Option<&DevCluster>,
 ) -> anyhow::Result<()> {
@@ -152,7 +155,7 @@ async fn tell_on(
     story.say("the CRD waitdeployments.apps.mainstay.dev is installed");
 
     let mut sample = Sample::reserve()?;
-    let manager = Manager::new(ManagerOptions::replica("mainstay"), configuration, connection)?;
+    let manager = Manager::new(options, loaded, connection)?;
     crate::register(&manager, crate::Sockets::default())?;
     let key = Request::namespaced(sample::NAMESPACE, sample::NAME);
     manager.register(story::controller(&manager, story, key))?;

@@ -7,12 +7,15 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Scope, Store, View};
+use mainstay::config::{ManagerConfiguration, ProbePolicy};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
 use mainstay::watch::{channel, enqueue_mapped};
 use mainstay_api::WaitDeployment;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::probe::{Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
 use crate::services::CachedServices;
@@ -36,7 +39,14 @@ pub struct Sockets {
 ///
 /// It needs no Lease, since it must live as long as the manager does, and rests while another replica leads: what the
 /// reconciles of an earlier term asked for is probed again when this replica leads again.
-struct ProbeEngine(Driver);
+struct ProbeEngine {
+    engine: Engine,
+    driver: Driver,
+    /// In force in the engine.
+    policy: ProbePolicy,
+    /// Where another one comes from.
+    configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+}
 
 /// Registers the built-in controllers and their probe engine with a manager.
 ///
@@ -55,9 +65,10 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         services: Arc::new(CachedServices::new(&services, &slices)),
         random: Arc::new(fastrand::f64),
     };
-    let policy = manager.configuration().probe_policy.clone();
+    let mut configurations = manager.configurations();
+    let policy = configurations.borrow_and_update().probe_policy.clone();
     let tell = move |request| notifier.notify(request);
-    let (engine, driver) = Engine::new(policy, seams, tell, manager.registry());
+    let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
 
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
@@ -68,13 +79,13 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
             &deployments,
             &manager.applier(deployment::FIELD_MANAGER),
             manager.applier(deployment::FIELD_MANAGER),
-            engine,
+            engine.clone(),
         ));
     let mirror = Controller::new(status_mirror::NAME)
         .reconciles(&objects)
         .owns(&deployments)
         .reconciler(StatusMirror::new(&objects, &deployments, manager.applier(mirror::FIELD_MANAGER)));
-    manager.add(ProbeEngine(driver))?;
+    manager.add(ProbeEngine { engine, driver, policy, configurations })?;
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
@@ -117,22 +128,44 @@ impl Runnable for ProbeEngine {
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        Box::pin(async move {
+        let Self { engine, driver, policy, configurations } = *self;
+        let follow = follow_policy(engine, policy, configurations, cx.stop.clone());
+        let probe = async move {
             let mut leading = cx.leading.clone();
             while !cx.stop.is_cancelled() {
                 // Order does not matter: the loop looks at both.
                 tokio::select! {
                     () = cx.stop.cancelled() => {}
-                    led = leading.wait_for(|leading| *leading) => if led.is_err() { return Ok(()) },
+                    led = leading.wait_for(|leading| *leading) => if led.is_err() { return },
                 }
                 let term = cx.stop.child_token();
-                tokio::join!(self.0.run(term.clone()), async {
+                tokio::join!(driver.run(term.clone()), async {
                     // The sender is the manager's, which outlives its members.
                     drop(term.run_until_cancelled(leading.wait_for(|leading| !*leading)).await);
                     term.cancel();
                 });
             }
+        };
+        Box::pin(async {
+            tokio::join!(probe, follow);
             Ok(())
         })
+    }
+}
+
+/// Puts each new policy in force until `stop`, whoever leads.
+async fn follow_policy(
+    engine: Engine,
+    mut in_force: ProbePolicy,
+    mut configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+    stop: CancellationToken,
+) {
+    while let Some(Ok(())) = stop.run_until_cancelled(configurations.changed()).await {
+        let policy = configurations.borrow_and_update().probe_policy.clone();
+        // Another policy has everything looked at again that was denied.
+        if in_force != policy {
+            in_force.clone_from(&policy);
+            engine.reconfigure(policy);
+        }
     }
 }

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::config::{self, ConfigError, Loaded, ManagerConfiguration, Overrides};
+use crate::config::{self, ConfigError, Loaded, ManagerConfiguration, Overrides, Source};
 
 pub use flags::ConfigFlags;
 use flags::RunFlags;
@@ -83,10 +83,8 @@ pub enum Exit {
 pub struct RunArgs {
     /// File and flags, resolved, with where each value came from.
     pub loaded: Loaded,
-    /// The file or directory of `--config`, for reading it again.
-    pub config: Option<PathBuf>,
-    /// The flags that stand over the file, also when it is read again.
-    pub overrides: Overrides,
+    /// The file of `--config`, for reading it again.
+    pub source: Option<Source>,
     /// The file of `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
     /// The context of `--context`.
@@ -192,8 +190,7 @@ impl Program {
         match flags.config.load(&self.controllers) {
             Ok(loaded) => Parsed::Run(Box::new(RunArgs {
                 loaded,
-                overrides: flags.config.overrides(),
-                config: flags.config.config,
+                source: flags.config.source(&self.controllers),
                 kubeconfig: flags.kubeconfig,
                 context: flags.context,
             })),

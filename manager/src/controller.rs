@@ -151,11 +151,13 @@ pub(crate) struct Environment {
 pub(crate) struct Departure {
     /// Cancelled by who takes it out.
     pub(crate) leave: CancellationToken,
-    /// How long its runs and sources may then take.
-    pub(crate) grace: Duration,
+    pub(crate) grace: Grace,
     /// Tells who waits for the end. Gone once everything of the controller is.
     pub(crate) stage: watch::Sender<Stage>,
 }
+
+/// How long the runs and sources of who leaves may take. Asked when somebody does, for it changes with the configuration.
+pub(crate) type Grace = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// How far the life of a controller has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -356,13 +358,17 @@ impl Departure {
     /// That of a controller nobody takes out.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
-        Self { leave: CancellationToken::new(), grace: Duration::ZERO, stage: watch::Sender::default() }
+        Self {
+            leave: CancellationToken::new(),
+            grace: Arc::new(|| Duration::ZERO),
+            stage: watch::Sender::default(),
+        }
     }
 
     /// Waits until the controller should have left.
     async fn overdue(&self) {
         self.leave.cancelled().await;
-        tokio::time::sleep(self.grace).await;
+        tokio::time::sleep((self.grace)()).await;
     }
 }
 

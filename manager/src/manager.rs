@@ -18,6 +18,7 @@ mod lifecycle;
 mod members;
 mod program;
 mod readiness;
+mod reload;
 mod runnable;
 mod serving;
 
@@ -26,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
@@ -35,9 +37,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{HookFailure, Meta, Scope, Store, TransformError};
+use crate::cli::logging::{LogHandle, LoggingError};
 use crate::client::{Applier, Patcher};
-use crate::config::{BindAddress, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, Departure, Directory, Registration, Term};
+use crate::config::{BindAddress, Loaded, LogFilter, ManagerConfiguration, Source, Standing};
+use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
 use crate::health::Checks;
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
@@ -49,6 +52,7 @@ use clusters::Clusters;
 use gates::Gates;
 use guard::Guards;
 use members::{Member, Members, Newcomer};
+use reload::Reloads;
 use runnable::Recruit;
 use serving::secured;
 
@@ -83,11 +87,18 @@ pub struct ManagerOptions {
     /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
     /// when an API server restarts.
     pub watch_down_limit: Duration,
+    /// The file that the configuration was read from. While the manager runs it is followed: what it says of controllers,
+    /// the log level, what probes may connect to and the grace period is applied as soon as it is saved, unless anything in
+    /// it is wrong. `None` follows nothing.
+    pub source: Option<Source>,
+    /// What changes the log level together with the file; `None` where the program logs in its own way.
+    pub log: Option<LogHandle>,
+    /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
+    pub pod: Option<ObjectReference>,
 }
 
 struct Shared {
     options: ManagerOptions,
-    configuration: ManagerConfiguration,
     /// `None` if this manager leads without being elected.
     election: Option<ElectionSettings>,
     registry: Registry,
@@ -109,6 +120,7 @@ struct Shared {
     stops: Stops,
     guards: Guards,
     members: Members,
+    reloads: Reloads,
     gates: Gates,
     /// What `run` takes; `None` once it has.
     unstarted: Mutex<Option<Unstarted>>,
@@ -137,10 +149,20 @@ struct Unstarted {
 
 impl ManagerOptions {
     /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
-    /// container is told from its predecessor.
+    /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
+    /// `POD_UID` name, which a Deployment fills by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
         let identity = unique_identity();
-        Self { name, version: "", identity, signals: true, watch_down_limit: Duration::from_mins(1) }
+        Self {
+            name,
+            version: "",
+            identity,
+            signals: true,
+            watch_down_limit: Duration::from_mins(1),
+            source: None,
+            log: None,
+            pod: own_pod(),
+        }
     }
 }
 
@@ -151,13 +173,18 @@ impl Manager {
     /// will run the reconciles.
     pub fn new(
         options: ManagerOptions,
-        configuration: ManagerConfiguration,
+        configuration: impl Into<Loaded>,
         connection: kube::Config,
     ) -> Result<Self, BuildError> {
+        Self::build(options, configuration.into(), connection)
+    }
+
+    fn build(options: ManagerOptions, loaded: Loaded, connection: kube::Config) -> Result<Self, BuildError> {
+        let configuration = &loaded.configuration;
         let probes = bind("health.bindAddress", configuration.health.bind_address)?;
         let metrics = bind("metrics.bindAddress", configuration.metrics.bind_address)?;
         let inspect = bind("inspect.bindAddress", configuration.inspect.bind_address)?;
-        let election = election_settings(&options, &configuration)?;
+        let election = election_settings(&options, configuration)?;
         let registry = Registry::new();
         build_info(&registry, options.name, options.version);
         registry.register_collector(Box::new(Process));
@@ -166,10 +193,14 @@ impl Manager {
             runtimes.add("work", &work);
         }
         let metrics = secured(metrics, &configuration.metrics, &registry)?;
-        let guards = Guards::new(&configuration)?;
+        let guards = Guards::new(configuration)?;
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
+        let clusters = Clusters::new(Cluster::own(&options, configuration, connection, &fence, &registry)?);
+        let members = Members::new(configuration.clone());
+        let events = clusters.own().events().clone();
         let shared = Shared {
-            clusters: Clusters::new(Cluster::own(&options, &configuration, connection, &fence, &registry)?),
+            reloads: Reloads::new(&options, loaded, members.clone(), events, &registry),
+            clusters,
             controller_metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             directory: Directory::default(),
@@ -179,14 +210,13 @@ impl Manager {
             stop: CancellationToken::new(),
             stops: Stops::default(),
             guards,
-            members: Members::default(),
+            members,
             gates: Gates::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
             unstarted: Mutex::new(Some(Unstarted { probes, metrics, inspect })),
             options,
-            configuration,
             election,
             registry,
             runtimes,
@@ -314,8 +344,36 @@ impl Manager {
     }
 
     /// Returns the configuration in force.
-    pub fn configuration(&self) -> &ManagerConfiguration {
-        &self.shared.configuration
+    pub fn configuration(&self) -> Arc<ManagerConfiguration> {
+        self.shared.members.configuration()
+    }
+
+    /// Returns the configuration in force, and tells of every change. The channel ends with the last handle of the
+    /// manager.
+    ///
+    /// ```no_run
+    /// # async fn follow(manager: &mainstay::manager::Manager) {
+    /// let mut configurations = manager.configurations();
+    /// while configurations.changed().await.is_ok() {
+    ///     println!("{:?}", configurations.borrow_and_update().probe_policy);
+    /// }
+    /// # }
+    /// ```
+    pub fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
+        self.shared.members.configurations()
+    }
+
+    /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.reloads.standing()
+    }
+
+    /// Logs by another filter until `logging.level` of the file becomes another one.
+    ///
+    /// # Errors
+    /// If the manager was given no [`ManagerOptions::log`].
+    pub fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
+        self.shared.reloads.set_log_level(filter)
     }
 
     /// Returns the registry, to add metrics of one's own.
@@ -381,16 +439,11 @@ impl Manager {
             return Err(RegisterError::Name { name });
         }
         let wired = wired.map_err(|source| RegisterError::Wiring { name, source })?;
-        let controllers = &self.shared.configuration.controllers;
-        let settings = controllers.settings(name, |below| settings.apply(below));
-        let problems = settings.problems();
-        if !problems.is_empty() {
-            return Err(RegisterError::Settings { name, problems });
-        }
         let (seat, settings) = self.shared.members.seat(name, settings)?;
         let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
-        let grace = self.shared.configuration.shutdown.grace_period;
-        let departure = Departure { leave: leave.clone(), grace, stage: seat.stage() };
+        let configurations = self.configurations();
+        let grace: Grace = Arc::new(move || configurations.borrow().shutdown.grace_period);
+        let departure = Departure { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
         let environment = self.shared.environment(name, needs_lease, settings, departure);
         let (life, post) = wired.open(name, environment);
         let newcomer = Newcomer { needs_lease, life, leave: leave.clone(), seat };
@@ -405,12 +458,12 @@ impl Manager {
     /// If its name is none, it needs a Lease that may be won more than once, or the manager has begun to stop. What was
     /// refused is dropped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
-        let (name, election) = (runnable.name(), &self.shared.configuration.leader_election);
+        let name = runnable.name();
         if !is_dns_label(name) {
             return Err(RegisterError::RunnableName { name });
         }
         let needs_lease = runnable.group() == RunnableGroup::LeaderElection;
-        if needs_lease && election.enabled && election.on_lost == OnLost::Campaign {
+        if needs_lease && self.shared.on_lost() == Some(OnLost::Campaign) {
             return Err(RegisterError::RunsOnce { name });
         }
         let recruit = Recruit::new(name, runnable, &self.shared.gates);
@@ -420,6 +473,15 @@ impl Manager {
                 gate.over();
             }
         })
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// What this manager does that loses the Lease; `None` if it leads without one.
+    fn on_lost(&self) -> Option<OnLost> {
+        self.election.as_ref().map(|election| election.on_lost)
     }
 }
 
@@ -461,6 +523,19 @@ fn election_settings(
 fn own_namespace() -> Option<String> {
     let namespace = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok()?;
     Some(namespace.trim().to_owned()).filter(|namespace| !namespace.is_empty())
+}
+
+/// The Pod this process runs in, if its environment says so.
+fn own_pod() -> Option<ObjectReference> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Some(ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(variable("POD_NAME")?),
+        namespace: Some(variable("POD_NAMESPACE")?),
+        uid: variable("POD_UID"),
+        ..ObjectReference::default()
+    })
 }
 
 #[cfg(test)]

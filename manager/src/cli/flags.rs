@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 
-use crate::config::{BindAddress, ConfigError, Loaded, LogFilter, LogFormat, Overrides};
+use crate::config::{BindAddress, ConfigError, Loaded, LogFilter, LogFormat, Overrides, Source};
 
 /// Flags of the commands that run a manager: the file, and what stands over it.
 ///
@@ -84,6 +84,12 @@ impl ConfigFlags {
             Some(path) => Loaded::load(path, &overrides, Some(controllers)),
             None => Loaded::from_overrides(&overrides),
         }
+    }
+
+    /// Returns the file, if one was given, for reading it again as [`ConfigFlags::load`] does.
+    pub fn source(&self, controllers: &[&str]) -> Option<Source> {
+        let path = self.config.as_deref()?;
+        Some(Source::new(path, self.overrides(), Some(controllers)))
     }
 
     /// Returns what stands over the file.

@@ -199,8 +199,7 @@ fn run_hands_back_the_file_with_the_flags_over_it() {
     assert!(!run.loaded.configuration.leader_election.enabled);
     assert_eq!(run.loaded.configuration.logging.level.to_string(), "debug");
     assert_eq!(run.loaded.configuration.metrics.bind_address.socket(), None);
-    assert_eq!(run.overrides.leader_elect, Some(false));
-    assert_eq!(run.config, Some(PathBuf::from(folder)));
+    assert_eq!(run.source.unwrap().file(), PathBuf::from(folder).join("manager.yaml"));
     assert_eq!((run.kubeconfig, run.context), (Some(PathBuf::from("k")), Some("c".to_owned())));
 }
 
@@ -209,7 +208,7 @@ fn without_a_file_the_defaults_hold() {
     let (parsed, ..) = run(&["run", "--leader-elect"]);
     let Parsed::Run(run) = parsed else { panic!("{parsed:?}") };
     assert_eq!(run.loaded.configuration, ManagerConfiguration::default());
-    assert_eq!(run.overrides.leader_elect, Some(true));
+    assert!(run.loaded.configuration.leader_election.enabled && run.source.is_none());
 }
 
 #[test]

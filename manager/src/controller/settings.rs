@@ -18,10 +18,9 @@ pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What can be set per controller.
 ///
-/// Read when the controller is registered and, since the configuration file is read at the start of the process, the
-/// same from then on. A controller itself is ready for changes while it runs: its workers come and go between two runs,
-/// the timeout holds from the next run on, and the queue follows
-/// [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
+/// Worked out when the controller is registered, and again whenever the configuration has become another one. A
+/// controller that runs follows: its workers come and go between two runs, the timeout holds from the next run on, and
+/// the queue follows [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
     /// How many keys are reconciled at the same time: 1 to [`MAX_WORKERS`].

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::OWN_TURN;
 use super::members::{WeakMembers, withdraw_leavers};
-use crate::controller::{ControllerStatus, ControllerView as _, Post, Stage};
+use crate::controller::{ControllerStatus, ControllerView as _, Grace, Post, Stage};
 use crate::key::{Key, Request};
 use crate::watch::Source;
 
@@ -46,7 +46,7 @@ pub struct ControllerHandle<Q: Key = Request> {
     /// Ends once nothing of the controller is left.
     pub(super) stage: watch::Receiver<Stage>,
     /// What runs and sources get when the controller is removed.
-    pub(super) grace: Duration,
+    pub(super) grace: Grace,
     pub(super) members: WeakMembers,
 }
 
@@ -144,7 +144,7 @@ impl<Q: Key> ControllerHandle<Q> {
     pub fn remove(&self) -> impl Future<Output = Result<(), RemoveError>> + Send + 'static {
         self.leave.cancel();
         withdraw_leavers(&self.members);
-        let (name, grace, mut stage) = (self.name, self.grace, self.stage.clone());
+        let (name, grace, mut stage) = (self.name, (self.grace)(), self.stage.clone());
         async move {
             // The channel ends with the controller; nothing sent on it does.
             let ended = timeout(grace + OWN_TURN, stage.wait_for(|_| false)).await.is_ok();
@@ -171,7 +171,7 @@ impl<Q: Key> Clone for ControllerHandle<Q> {
             post: Weak::clone(&self.post),
             leave: self.leave.clone(),
             stage: self.stage.clone(),
-            grace: self.grace,
+            grace: Arc::clone(&self.grace),
             members: WeakMembers::clone(&self.members),
         }
     }

@@ -114,6 +114,7 @@ impl Manager {
         let leader = shared.leader(candidate.as_ref());
         let mut jobs = shared.servers(probes, metrics, inspect.map(|bound| (bound, leader)), &servers_stop);
         jobs.extend(election);
+        jobs.extend(shared.follower(&shared.stops.begun));
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
         shared.runtimes.add("control", control.runtime());
@@ -121,7 +122,8 @@ impl Manager {
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
         info!("stopping");
-        let deadline = Instant::now() + shared.configuration.shutdown.grace_period;
+        let grace = shared.members.configuration().shutdown.grace_period;
+        let deadline = Instant::now() + grace;
         let timers = control.timers();
         let mut problems = Problems::default();
         running.stop_members(&end, candidate, &timers, deadline, &mut problems).await;
@@ -134,7 +136,7 @@ impl Manager {
         }
         running.stop_events(&timers, deadline, &mut problems).await;
         info!("stopped");
-        problems.conclude(end, shared.configuration.shutdown.grace_period)
+        problems.conclude(end, grace)
     }
 }
 
@@ -328,7 +330,7 @@ impl<'a> Running<'a> {
                     self.start_waiting();
                 }
             }
-            Leadership::Lost(_) if self.shared.configuration.leader_election.on_lost == OnLost::Exit => {
+            Leadership::Lost(_) if self.shared.on_lost() == Some(OnLost::Exit) => {
                 return Some(End::LeaseLost);
             }
             Leadership::Lost(_) | Leadership::Standby { .. } => {}

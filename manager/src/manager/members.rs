@@ -1,11 +1,15 @@
-//! Who belongs to a manager: the names that are taken, and the members that wait to be started.
+//! Who belongs to a manager: the names that are taken, what each of them works by, and the members that wait to be
+//! started.
 //!
 //! # Invariants
 //! 1. A name is taken for as long as its [`Seat`] exists, and a seat goes with the controller it was taken for, whichever
 //!    way that ends. So a name that is free has nothing left of its last holder.
-//! 2. Nothing of a user's is dropped under the lock.
+//! 2. Nothing of a user's is called or dropped under the lock: what code sets of its controller is worked out before.
+//! 3. Every seat works by the configuration in force. That changes under the lock, together with the settings of all seats,
+//!    and a seat whose settings were worked out for an earlier one is not taken.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -14,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::RegisterError;
 use super::runnable::Recruit;
-use crate::controller::{ControllerSettings, Life, Stage};
+use crate::config::ManagerConfiguration;
+use crate::controller::{ControllerSettings, InCode, Life, Stage};
+use crate::key::panic_text;
 
 /// The members of one manager. Cheap to clone; all clones are the same members.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Members {
     shared: Arc<Shared>,
 }
@@ -25,9 +31,10 @@ pub(super) struct Members {
 /// The members, for who must not keep them.
 pub(super) type WeakMembers = Weak<Shared>;
 
-#[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// In force. Changed under the lock of `state`, and read without it.
+    configuration: watch::Sender<Arc<ManagerConfiguration>>,
     /// Permit = somebody waits to be started.
     arrived: Notify,
 }
@@ -36,11 +43,19 @@ pub(super) struct Shared {
 struct State {
     /// The manager starts nobody any more.
     closed: bool,
-    /// Settings by the names that are taken: what goes down to each controller. Written once, by `seat`: the file is
-    /// read at the start.
-    seats: BTreeMap<&'static str, watch::Sender<ControllerSettings>>,
+    /// By the names that are taken.
+    seats: BTreeMap<&'static str, Holder>,
     /// In the order they came.
     waiting: Vec<Member>,
+}
+
+/// What is kept of who has a seat.
+#[derive(Clone)]
+struct Holder {
+    /// Applied again to each new configuration.
+    code: InCode,
+    /// What goes down to the controller. No two seats have the same channel.
+    settings: watch::Sender<ControllerSettings>,
 }
 
 /// Something to be started.
@@ -70,24 +85,79 @@ pub(super) struct Seat {
 // === impl Members ===
 
 impl Members {
-    /// Takes a name, and returns its seat and the settings that go down to its controller.
+    /// Nobody yet, under this configuration.
+    pub(super) fn new(configuration: ManagerConfiguration) -> Self {
+        let configuration = watch::Sender::new(Arc::new(configuration));
+        let shared = Shared { state: Mutex::default(), configuration, arrived: Notify::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the configuration in force.
+    pub(super) fn configuration(&self) -> Arc<ManagerConfiguration> {
+        Arc::clone(&self.shared.configuration.borrow())
+    }
+
+    /// Tells of the configuration in force, now and whenever it has become another.
+    pub(super) fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
+        self.shared.configuration.subscribe()
+    }
+
+    /// Takes a name for a controller whose code sets this, and returns its seat and the settings that go down to the
+    /// controller.
     pub(super) fn seat(
         &self,
         name: &'static str,
-        settings: ControllerSettings,
+        code: InCode,
     ) -> Result<(Seat, watch::Receiver<ControllerSettings>), RegisterError> {
-        let mut state = self.shared.state.lock();
-        if state.closed {
-            return Err(RegisterError::Stopped { name });
+        loop {
+            let configuration = self.configuration();
+            let settings = settings(&configuration, name, &code)?;
+            let mut state = self.shared.state.lock();
+            if state.closed {
+                return Err(RegisterError::Stopped { name });
+            }
+            if state.seats.contains_key(name) {
+                return Err(RegisterError::DuplicateName { name });
+            }
+            if !Arc::ptr_eq(&configuration, &self.shared.configuration.borrow()) {
+                // Another one is in force by now.
+                continue;
+            }
+            let (sender, receiver) = watch::channel(settings);
+            state.seats.insert(name, Holder { code, settings: sender });
+            drop(state);
+            let members = Arc::downgrade(&self.shared);
+            return Ok((Seat { members, name, stage: watch::Sender::default() }, receiver));
         }
-        if state.seats.contains_key(name) {
-            return Err(RegisterError::DuplicateName { name });
+    }
+
+    /// Puts another configuration in force, for all controllers or for none. Calls code of users, and not from several
+    /// threads at once.
+    ///
+    /// # Errors
+    /// Everything that makes no sense together with what the code of a controller sets, one line each.
+    pub(super) fn reconfigure(&self, configuration: ManagerConfiguration) -> Result<(), Vec<String>> {
+        let configuration = Arc::new(configuration);
+        let mut worked_out: BTreeMap<&'static str, (Holder, ControllerSettings)> = BTreeMap::new();
+        loop {
+            let seats = self.shared.state.lock().seats.clone();
+            let mut problems = Vec::new();
+            for (name, holder) in seats {
+                if worked_out.get(name).is_some_and(|(known, _)| known.is(&holder)) {
+                    continue;
+                }
+                match settings_caught(&configuration, name, &holder.code) {
+                    Ok(settings) => drop(worked_out.insert(name, (holder, settings))),
+                    Err(refused) => problems.extend(refused),
+                }
+            }
+            if !problems.is_empty() {
+                return Err(problems);
+            }
+            if self.shared.put_in_force(&configuration, &worked_out) {
+                return Ok(());
+            }
         }
-        let (sender, receiver) = watch::channel(settings);
-        state.seats.insert(name, sender);
-        drop(state);
-        let members = Arc::downgrade(&self.shared);
-        Ok((Seat { members, name, stage: watch::Sender::default() }, receiver))
     }
 
     /// Has a member started: with the manager, or now if it runs.
@@ -144,6 +214,45 @@ pub(super) fn withdraw_leavers(members: &WeakMembers) {
     drop(leavers);
 }
 
+// === impl Shared ===
+
+impl Shared {
+    /// Puts a configuration in force, unless somebody has taken a seat whose settings were not worked out.
+    fn put_in_force(
+        &self,
+        configuration: &Arc<ManagerConfiguration>,
+        worked_out: &BTreeMap<&'static str, (Holder, ControllerSettings)>,
+    ) -> bool {
+        let state = self.state.lock();
+        let known = |(name, holder): (&&'static str, &Holder)| {
+            worked_out.get(name).is_some_and(|(known, _)| known.is(holder))
+        };
+        if !state.seats.iter().all(known) {
+            return false;
+        }
+        // These channels neither wait nor run anybody, so they may be sent on under the lock; nobody reads one half of
+        // the old and one of the new.
+        for (holder, settings) in worked_out.values() {
+            holder.settings.send_if_modified(|now| {
+                let differs = now != settings;
+                now.clone_from(settings);
+                differs
+            });
+        }
+        self.configuration.send_replace(Arc::clone(configuration));
+        true
+    }
+}
+
+// === impl Holder ===
+
+impl Holder {
+    /// Whether both are of one seat: a name may have changed hands.
+    fn is(&self, other: &Self) -> bool {
+        self.settings.same_channel(&other.settings)
+    }
+}
+
 // === impl Member ===
 
 impl Member {
@@ -171,7 +280,34 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let Some(members) = self.members.upgrade() else { return };
-        let settings = members.state.lock().seats.remove(self.name);
-        drop(settings);
+        let holder = members.state.lock().seats.remove(self.name);
+        drop(holder);
+    }
+}
+
+/// What a controller works by under a configuration. Calls code of users.
+fn settings(
+    configuration: &ManagerConfiguration,
+    name: &'static str,
+    code: &InCode,
+) -> Result<ControllerSettings, RegisterError> {
+    let settings = configuration.controllers.settings(name, |below| code.apply(below));
+    let problems = settings.problems();
+    if problems.is_empty() { Ok(settings) } else { Err(RegisterError::Settings { name, problems }) }
+}
+
+/// As [`settings`], with everything that is wrong as lines, and a panic of the code as one of them.
+fn settings_caught(
+    configuration: &ManagerConfiguration,
+    name: &'static str,
+    code: &InCode,
+) -> Result<ControllerSettings, Vec<String>> {
+    match catch_unwind(AssertUnwindSafe(|| settings(configuration, name, code))) {
+        Ok(Ok(settings)) => Ok(settings),
+        Ok(Err(refused)) => Err(refused.to_string().lines().map(str::to_owned).collect()),
+        Err(panic) => {
+            let text = panic_text(&*panic).lines().collect::<Vec<_>>().join(" ");
+            Err(vec![format!("controller {name:?}: what its code sets panicked under this file: {text}")])
+        }
     }
 }

@@ -128,17 +128,18 @@ impl fmt::Debug for Program {
 }
 
 fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
-    if let Err(problem) = cli::logging::init(&args.loaded.configuration.logging) {
-        return fail(&Chain(&problem));
-    }
+    let log = match cli::logging::init(&args.loaded.configuration.logging) {
+        Ok(log) => Some(log),
+        Err(problem) => return fail(&Chain(&problem)),
+    };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(problem) => return fail(&Chain(&problem)),
     };
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        let options = ManagerOptions { version, ..ManagerOptions::replica(name) };
-        let manager = Manager::new(options, args.loaded.configuration, connection)?;
+        let options = ManagerOptions { version, source: args.source, log, ..ManagerOptions::replica(name) };
+        let manager = Manager::new(options, args.loaded, connection)?;
         setup(&manager).await?;
         manager.run().await?;
         Ok::<(), BoxError>(())

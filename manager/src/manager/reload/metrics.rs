@@ -1,0 +1,89 @@
+//! What is counted about the configuration while the manager runs.
+
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::metrics::Registry;
+
+type Labels = [(&'static str, &'static str); 1];
+
+/// The families of one manager. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct ReloadMetrics {
+    successful: Gauge,
+    reloads: Family<Labels, Counter>,
+    applied_at: Gauge,
+    restart_needed: Gauge,
+}
+
+/// What became of a file that was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Applied,
+    /// It says what it said before, perhaps in other words.
+    Unchanged,
+    Refused,
+}
+
+// === impl ReloadMetrics ===
+
+impl ReloadMetrics {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let metrics = Self {
+            successful: Gauge::default(),
+            reloads: Family::default(),
+            applied_at: Gauge::default(),
+            restart_needed: Gauge::default(),
+        };
+        registry.register(
+            "mainstay_config_last_reload_successful",
+            "Whether the configuration file as it is now was accepted: 0 is refused, and what was in force stays so",
+            metrics.successful.clone(),
+        );
+        let help = "Times that the configuration file was found to be another one, by what became of it";
+        registry.register("mainstay_config_reloads", help, metrics.reloads.clone());
+        registry.register(
+            "mainstay_config_last_applied_timestamp_seconds",
+            "When a configuration was accepted last, at the start or since, in seconds since 1970",
+            metrics.applied_at.clone(),
+        );
+        registry.register(
+            "mainstay_config_restart_needed",
+            "Keys of the configuration file whose values hold only after a restart",
+            metrics.restart_needed.clone(),
+        );
+        for outcome in [Outcome::Applied, Outcome::Unchanged, Outcome::Refused] {
+            drop(metrics.reloads.get_or_create(&outcome.labels()));
+        }
+        metrics
+    }
+
+    pub(super) fn count(&self, outcome: Outcome) {
+        self.reloads.get_or_create(&outcome.labels()).inc();
+    }
+
+    pub(super) fn accepted(&self, restart_needed: usize, at: Timestamp) {
+        self.successful.set(1);
+        self.applied_at.set(at.as_second());
+        self.restart_needed.set(i64::try_from(restart_needed).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn refused(&self) {
+        self.successful.set(0);
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn labels(self) -> Labels {
+        let outcome = match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+        };
+        [("result", outcome)]
+    }
+}

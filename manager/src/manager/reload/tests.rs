@@ -1,0 +1,360 @@
+//! What becomes of a file that is saved, without an API server.
+
+mod edits;
+mod races;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::client::testserver::{Answer, TestServer};
+use crate::config::{ManagerConfiguration, Overrides};
+use crate::controller::{Controller, ControllerSettings};
+use crate::key::Request;
+use crate::manager::{ControllerHandle, Manager};
+use crate::metrics::Format;
+use crate::reconcile::{Action, Context, Outcome as Reconciled, Reconciler};
+use crate::watch::channel;
+
+const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+    leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
+    inspect: {bindAddress: \"\"}\n";
+
+struct Nothing;
+
+impl Reconciler for Nothing {
+    async fn reconcile(&self, _: &Request, _: &Context) -> Reconciled {
+        Ok(Action::Done)
+    }
+}
+
+/// Says that it runs, and does so for ever.
+struct Endless(mpsc::UnboundedSender<()>);
+
+impl Reconciler for Endless {
+    async fn reconcile(&self, _: &Request, _: &Context) -> Reconciled {
+        self.0.send(()).expect("the test listens");
+        std::future::pending().await
+    }
+}
+
+/// A manager that does not run, and its file.
+struct Subject {
+    manager: Manager,
+    reloads: Reloads,
+    source: Source,
+}
+
+impl Subject {
+    fn new(body: &str) -> Self {
+        Self::with(body, None, "127.0.0.1:1")
+    }
+
+    fn with(body: &str, log: Option<LogHandle>, server: &str) -> Self {
+        let source = Source::new(Path::new("m.yaml"), Overrides::default(), None);
+        let loaded = source.parse(Ok(format!("{HEAD}{body}"))).unwrap();
+        let pod = ObjectReference {
+            name: Some("mainstay-0".to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectReference::default()
+        };
+        let options = ManagerOptions {
+            signals: false,
+            source: Some(source.clone()),
+            log,
+            pod: Some(pod),
+            ..ManagerOptions::replica("test")
+        };
+        let connection = kube::Config::new(format!("http://{server}").parse().unwrap());
+        let manager = Manager::new(options, loaded, connection).unwrap();
+        Self { reloads: manager.shared.reloads.clone(), manager, source }
+    }
+
+    fn register(&self, name: &'static str, wire: impl FnOnce(Controller) -> Controller) -> ControllerHandle {
+        let controller = wire(Controller::new(name)).source(channel().1).reconciler(Nothing);
+        self.manager.register(controller).unwrap()
+    }
+
+    /// The file is saved with this body.
+    fn save(&self, body: &str) -> Outcome {
+        self.save_text(format!("{HEAD}{body}"))
+    }
+
+    fn save_text(&self, text: String) -> Outcome {
+        let outcome = self.reloads.take(&self.source, Ok(text));
+        self.reloads.metrics.count(outcome);
+        outcome
+    }
+
+    fn standing(&self) -> Standing {
+        self.manager.standing().borrow().clone()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.standing().refused.map_or_else(Vec::new, |refused| refused.problems)
+    }
+
+    /// The families about the configuration, but when it was applied.
+    fn metrics(&self) -> Vec<String> {
+        let text = self.manager.registry().encode(Format::Text).unwrap();
+        let ours = text.lines().filter(|line| line.starts_with("mainstay_config_"));
+        let ours = ours
+            .filter(|line| !line.contains("timestamp"))
+            .map(|line| line.trim_start_matches("mainstay_config_").to_owned());
+        ours.collect()
+    }
+}
+
+fn settings(handle: &ControllerHandle) -> ControllerSettings {
+    handle.status().expect("it lives").settings
+}
+
+#[tokio::test]
+async fn what_is_saved_reaches_every_controller_beneath_what_its_code_sets() {
+    let subject = Subject::new(r#"controllers: {"*": {workers: 4}}"#);
+    let (plain, named) = (subject.register("plain", |it| it), subject.register("named", |it| it));
+    let coded = subject.register("coded", |it| it.workers(7).queue(|queue| queue.max_depth *= 2));
+    let mut configurations = subject.manager.configurations();
+    configurations.mark_unchanged();
+    let all =
+        |field: fn(&ControllerSettings) -> usize| [&plain, &named, &coded].map(|it| field(&settings(it)));
+    assert_eq!(all(|it| it.workers), [4, 4, 7]);
+
+    let file = r#"controllers: {"*": {workers: 16, queue: {maxDepth: 10, retry: {maxAttempts: 3}}},
+        named: {workers: 2, reconcileTimeout: 7s}}
+shutdown: {gracePeriod: 5s}
+probePolicy: {maxPerSecond: 9}"#;
+    assert_eq!(subject.save(file), Outcome::Applied);
+    assert_eq!(all(|it| it.workers), [16, 2, 7]);
+    assert_eq!(all(|it| it.queue.max_depth), [10, 10, 20], "the code's change is made to the new value");
+    assert_eq!(all(|it| it.queue.retry.max_attempts as usize), [3, 3, 3]);
+    assert_eq!(settings(&named).reconcile_timeout, Duration::from_secs(7));
+    assert!(configurations.has_changed().unwrap(), "who listens is told");
+    let now = configurations.borrow_and_update().clone();
+    assert_eq!((now.shutdown.grace_period, now.probe_policy.max_per_second), (Duration::from_secs(5), 9));
+    assert_eq!(now, subject.manager.configuration());
+
+    assert_eq!(subject.save(""), Outcome::Applied);
+    assert_eq!(all(|it| it.workers), [2, 2, 7], "what is no longer written is the default again");
+    let late = subject.register("late", |it| it.workers(3));
+    assert_eq!(settings(&late).workers, 3);
+}
+
+#[tokio::test]
+async fn keys_that_need_a_restart_are_named_and_hold_back_none_of_the_others() {
+    let subject = Subject::new("");
+    let web = subject.register("web", |it| it);
+    let both = "cache: {resync: 1h}\nlogging: {format: Text}\ncontrollers: {web: {workers: 5}}";
+    assert_eq!(subject.save(both), Outcome::Applied);
+    assert_eq!(settings(&web).workers, 5);
+    let now = subject.manager.configuration();
+    assert_eq!(now.cache, ManagerConfiguration::default().cache, "not in force");
+    assert_eq!(now.logging, ManagerConfiguration::default().logging);
+    assert!(subject.metrics().contains(&"restart_needed 2".to_owned()), "{:?}", subject.metrics());
+    let Standing { started, accepted, .. } = subject.standing();
+    let waits = Change::between(&started.configuration, &accepted.configuration).restart;
+    assert_eq!(waits.iter().map(|it| &*it.path).collect::<Vec<_>>(), ["cache.resync", "logging.format"]);
+
+    assert_eq!(subject.save("cache: {resync: 1h}\ncontrollers: {web: {workers: 5}}"), Outcome::Applied);
+    assert!(
+        subject.metrics().contains(&"restart_needed 1".to_owned()),
+        "still waits: {:?}",
+        subject.metrics()
+    );
+    assert_eq!(subject.save("controllers: {web: {workers: 5}}"), Outcome::Applied);
+    assert!(subject.metrics().contains(&"restart_needed 0".to_owned()), "taken back");
+}
+
+#[tokio::test]
+async fn fifty_bad_files_change_nothing_and_each_is_told() {
+    let subject = Subject::new("controllers: {web: {workers: 4}}");
+    let coded = |it: Controller| it.queue(|queue| queue.retry.jitter_percent = 50);
+    let (web, other) = (subject.register("web", coded), subject.register("other", |it| it));
+    let before = (subject.manager.configuration(), settings(&web), settings(&other));
+    let mut configurations = subject.manager.configurations();
+    configurations.mark_unchanged();
+    let bad = [
+        (
+            "controllers: {web: {workers: 0}}",
+            "m.yaml:7:30: controllers.web.workers: 0; expected a whole number from 1 to 1000",
+        ),
+        (
+            "controllers: {web: {workers: 9}}\nshutdown: {gracePeriod: 1}",
+            "m.yaml:8:25: shutdown.gracePeriod: 1 has no unit",
+        ),
+        (
+            "controllers: {web: {workers: 9}, other: {worker: 9}}",
+            "m.yaml:7:50: controllers.other.worker: unknown key",
+        ),
+        ("controllers: {web: {workers: 9}}\n  - x", "m.yaml:8:"),
+        ("controllers: [", "not YAML"),
+    ];
+    for round in 0..10 {
+        for (number, (body, problem)) in bad.into_iter().enumerate() {
+            assert_eq!(subject.save(body), Outcome::Refused, "{body}");
+            let problems = subject.problems();
+            assert!(problems.iter().any(|told| told.contains(problem)), "{problems:?}");
+            let refused = round * bad.len() + number + 1;
+            let metrics = subject.metrics();
+            assert!(
+                metrics.contains(&format!(r#"reloads_total{{result="refused"}} {refused}"#)),
+                "{metrics:?}"
+            );
+            assert!(metrics.contains(&"last_reload_successful 0".to_owned()), "{metrics:?}");
+        }
+    }
+    let gone = subject.reloads.take(&subject.source, Err(io::ErrorKind::NotFound.into()));
+    assert_eq!(
+        (gone, subject.problems()),
+        (Outcome::Refused, vec!["m.yaml: cannot be read: entity not found".to_owned()])
+    );
+    assert_eq!((subject.manager.configuration(), settings(&web), settings(&other)), before);
+    assert!(!configurations.has_changed().unwrap(), "nobody was told of anything");
+
+    // The one that was in force all the time is news all the same: the file is good again.
+    assert_eq!(subject.save("controllers: {web: {workers: 4}}"), Outcome::Applied);
+    assert!(subject.standing().refused.is_none());
+    assert!(subject.metrics().contains(&"last_reload_successful 1".to_owned()));
+    assert_eq!(subject.save("# in other words\ncontrollers: {web: {workers: 4}}"), Outcome::Unchanged);
+}
+
+#[tokio::test]
+async fn a_good_file_that_makes_no_sense_with_the_code_of_one_controller_is_refused_for_all() {
+    let subject = Subject::new("");
+    let second = Duration::from_secs(1);
+    let policy = crate::queue::RetryPolicy::exponential(5 * second, 60 * second);
+    let odd = subject.register("odd", move |it| it.queue(move |queue| queue.retry = policy.clone()));
+    let plain = subject.register("plain", |it| it);
+    let before = (settings(&odd), settings(&plain));
+    let file = r#"controllers: {"*": {workers: 9}, odd: {queue: {retry: {maxDelay: 3s}}}}"#;
+    assert_eq!(subject.save(file), Outcome::Refused);
+    let problem = r#"controller "odd": queue.retry.baseDelay 5s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay"#;
+    assert_eq!(subject.problems(), [problem]);
+    assert_eq!((settings(&odd), settings(&plain)), before, "not the one without the other");
+    drop(odd.remove());
+    assert_eq!(subject.save(file), Outcome::Applied, "who has left has no say");
+    assert_eq!(settings(&plain).workers, 9);
+}
+
+#[tokio::test]
+async fn code_that_panics_over_a_file_has_it_refused_and_nothing_else() {
+    let subject = Subject::new("");
+    let picky =
+        |it: Controller| it.queue(|queue| assert!(queue.max_depth < 100, "too deep:\n{}", queue.max_depth));
+    let (picky, plain) = (subject.register("picky", picky), subject.register("plain", |it| it));
+    assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 100}}}"#), Outcome::Refused);
+    let problem = r#"controller "picky": what its code sets panicked under this file: too deep: 100"#;
+    assert_eq!(subject.problems(), [problem]);
+    assert_eq!(settings(&plain).workers, 2);
+    assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 99}}}"#), Outcome::Applied);
+    assert_eq!((settings(&picky).workers, settings(&plain).workers), (9, 9));
+}
+
+#[tokio::test]
+async fn of_the_log_level_the_later_word_holds() {
+    let logging = ManagerConfiguration::default().logging;
+    let (subscriber, log) = crate::cli::logging::subscriber(&logging, io::sink, Timestamp::now);
+    let _scope = tracing::subscriber::set_default(subscriber);
+    let subject = Subject::with("", Some(log), "127.0.0.1:1");
+    let logs = || [tracing::enabled!(tracing::Level::WARN), tracing::enabled!(tracing::Level::DEBUG)];
+    assert_eq!(logs(), [true, false]);
+    assert_eq!(subject.save("logging: {level: debug}"), Outcome::Applied);
+    assert_eq!(logs(), [true, true]);
+
+    subject.manager.set_log_level("off".parse().unwrap()).unwrap();
+    assert_eq!(logs(), [false, false]);
+    assert_eq!(subject.standing().log_level.unwrap().to_string(), "off");
+    assert_eq!(subject.save("logging: {level: debug}\nshutdown: {gracePeriod: 1s}"), Outcome::Applied);
+    assert_eq!(logs(), [false, false], "the file says about it what it said before");
+    assert!(subject.standing().log_level.is_some());
+    assert_eq!(subject.save("logging: {level: warn}"), Outcome::Applied);
+    assert_eq!((logs(), subject.standing().log_level), ([true, false], None));
+    let without = Subject::new("").manager.set_log_level("off".parse().unwrap());
+    assert!(matches!(without, Err(LoggingError::Gone)), "{without:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_is_given_the_time_that_the_file_says_by_then() {
+    let subject = Subject::new("");
+    let (begun, mut runs) = mpsc::unbounded_channel();
+    let controller = Controller::new("web").source(channel().1).reconciler(Endless(begun));
+    let web = subject.manager.register(controller).unwrap();
+    let running = crate::manager::lifecycle::tests::run(&subject.manager);
+    web.trigger(Request::namespaced("shop", "web")).unwrap();
+    runs.recv().await.unwrap();
+    assert_eq!(subject.save("shutdown: {gracePeriod: 3s}"), Outcome::Applied);
+    let removed_at = Instant::now();
+    let error = web.remove().await.unwrap_err();
+    assert!(error.to_string().contains("shutdown.gracePeriod 3s: shop/web"), "{error}");
+    assert_eq!(removed_at.elapsed().as_secs(), 3);
+    subject.manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_pod_is_told_of_what_was_applied_and_of_what_was_refused() {
+    let said = || Answer::Say(201, "{}".to_owned());
+    let mut server = TestServer::start([said(), said(), said()]).await;
+    let subject = Subject::with("", None, &server.address.to_string());
+    let stop = CancellationToken::new();
+    let mut writing = JoinSet::new();
+    writing.spawn(subject.manager.shared.clusters.clone().run_writers(stop.clone(), Duration::ZERO));
+    let files = [
+        (
+            "controllers: {web: {workers: 5}}\ncache: {resync: 1h}",
+            "Normal",
+            "ConfigApplied",
+            "m.yaml: controllers.web.workers unset -> 5; at the next start: cache.resync 10h -> 1h",
+        ),
+        (
+            "controllers: {web: {workers: 0}}\nx: 1",
+            "Warning",
+            "ConfigRefused",
+            "m.yaml:7:30: controllers.web.workers: 0; expected a whole number from 1 to 1000; m.yaml:8:4: x: unknown key",
+        ),
+    ];
+    for (body, kind, reason, note) in files {
+        subject.save(body);
+        let written = server.arrival().await;
+        assert_eq!(written.uri.path(), "/apis/events.k8s.io/v1/namespaces/shop/events");
+        let event: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
+        assert_eq!(
+            (&event["type"], &event["reason"], &event["action"]),
+            (&kind.into(), &reason.into(), &ACTION.into())
+        );
+        assert_eq!(event["regarding"]["name"], "mainstay-0");
+        let told = event["note"].as_str().unwrap();
+        assert!(told.starts_with(note), "{told}");
+    }
+    stop.cancel();
+    writing.join_all().await;
+}
+
+#[tokio::test]
+async fn the_file_is_followed_from_the_start_of_the_manager_to_its_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("manager.yaml");
+    let write = |body: &str| std::fs::write(&file, format!("{HEAD}{body}")).unwrap();
+    write("");
+    let source = Source::new(folder.path(), Overrides::default(), Some(&["web"]));
+    let loaded = source.parse(std::fs::read_to_string(&file)).unwrap();
+    let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
+    let manager =
+        Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+    // Between the load and the start, too.
+    write("controllers: {web: {workers: 3}}");
+    let mut standing = manager.standing();
+    assert_eq!(standing.borrow().file.as_ref(), Some(&file));
+    let running = crate::manager::lifecycle::tests::run(&manager);
+    let workers = |standing: &Standing| standing.accepted.configuration.controller("web").workers;
+    standing.wait_for(|standing| workers(standing) == 3).await.unwrap();
+    write("controllers: {web: {workers: 0}}");
+    standing.wait_for(|standing| standing.refused.is_some()).await.unwrap();
+    write("controllers: {web: {workers: 4}}");
+    standing.wait_for(|standing| workers(standing) == 4 && standing.refused.is_none()).await.unwrap();
+    manager.stop();
+    running.join_all().await.pop().unwrap().unwrap();
+}
