@@ -86,6 +86,13 @@ impl Reloads {
         Ok(())
     }
 
+    /// Returns what changes the log level by hand; `None` where the logs are not the manager's to change.
+    pub(super) fn log_level(&self) -> Option<impl Fn(LogFilter) -> Result<(), String> + use<>> {
+        self.log.as_ref()?;
+        let reloads = self.clone();
+        Some(move |filter| reloads.set_log_level(filter).map_err(|error| Chain(&error).to_string()))
+    }
+
     /// Follows the file until `stop`.
     async fn follow(self, source: Source, stop: CancellationToken) {
         let mut follower = Follower::new(source.file().to_owned());

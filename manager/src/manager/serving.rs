@@ -50,7 +50,11 @@ impl Shared {
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
                 let cache = self.clusters.own().cache().clone();
-                (bound, Inspect::new(self.directory.clone(), cache, leader).handler())
+                let mut inspect = Inspect::new(self.directory.clone(), cache, leader);
+                if let Some(set) = self.reloads.log_level() {
+                    inspect = inspect.with_log_level(set);
+                }
+                (bound, inspect.handler())
             })
             .unzip();
         let inspection = inspection.map(|handler| match self.guards.token.clone() {
