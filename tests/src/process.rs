@@ -1,6 +1,7 @@
 //! A manager in a process of its own, to be signalled and killed as an operating system would; or client-go's elector.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,8 +75,18 @@ impl ManagerProcess {
         let config = cluster.scratch(&format!("{name}.yaml"));
         let text = configuration_of(cluster, changes).to_string();
         std::fs::write(&config, text).unwrap_or_else(|error| panic!("{}: {error}", config.display()));
+        Self::start_from(binary, identity, &config, environment)
+    }
+
+    /// As [`ManagerProcess::start_with`], with a configuration that is there: a file, or a folder with a `manager.yaml`.
+    pub fn start_from(
+        binary: &str,
+        identity: &Identity,
+        config: &Path,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut command = Command::new(binary);
-        command.args(["run", "--config"]).arg(&config).arg("--kubeconfig").arg(&identity.kubeconfig);
+        command.args(["run", "--config"]).arg(config).arg("--kubeconfig").arg(&identity.kubeconfig);
         command.envs(environment.iter().copied()).stdin(Stdio::null());
         Self::spawn(command)
     }

@@ -44,6 +44,8 @@ mod objects;
 mod own_writes;
 #[path = "shared/readiness.rs"]
 mod readiness;
+#[path = "shared/reload.rs"]
+mod reload;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/runnables.rs"]
