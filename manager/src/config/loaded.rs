@@ -38,7 +38,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 ///     format!("{} from {}", setting.value, setting.origin)
 /// };
 /// assert_eq!(from("controllers.web.reconcileTimeout"), r#""10s" from file 3:58"#);
-/// assert_eq!(from("controllers.web.workers"), r#"4 from "*" 3:29"#);
+/// assert_eq!(from("controllers.web.workers"), r#"4 from "*" 3:30"#);
 /// assert_eq!(from("controllers.web.queue.maxDepth"), "500 from code");
 /// assert_eq!(from("controllers.web.queue.retryShare"), "50 from default");
 /// # Ok::<(), mainstay::config::ConfigError>(())
