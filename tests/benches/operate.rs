@@ -9,6 +9,8 @@
 //!
 //! - `overhead`: what counters, histograms and the span cost each reconcile, with the log at info.
 //!
+//! - `reload`: how long after a save of the configuration the last of sixteen workers is at work.
+//!
 //! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer keys and shorter rounds; as a test it holds the
 //! figures against what no machine is slow enough to miss.
 
@@ -16,6 +18,8 @@
 mod inspect;
 #[path = "operate/overhead.rs"]
 mod overhead;
+#[path = "operate/reload.rs"]
+mod reload;
 #[path = "operate/subject.rs"]
 mod subject;
 
@@ -49,6 +53,9 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         if Form::wants("overhead") {
             overhead::measure(form).await.context("overhead")?;
+        }
+        if Form::wants("reload") {
+            reload::measure(form).await.context("reload")?;
         }
         Ok(ExitCode::SUCCESS)
     })
