@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay_tests::audit::terms;
+use mainstay_tests::checks::Checks;
 use mainstay_tests::process::get;
 use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::slow::{self, Task};
@@ -108,6 +109,7 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_tells_that_it_is
     let changes = changes(slow::threads());
     let process = ManagerProcess::start_with(binary, &cluster, &identity, "slow", &changes, &environment);
     let mut asking = Asking::new(process.address("probes").await, process.address("metrics").await);
+    let mut checks = Checks::of(asking.probes, &[]).await;
     all_blocked(&process).await;
 
     let (began, clock) = (Timestamp::now(), Instant::now());
@@ -119,16 +121,24 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_tells_that_it_is
         }
         assert!(clock.elapsed() < blocks, "blocked for so long, it still says that it is alive");
     };
+    let liveness = ["/livez", "/livez/runtime", "/healthz", "/healthz/runtime"];
+    let told = checks.turned(false, &liveness, clock).await;
     let alive_after = loop {
         if asking.round().await.0 {
             break clock.elapsed();
         }
         assert!(clock.elapsed() < blocks + PATIENCE, "the blocks are long over, and it is still stuck");
     };
+    let back = checks.turned(true, &liveness, clock + blocks).await;
+    checks.are_unchanged();
     figure("blocked.all_threads_slowest_answer", asking.slowest.as_secs_f64(), "s");
     figure("blocked.all_threads_stuck_after", stuck_after.as_secs_f64(), "s");
     figure("blocked.all_threads_alive_again_after", alive_after.as_secs_f64(), "s");
     assert!(stuck_after > ALIVE, "it was given up after {stuck_after:?}");
+    if long_form() {
+        assert!(told.last < Duration::from_secs(32), "told after {told:?}");
+        assert!(back.last < Duration::from_secs(5), "alive again after {back:?}");
+    }
     assert!(alive_after + ALIVE / 2 > blocks, "the threads were free again after {alive_after:?}");
     assert_held(&cluster, "blocked.all_threads", began);
 }
