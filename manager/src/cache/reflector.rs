@@ -57,8 +57,10 @@ const SETTLED: Duration = Duration::from_secs(1);
 const LASTING: Duration = Duration::from_secs(10);
 /// Between looks for a kind that is not served or not readable; half as much again at most.
 const ABSENT: Duration = Duration::from_secs(3);
-/// Streamed lists in a row that may end early before paging takes over, refusals at one version before a relist, and
-/// denials of a kind that has been watched before it is taken for gone.
+/// Denials in a row of a kind that has been watched, before it is taken for gone: twelve to eighteen seconds, in which a
+/// server that has just started reads the rules and definitions it is asked about.
+const DENIALS: u32 = 5;
+/// Streamed lists in a row that may end early before paging takes over, and refusals at one version before a relist.
 const PATIENCE: u32 = 3;
 
 /// List and watch of one part of one store.
@@ -215,7 +217,7 @@ impl Reflector {
     fn is_believed_absent(&mut self, failure: &Failure) -> bool {
         let denied = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
-        denied && (!self.worked || self.denials >= PATIENCE)
+        denied && (!self.worked || self.denials >= DENIALS)
     }
 
     fn absent(&mut self) -> Duration {
