@@ -64,7 +64,7 @@ impl Checks {
         let mut checks = Self { book, seen: 0, _asking: asking };
         let well = |book: &Book| {
             let mut paths = book.now.iter().filter(|(check, _)| !check.contains(' '));
-            let asked = book.now.keys().any(|check| check.starts_with("/readyz/cache-"));
+            let asked = book.now.keys().any(|check| check.starts_with("/readyz lists "));
             asked && paths.all(|(_, passes)| *passes)
         };
         checks.until("everything passes", well).await;
