@@ -156,8 +156,8 @@ impl Elector {
             LeaseLock::new(client, &settings.namespace, &settings.lease_name, settings.request_timeout());
         Ok(Self {
             lock,
+            metrics: Metrics::register(registry, &settings.lease_name, &fence),
             fence,
-            metrics: Metrics::register(registry, &settings.lease_name),
             on_event,
             clock: Arc::new(system_clock),
             leadership: watch::Sender::new(Leadership::Standby { holder: None }),

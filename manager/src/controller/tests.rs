@@ -3,6 +3,7 @@
 mod limits;
 mod outcomes;
 mod retries;
+mod series;
 mod span;
 mod standby;
 mod steering;

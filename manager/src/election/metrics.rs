@@ -1,12 +1,17 @@
 //! What an elector counts. Names and labels are client-go's where it has one.
 
+use std::fmt;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 
+use crate::key::Fence;
 use crate::metrics::Registry;
 
 type Labels = [(&'static str, String); 1];
@@ -24,12 +29,21 @@ pub(super) struct Metrics {
     /// Requests of a leader that did not renew.
     pub(super) failures: Counter,
     renew_seconds: Histogram,
+    take_over_seconds: Histogram,
+    release_seconds: Histogram,
+}
+
+/// Tells of the fence at each scrape: a gauge that somebody sets would be as old as its last renewal.
+#[derive(Debug)]
+struct Timings {
+    fence: Fence,
+    labels: Labels,
 }
 
 // === impl Metrics ===
 
 impl Metrics {
-    pub(super) fn register(registry: &Registry, lease_name: &str) -> Self {
+    pub(super) fn register(registry: &Registry, lease_name: &str, fence: &Fence) -> Self {
         let labels: Labels = [("name", lease_name.to_owned())];
         let gauge = Family::<Labels, Gauge>::default();
         let counter = |name: &str, help: &str| {
@@ -50,28 +64,63 @@ impl Metrics {
         let losses =
             counter("mainstay_election_losses", "How often this replica lost the Lease while leading");
         let failures = counter("mainstay_election_renew_failures", "Tries to renew that did not renew");
-        let family = Family::<Labels, Histogram>::new_with_constructor(|| {
-            // 1 ms to 8 s: from a round trip in one rack to the deadline of a slow configuration.
-            Histogram::new([
-                0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 4.0, 8.0,
-            ])
-        });
-        registry.register(
-            "mainstay_election_renew_seconds",
-            "Time from sending a renewal to its answer",
-            family.clone(),
+        let histogram = |name: &str, help: &str| {
+            let family = Family::<Labels, Histogram>::new_with_constructor(|| {
+                // 1 ms to 16 s: from a round trip in one rack to the lease duration that we ship.
+                Histogram::new([
+                    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 4.0, 8.0,
+                    16.0,
+                ])
+            });
+            registry.register(name, help, family.clone());
+            family.get_or_create_owned(&labels)
+        };
+        let renew_seconds =
+            histogram("mainstay_election_renew_seconds", "Time from sending a renewal to its answer");
+        let take_over_seconds = histogram(
+            "mainstay_election_take_over_seconds",
+            "Time from when a released Lease was seen to when this replica led",
         );
+        let release_seconds = histogram(
+            "mainstay_election_release_seconds",
+            "Time from when a term was to end to when the Lease was given up, its work included",
+        );
+        registry.register_collector(Box::new(Timings { fence: fence.clone(), labels: labels.clone() }));
         Self {
             master: gauge.get_or_create_owned(&labels),
             slow_path,
             terms,
             losses,
             failures,
-            renew_seconds: family.get_or_create_owned(&labels),
+            renew_seconds,
+            take_over_seconds,
+            release_seconds,
         }
     }
 
     pub(super) fn renewed_in(&self, took: Duration) {
         self.renew_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn took_over_in(&self, took: Duration) {
+        self.take_over_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn released_in(&self, took: Duration) {
+        self.release_seconds.observe(took.as_secs_f64());
+    }
+}
+
+// === impl Timings ===
+
+impl Collector for Timings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        // Of an elector's fence, which always has an end.
+        let left = self.fence.left().unwrap_or_default();
+        let name = "mainstay_election_fence_seconds";
+        let help =
+            "For how long leader-only work may still write unless the Lease is renewed; 0 on a standby";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&self.labels)?)
     }
 }

@@ -31,6 +31,10 @@ struct Task<W, F> {
     /// The last loss that no later term made good.
     lost: Option<Ending>,
     told: Told,
+    /// Since when the Lease has been known to name nobody.
+    free_since: Option<Instant>,
+    /// Since when the term that ends does so.
+    ending_since: Option<Instant>,
     /// Requests fail, and the log has said so.
     failing: bool,
     ended: Option<Ended>,
@@ -64,6 +68,8 @@ where
         named: None,
         lost: None,
         told: Told::default(),
+        free_since: None,
+        ending_since: None,
         failing: false,
         ended: None,
     };
@@ -185,6 +191,9 @@ where
                 self.elector.fence.extend(until);
                 self.elector.metrics.master.set(1);
                 self.elector.metrics.terms.inc();
+                if let Some(free) = self.free_since.take() {
+                    self.elector.metrics.took_over_in(free.elapsed());
+                }
                 self.lost = None;
                 tracing::info!(lease = %self.elector.lock, identity = %self.identity(), transitions, "became leader");
                 self.publish(Leadership::Leading { transitions });
@@ -209,7 +218,10 @@ where
                 }
             }
             Action::StopLeading(ending) => self.stop_leading(ending),
-            Action::EndWork => self.work = Some(Box::pin((self.end_work)())),
+            Action::EndWork => {
+                self.ending_since = Some(Instant::now());
+                self.work = Some(Box::pin((self.end_work)()));
+            }
             Action::Standby => self.publish(Leadership::Standby { holder: self.holder.clone() }),
             Action::NewHolder(holder) => self.new_holder(holder),
             Action::Finish { released } => self.finish(released),
@@ -250,6 +262,12 @@ where
 
     fn new_holder(&mut self, holder: Option<Arc<str>>) {
         self.holder.clone_from(&holder);
+        match &holder {
+            // Only what somebody held can be taken over.
+            None => self.free_since = self.named.is_some().then(Instant::now),
+            Some(holder) if *holder != self.identity() => self.free_since = None,
+            Some(_) => {}
+        }
         if let Some(holder) = holder.as_ref().filter(|_| holder != self.named) {
             tracing::info!(lease = %self.elector.lock, %holder, "new leader");
             self.named = Some(Arc::clone(holder));
@@ -264,6 +282,9 @@ where
         self.elector.fence.close();
         if released {
             tracing::info!(lease = %self.elector.lock, "gave the lease up");
+            if let Some(ending) = self.ending_since.take() {
+                self.elector.metrics.released_in(ending.elapsed());
+            }
         }
         self.ended = Some(Ended { released, lost: self.lost.clone() });
     }

@@ -282,6 +282,10 @@ async fn a_stopped_leader_renews_until_its_work_has_ended_and_hands_over_at_once
     assert!(old.metric("leader_election_master_status{name=\"mainstay\"} 0"));
     assert!(new.metric("leader_election_master_status{name=\"mainstay\"} 1"));
     assert!(new.metric("mainstay_election_transitions_total{name=\"mainstay\"} 1"));
+    assert!(new.metric("mainstay_election_take_over_seconds_sum{name=\"mainstay\"} 0.0"));
+    assert!(new.metric("mainstay_election_take_over_seconds_count{name=\"mainstay\"} 1"));
+    assert!(old.metric("mainstay_election_fence_seconds{name=\"mainstay\"} 0.0"));
+    assert!(!new.metric("mainstay_election_fence_seconds{name=\"mainstay\"} 0.0"));
     let notes: Vec<_> = old.events.lock().iter().filter_map(LeaseEvent::note).collect();
     assert_eq!(notes, ["old became leader", "old stopped leading"]);
     assert_eq!(server.spec()["leaseTransitions"], 1);

@@ -112,6 +112,14 @@ impl Fence {
         }
     }
 
+    /// Returns how long writes may leave from now on without a renewal; zero once they may not, `None` if they always may.
+    pub fn left(&self) -> Option<Duration> {
+        match self.inner.until.load(Ordering::SeqCst) {
+            u64::MAX => None,
+            until => Some(Duration::from_nanos(until.saturating_sub(BootInstant::now().as_nanos()))),
+        }
+    }
+
     /// Takes a pass for the current term. It may be taken while the fence is closed, and is then good for the
     /// term that begins with the next `extend`.
     pub fn pass(&self) -> FencePass {
