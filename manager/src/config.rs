@@ -162,7 +162,7 @@ pub struct Metrics {
 pub struct Inspect {
     /// Where it listens; a loopback address unless there is a token.
     pub bind_address: BindAddress,
-    /// File of the token that readers have to show, an absolute path; `None` where being on this host is enough.
+    /// File of the token that who comes from another host has to show, an absolute path; `None` lets only this host in.
     pub token_file: Option<PathBuf>,
 }
 
