@@ -125,3 +125,6 @@ fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<
     response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response
 }
+
+#[cfg(test)]
+mod tests;

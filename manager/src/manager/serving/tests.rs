@@ -1,0 +1,177 @@
+//! What strangers may do to the ports of a running manager. There is no API server behind it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kube::Config;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::config::{ManagerConfiguration, Overrides};
+use crate::manager::{Manager, ManagerError, ManagerOptions};
+
+/// Longer than any answer takes on any machine, and shorter than any time that a slow peer is given.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A running manager and what each of its ports answers with 200.
+struct Running {
+    manager: Manager,
+    ports: [(SocketAddr, &'static str); 3],
+    ended: JoinSet<Result<(), ManagerError>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {enabled: false}\n\
+                    health: {bindAddress: \"127.0.0.1:0\"}\nmetrics: {bindAddress: \"127.0.0.1:0\"}\n\
+                    inspect: {bindAddress: \"127.0.0.1:0\"}\n";
+        let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
+        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
+        let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let manager = Manager::new(options, configuration, nowhere).unwrap();
+        let ports = [
+            (manager.probes_addr().unwrap(), "/livez"),
+            (manager.metrics_addr().unwrap(), "/metrics"),
+            (manager.inspect_addr().unwrap(), "/debug/leader"),
+        ];
+        let running = manager.clone();
+        Self { manager, ports, ended: JoinSet::from_iter([async move { running.run().await }]) }
+    }
+
+    async fn stopped(self) {
+        self.manager.stop();
+        self.ended.join_all().await.into_iter().for_each(|ended| ended.unwrap());
+    }
+}
+
+/// Says this, ends its side and returns what comes back until the other side ends too.
+async fn say(port: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(port).await.unwrap();
+        // Who is refused early may be reset while it still sends, or before it has read the refusal.
+        let sent = stream.write_all(bytes).await;
+        let ended = stream.shutdown().await;
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer).await;
+        drop((sent, ended, read));
+        answer
+    };
+    timeout(SOON, exchange)
+        .await
+        .unwrap_or_else(|_| panic!("{port} holds on to {:?}", bytes.escape_ascii().to_string()))
+}
+
+async fn is_well(port: SocketAddr, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let answer = say(port, request.as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{path}: {}", answer.escape_ascii());
+}
+
+/// The status of an answer, 0 if there is none; fails if it is no answer of ours.
+fn status(answer: &[u8]) -> u16 {
+    if answer.is_empty() {
+        return 0;
+    }
+    let text = String::from_utf8_lossy(answer);
+    assert!(text.starts_with("HTTP/1."), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+    text[9..12].parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_or_closed_on_each_port() {
+    let server = Running::start();
+    let many = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "a: b\r\n".repeat(5_000));
+    let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(100_000));
+    let wrong: [&[u8]; 22] = [
+        b"",
+        b"\0",
+        b"\r\n\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /livez\r\n\r\n",
+        b"GET /livez HTTP/0.9\r\n\r\n",
+        b"GET /livez HTTP/9.9\r\nhost: localhost\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost localhost\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n: localhost\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: local\0host\r\n\r\n",
+        b"GET /livez HTTP/1.1\nhost",
+        b"G\xffT /livez HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET http://[::1/livez HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /li vez HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        b"POST /livez HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        // The hello of a TLS client.
+        b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03",
+        many.as_bytes(),
+        long.as_bytes(),
+    ];
+    for (port, path) in server.ports {
+        for bytes in wrong {
+            let status = status(&say(port, bytes).await);
+            assert!(status == 0 || (400..500).contains(&status), "{}: {status}", bytes.escape_ascii());
+        }
+        is_well(port, path).await;
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn random_edits_of_a_request_are_answered_or_closed_on_each_port() {
+    const EDITS: usize = 400;
+    let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("MAINSTAY_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let server = Running::start();
+    for (port, path) in server.ports {
+        let request = format!(
+            "POST {path}?verbose HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\
+             accept: application/openmetrics-text\r\nauthorization: Bearer x\r\n\r\n{{}}"
+        );
+        for _ in 0..EDITS {
+            let mut bytes = request.clone().into_bytes();
+            for _ in 0..random.usize(1..=4) {
+                let at = random.usize(..bytes.len().max(1));
+                match random.u8(..4) {
+                    0 => bytes[at] ^= random.u8(1..),
+                    1 if bytes.len() > 1 => drop(bytes.remove(at)),
+                    2 => bytes.insert(at, *random.choice(b"\r\n\0 :;,/%?&=0\xff").unwrap_or(&0)),
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            // Whatever it is: what matters is that there is one, and that no handler panicked over it.
+            status(&say(port, &bytes).await);
+        }
+        is_well(port, path).await;
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_sends_nothing_or_never_ends_does_not_keep_a_probe_waiting() {
+    let server = Running::start();
+    for (port, path) in server.ports {
+        // More than have room, and fewer than fill the kernel's backlog with them.
+        let mut crowd = Vec::new();
+        for number in 0..150 {
+            let mut stream = TcpStream::connect(port).await.unwrap();
+            let begun: &[u8] = match number % 3 {
+                0 => b"",
+                1 => b"GET / HTTP/1.1\r\nhost: local",
+                _ => b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n{",
+            };
+            stream.write_all(begun).await.unwrap();
+            crowd.push(stream);
+        }
+        let began = Instant::now();
+        is_well(port, path).await;
+        eprintln!("{path} was answered after {:?}", began.elapsed());
+        drop(crowd);
+    }
+    server.stopped().await;
+}
