@@ -312,7 +312,12 @@ fn role(name: &str, rules: &Value) -> [Value; 2] {
 
 /// Reads every document that `deploy/base` ships, in the order of the files' names.
 pub fn documents_of_base() -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+    documents_of("base")
+}
+
+/// Reads every document of a folder of `deploy`, in the order of the files' names.
+pub fn documents_of(folder: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
     let fail =
         |error: &dyn std::fmt::Display| -> ! { panic!("{} cannot be read: {error}", folder.display()) };
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| fail(&error));
@@ -381,6 +386,22 @@ fn name_of(document: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A patch replaces the file in the map as a whole, so the component repeats that of the base.
+    #[test]
+    fn guarded_metrics_change_nothing_else_of_the_configuration() {
+        let file = |documents: &[Value]| -> Value {
+            let map = documents.iter().find(|document| document["kind"] == "ConfigMap").expect("a ConfigMap");
+            serde_saphyr::from_str(map["data"]["manager.yaml"].as_str().expect("a file")).expect("YAML")
+        };
+        let component = documents_of("components/metrics-auth");
+        let mut expected = file(&documents_of_base());
+        expected["metrics"] = json!({"auth": true, "tlsDir": "/etc/mainstay-metrics-tls"});
+        assert_eq!(file(&component), expected);
+        let patch = component.iter().find(|document| document["kind"] == "Deployment").expect("a patch");
+        let mounted = &patch["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["mountPath"];
+        assert_eq!(*mounted, expected["metrics"]["tlsDir"]);
+    }
 
     const BASE: &str = "
 apiVersion: v1

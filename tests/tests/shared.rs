@@ -52,6 +52,8 @@ mod rules;
 mod runnables;
 #[path = "shared/scopes.rs"]
 mod scopes;
+#[path = "shared/served.rs"]
+mod served;
 #[path = "shared/sharing.rs"]
 mod sharing;
 #[path = "shared/steering.rs"]
