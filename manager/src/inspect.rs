@@ -8,7 +8,7 @@
 //! | `/debug/controllers` | every running controller with the counts of its queue |
 //! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
 //! | `/debug/caches` | every store of the cache, those of other clusters last |
-//! | `/debug/leader` | who leads |
+//! | `/debug/leader` | who leads, and what has happened to the Lease |
 //!
 //! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
 //! of the log says so.
@@ -68,7 +68,7 @@ use crate::serve::{Handler, blocking};
 
 pub use actions::SetLogLevel;
 pub use host::Admitted;
-pub use leader::{Election, Leader};
+pub use leader::{Election, History, Leader};
 pub(crate) use query::{sorts, states};
 
 /// What can be looked at. Cheap to clone.

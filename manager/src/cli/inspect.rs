@@ -2,8 +2,10 @@
 //!
 //! A reader of another process, on this machine or behind `kubectl port-forward`; in a Pod it is the binary itself, by
 //! `kubectl exec POD -- mainstay inspect`. It asks, prints, and with `-w` asks again each second and prints what has
-//! changed. What is not part of the table, such as how many rows are not shown, goes to standard error.
+//! changed. What is not part of the table, such as how many rows are not shown, goes to standard error. Its actions are
+//! those of the pages.
 
+mod action;
 mod client;
 mod duration;
 mod follow;
@@ -23,6 +25,7 @@ use crate::config::{Loaded, Overrides};
 use crate::inspect::{sorts, states};
 use crate::key::Chain;
 
+use action::Action;
 use client::Server;
 use table::Table;
 
@@ -32,7 +35,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 #[derive(Args, Debug)]
 struct Flags {
     #[command(subcommand)]
-    page: Page,
+    what: What,
     /// Where the manager serves its debug pages [default: what --config says, else 127.0.0.1:8082]
     #[arg(long, global = true, value_name = "HOST:PORT")]
     address: Option<String>,
@@ -51,6 +54,14 @@ struct Flags {
 }
 
 #[derive(Subcommand, Debug)]
+enum What {
+    #[command(flatten)]
+    Page(Page),
+    #[command(flatten)]
+    Action(Action),
+}
+
+#[derive(Subcommand, Debug)]
 enum Page {
     /// The controllers, and how many keys of each are in which state
     Controllers,
@@ -58,7 +69,7 @@ enum Page {
     Queue(Queue),
     /// The stores of the cache
     Caches,
-    /// Who leads
+    /// Who leads, and what has happened to the Lease
     Leader,
 }
 
@@ -121,18 +132,26 @@ pub(super) fn run(
         Ok(runtime) => runtime,
         Err(error) => return complain(&error, err),
     };
+    let json = flags.output == "json";
     runtime.block_on(async {
-        if flags.watch {
-            return follow::follow(&flags, &server, out, err).await;
-        }
-        let body = match server.get(&flags.page.path()).await {
+        let page = match &flags.what {
+            What::Action(_) if flags.watch => {
+                return wrong_input(err, "error: an action is done once; leave -w out\n");
+            }
+            What::Action(action) => return action.carry_out(&server, json, out, err).await,
+            What::Page(page) if flags.watch => {
+                return follow::follow(page, json, &server, out, err).await;
+            }
+            What::Page(page) => page,
+        };
+        let body = match server.get(&page.path()).await {
             Ok(body) => body,
             Err(error) => return error.exit(err),
         };
-        if flags.output == "json" {
+        if json {
             return print(out, err, &body);
         }
-        match flags.page.table(&server, &body).await {
+        match page.table(&server, &body).await {
             Ok(table) => show(&table, out, err),
             Err(error) => complain(&error, err),
         }
@@ -225,7 +244,11 @@ impl Queue {
             ("after", &self.after),
         ];
         query.extend_pairs(single.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
-        let name: String = form_urlencoded::byte_serialize(self.controller.as_bytes()).collect();
-        format!("/debug/controllers/{name}/queue?{}", query.finish())
+        format!("{}/queue?{}", controller(&self.controller), query.finish())
     }
+}
+
+/// Returns the path of a controller, whatever its name is.
+fn controller(name: &str) -> String {
+    format!("/debug/controllers/{}", form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>())
 }

@@ -1,6 +1,7 @@
 use super::*;
 
 mod actions;
+mod leader;
 
 use http::header::HOST;
 use kube::client::Body;
@@ -13,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{CacheSettings, KindStatus, Packing, Projection, Scope};
 use crate::client::Recorder;
 use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Departure, Environment, Term};
-use crate::election::{Ending, Leadership};
 use crate::key::{Fence, Key, KindId, Request as ObjectName};
 use crate::metrics::Registry;
 use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy};
@@ -300,48 +300,6 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
 }
 
-#[test]
-fn a_replica_tells_whether_it_leads_who_does_and_whether_writes_may_leave() {
-    let (leadership, seen) = watch::channel(Leadership::Standby { holder: None });
-    let election =
-        Election { namespace: "system".to_owned(), lease_name: "mainstay".to_owned(), leadership: seen };
-    let fence = Fence::closed();
-    let leader = Leader {
-        identity: "me".to_owned(),
-        election: Some(election),
-        term: Term::new(),
-        fence: fence.clone(),
-    };
-    let told = || {
-        let text = serde_json::to_string(&leader.page()).unwrap();
-        let start = r#"{"identity":"me","lease":{"namespace":"system","name":"mainstay"},"#;
-        text.strip_prefix(start).unwrap().to_owned()
-    };
-    let nobody = r#""leading":false,"holder":null,"transitions":null,"lost":null,"fenceOpen":false}"#;
-    assert_eq!(told(), nobody);
-    leadership.send_replace(Leadership::Standby { holder: Some("you".into()) });
-    let other = r#""leading":false,"holder":"you","transitions":null,"lost":null,"fenceOpen":false}"#;
-    assert_eq!(told(), other);
-    leadership.send_replace(Leadership::Leading { transitions: 4 });
-    fence.extend(crate::key::BootInstant::now() + Duration::from_hours(1));
-    let leading = r#""leading":true,"holder":"me","transitions":4,"lost":null,"fenceOpen":true}"#;
-    assert_eq!(told(), leading);
-    leadership.send_replace(Leadership::Lost(Ending::Taken("you".into())));
-    fence.close();
-    let taken = r#""leading":false,"holder":"you","transitions":null,"lost":"taken","fenceOpen":false}"#;
-    assert_eq!(told(), taken);
-}
-
-#[tokio::test]
-async fn without_an_election_there_is_no_lease_to_tell_of() {
-    let expected = concat!(
-        r#"{"identity":"me","lease":null,"leading":true,"holder":null,"transitions":null,"lost":null,"#,
-        r#""fenceOpen":true}"#,
-        "\n",
-    );
-    assert_eq!(get(&inspect(&Directory::default()), "/debug/leader"), (200, expected.to_owned()));
-}
-
 #[tokio::test]
 async fn what_is_not_answered_says_why() {
     let inspect = inspect(&Directory::default());
@@ -400,7 +358,7 @@ async fn a_server_on_loopback_answers_those_who_mean_it() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("\r\ncontent-type: application/json\r\n"), "{answer}");
     assert!(answer.contains("\r\ncache-control: no-store\r\n"), "{answer}");
-    assert!(answer.ends_with("\"fenceOpen\":true}\n"), "{answer}");
+    assert!(answer.ends_with("\"history\":[]}\n"), "{answer}");
     for (line, host, status) in [
         ("GET /debug/leader", "rebound.example", "403 Forbidden"),
         ("GET http://rebound.example/debug/leader", "localhost", "403 Forbidden"),

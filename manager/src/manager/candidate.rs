@@ -19,6 +19,7 @@ use crate::client::connect::Role;
 use crate::client::{EventType, Recorder};
 use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
+use crate::inspect::History;
 
 /// What the election is called when it fails.
 pub(super) const ELECTION: &str = "leader election";
@@ -26,6 +27,8 @@ pub(super) const ELECTION: &str = "leader election";
 /// A replica that stands for election.
 pub(super) struct Candidate {
     leadership: watch::Receiver<Leadership>,
+    /// What has happened to the Lease, for people.
+    history: History,
     campaign: Option<oneshot::Sender<()>>,
     stop: CancellationToken,
     /// A manager that is dropped instead of stopped must not go on renewing: nobody would answer for its work.
@@ -55,12 +58,14 @@ impl Candidate {
         let (connections, fence, registry) =
             (shared.clusters.own().connections().clone(), shared.fence.clone(), shared.registry.clone());
         let record = record_on_lease(shared.clusters.own().events().clone(), &settings);
-        let elected = shared.term.clone();
+        let (elected, history) = (shared.term.clone(), History::default());
+        let noted = history.clone();
         let on_event: OnEvent = Arc::new(move |event: LeaseEvent| {
             // Before this is forwarded as news, and so before anybody asks for the term to begin.
             if matches!(event, LeaseEvent::BecameLeader { .. }) {
                 elected.grant();
             }
+            noted.note(&event);
             record(event);
         });
         let stop_election = stop.clone();
@@ -87,6 +92,7 @@ impl Candidate {
         (
             Self {
                 leadership,
+                history,
                 campaign: Some(campaign),
                 _stop_on_drop: stop.clone().drop_guard(),
                 stop,
@@ -101,6 +107,11 @@ impl Candidate {
     /// Returns a view of whether this replica leads, and who does otherwise.
     pub(super) fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
+    }
+
+    /// Returns what has happened to the Lease, also from now on.
+    pub(super) fn history(&self) -> History {
+        self.history.clone()
     }
 
     /// Stands for election from now on.

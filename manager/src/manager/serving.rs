@@ -28,6 +28,7 @@ impl Shared {
                 namespace: settings.namespace.clone(),
                 lease_name: settings.lease_name.clone(),
                 leadership: candidate.leadership(),
+                history: candidate.history(),
             }),
             term: self.term.clone(),
             fence: self.fence.clone(),

@@ -9,11 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HOST};
-use http::{Request, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Request, StatusCode, request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -84,13 +85,23 @@ impl Server {
         Self { address, token }
     }
 
-    /// Returns the body of the answer.
+    /// Asks for a page and returns the body of the answer.
     pub(super) async fn get(&self, path: &str) -> Result<String, AskError> {
-        let mut request = Request::get(path).header(HOST, &self.address);
+        self.ask(Request::get(path), Bytes::new()).await
+    }
+
+    /// Asks for something to be done and returns the body of the answer.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<String, AskError> {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.ask(request, body.to_string().into()).await
+    }
+
+    async fn ask(&self, request: request::Builder, body: Bytes) -> Result<String, AskError> {
+        let mut request = request.header(HOST, &self.address);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Full::default());
+        let request = request.body(Full::new(body));
         let request = request.map_err(|source| AskError::Request { address: self.address(), source })?;
         let connect = timeout(CONNECT, TcpStream::connect(&self.address)).await;
         let stream = connect

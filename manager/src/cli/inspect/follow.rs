@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::client::Server;
 use super::table::{Role, Table, Widths};
-use super::{Exit, Flags, complain, print, say};
+use super::{Exit, Page, complain, print, say};
 use crate::key::Chain;
 
 /// Between two questions. Each walks a whole queue, so a shorter time would be paid by whoever reconciles.
@@ -30,13 +30,19 @@ pub(super) struct Follower {
 }
 
 /// Goes on until nobody reads, or the first question makes no sense.
-pub(super) async fn follow(flags: &Flags, server: &Server, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
+pub(super) async fn follow(
+    page: &Page,
+    json: bool,
+    server: &Server,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Exit {
     let (mut follower, mut trouble, mut answered) = (Follower::default(), None, false);
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        let body = match server.get(&flags.page.path()).await {
+        let body = match server.get(&page.path()).await {
             Ok(body) => body,
             Err(error) if !answered => return error.exit(err),
             Err(error) => {
@@ -49,10 +55,10 @@ pub(super) async fn follow(flags: &Flags, server: &Server, out: &mut dyn Write, 
             }
         };
         (answered, trouble) = (true, None);
-        let text = if flags.output == "json" {
+        let text = if json {
             body
         } else {
-            match flags.page.table(server, &body).await {
+            match page.table(server, &body).await {
                 Ok(table) => follower.news(&table, err),
                 Err(error) => return complain(&error, err),
             }

@@ -41,7 +41,8 @@ const CACHES: &[Column] = &[
     column("LAST ERROR", Role::Value),
 ];
 
-const LEADER: &[Column] = &[column("WHAT", Role::Name), column("VALUE", Role::Value)];
+const LEADER: &[Column] =
+    &[column("WHAT", Role::Name), column("VALUE", Role::Value), column("FOR", Role::Moves)];
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Controllers {
@@ -137,6 +138,18 @@ pub(super) struct Leader {
     transitions: Option<i32>,
     lost: Option<String>,
     fence_open: bool,
+    fence_seconds: Option<f64>,
+    holder_seconds: Option<f64>,
+    history: Vec<Turn>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Turn {
+    seconds_ago: f64,
+    event: String,
+    identity: Option<String>,
+    reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -246,14 +259,34 @@ pub(super) fn caches(page: Caches) -> Table {
 pub(super) fn leader(page: Leader) -> Table {
     let lease = page.lease.map(|lease| format!("{}/{}", lease.namespace, lease.name));
     let yes = |so: bool| if so { "yes" } else { "no" }.to_owned();
+    let never = |value: Option<f64>| value.map(|seconds| short(Some(seconds))).unwrap_or_default();
     let rows = [
-        ("identity", page.identity),
-        ("lease", lease.unwrap_or_else(|| "none: leads without an election".to_owned())),
-        ("leading", yes(page.leading)),
-        ("holder", page.holder.unwrap_or_default()),
-        ("transitions", page.transitions.map(|count| count.to_string()).unwrap_or_default()),
-        ("last term ended", page.lost.unwrap_or_default()),
-        ("writes may leave", yes(page.fence_open)),
+        ("identity", page.identity, String::new()),
+        ("lease", lease.unwrap_or_else(|| "none: leads without an election".to_owned()), String::new()),
+        ("leading", yes(page.leading), String::new()),
+        ("holder", page.holder.unwrap_or_default(), never(page.holder_seconds)),
+        ("transitions", page.transitions.map(|count| count.to_string()).unwrap_or_default(), String::new()),
+        ("last term ended", page.lost.unwrap_or_default(), String::new()),
+        ("writes may leave", yes(page.fence_open), never(page.fence_seconds)),
     ];
-    Table::new(LEADER, rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect())
+    let mut table = Table::new(
+        LEADER,
+        rows.into_iter().map(|(what, value, time)| vec![what.to_owned(), value, time]).collect(),
+    );
+    table.below = page.history.iter().map(Turn::line).collect();
+    table
+}
+
+impl Turn {
+    fn line(&self) -> String {
+        let who = self.identity.as_deref().unwrap_or("nobody");
+        let reason = self.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let what = match &*self.event {
+            "becameLeader" => "became leader",
+            "stoppedLeading" => "stopped leading",
+            "newHolder" => "holds the Lease",
+            other => other,
+        };
+        format!("{} ago: {who} {what}{reason}", short(Some(self.seconds_ago)))
+    }
 }

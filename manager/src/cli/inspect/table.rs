@@ -11,6 +11,8 @@ pub(super) struct Table {
     pub(super) columns: &'static [Column],
     /// As many cells in each as there are columns.
     pub(super) rows: Vec<Vec<String>>,
+    /// What is shown below it, a line each; not to whoever follows.
+    pub(super) below: Vec<String>,
     /// What is said beside the table, a line each.
     pub(super) notes: Vec<String>,
     /// Not all rows there are: one that is missing may be among the others.
@@ -50,7 +52,7 @@ impl Table {
     pub(super) fn new(columns: &'static [Column], rows: Vec<Vec<String>>) -> Self {
         // A terminal acts on some of what errors and names may hold.
         let rows = rows.into_iter().map(|row| row.into_iter().map(|cell| harmless(&cell)).collect());
-        Self { columns, rows: rows.collect(), notes: Vec::new(), cut: false }
+        Self { columns, rows: rows.collect(), below: Vec::new(), notes: Vec::new(), cut: false }
     }
 
     pub(super) fn titles(&self) -> Vec<String> {
@@ -69,7 +71,11 @@ impl fmt::Display for Table {
         let (titles, mut widths) = (self.titles(), Widths::default());
         widths.fit([&titles].into_iter().chain(&self.rows));
         f.write_str(&widths.line(&titles))?;
-        self.rows.iter().try_for_each(|row| f.write_str(&widths.line(row)))
+        self.rows.iter().try_for_each(|row| f.write_str(&widths.line(row)))?;
+        if !self.below.is_empty() {
+            writeln!(f)?;
+        }
+        self.below.iter().try_for_each(|line| writeln!(f, "{}", harmless(line)))
     }
 }
 

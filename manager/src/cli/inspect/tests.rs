@@ -119,7 +119,8 @@ fn on_a_standby_the_leader_is_named() {
     let standby =
         QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(r#""matched":3"#, r#""matched":2"#);
     let leader = r#"{"identity":"web-1_a","lease":{"namespace":"shop","name":"orders"},"leading":false,
-        "holder":"web-0_b","transitions":null,"lost":null,"fenceOpen":false}"#;
+        "holder":"web-0_b","transitions":null,"lost":null,"fenceOpen":false,"fenceSeconds":null,
+        "holderSeconds":1,"history":[]}"#;
     let manager = Scripted::start(&[
         ("/debug/controllers/orders/queue?", 200, &standby),
         ("/debug/leader", 200, leader),
@@ -143,8 +144,11 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
     let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full",
         "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,
         "relists":1,"lastEventSeconds":66,"leftOut":{"shop/big":"too long"}}]}"#;
-    let leader = r#"{"identity":"web-0_b","lease":null,"leading":true,"holder":null,"transitions":null,"lost":null,
-        "fenceOpen":true}"#;
+    let leader = r#"{"identity":"web-0_b","lease":{"namespace":"shop","name":"orders"},"leading":true,"holder":"web-0_b",
+        "transitions":3,"lost":null,"fenceOpen":true,"fenceSeconds":12.5,"holderSeconds":65,"history":[
+        {"secondsAgo":65,"event":"becameLeader","identity":"web-0_b","reason":null},
+        {"secondsAgo":70,"event":"newHolder","identity":null,"reason":null},
+        {"secondsAgo":700,"event":"stoppedLeading","identity":"web-0_b","reason":"expired"}]}"#;
     let manager = Scripted::start(&[
         ("/debug/controllers", 200, &controllers),
         ("/debug/caches", 200, caches),
@@ -164,14 +168,18 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
         ),
         (
             "leader",
-            "WHAT               VALUE\n\
-             identity           web-0_b\n\
-             lease              none: leads without an election\n\
-             leading            yes\n\
-             holder             -\n\
-             transitions        -\n\
-             last term ended    -\n\
-             writes may leave   yes\n",
+            "WHAT               VALUE         FOR\n\
+             identity           web-0_b       -\n\
+             lease              shop/orders   -\n\
+             leading            yes           -\n\
+             holder             web-0_b       1m05s\n\
+             transitions        3             -\n\
+             last term ended    -             -\n\
+             writes may leave   yes           12s\n\
+             \n\
+             1m05s ago: web-0_b became leader\n\
+             1m10s ago: nobody holds the Lease\n\
+             11m40s ago: web-0_b stopped leading (expired)\n",
         ),
     ] {
         assert_eq!(run(&[page, "--address", &address]), (Exit::Success, expected.to_owned(), String::new()));
@@ -189,6 +197,16 @@ fn what_makes_no_sense_is_wrong_input_and_says_what_would() {
     let address = manager.address.to_string();
     let expected = "error: controller \"order\" does not run here; there are orders\n".to_owned();
     assert_eq!(run(&["queue", "order", "--address", &address]), (Exit::WrongInput, String::new(), expected));
+}
+
+#[test]
+fn an_action_is_posted_and_says_how_many_keys_it_concerned() {
+    let manager = Scripted::start(&[("/debug/controllers/orders/forget", 200, "{\"matched\":2}\n")]);
+    let address = manager.address.to_string();
+    let printed = run(&["forget", "orders", "-n", "shop", "--address", &address]);
+    assert_eq!(printed, (Exit::Success, "2 keys on the queue\n".to_owned(), String::new()));
+    let (exit, _, err) = run(&["forget", "orders", "-w", "--address", &address]);
+    assert_eq!((exit, &*err), (Exit::WrongInput, "error: an action is done once; leave -w out\n"));
 }
 
 #[test]

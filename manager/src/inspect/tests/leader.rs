@@ -1,0 +1,100 @@
+//! Who leads, and what has happened to the Lease.
+
+use super::*;
+
+use serde_json::json;
+
+use crate::election::{Ending, Leadership, LeaseEvent};
+
+/// What a replica that stands for election tells.
+struct Stands {
+    leader: Leader,
+    leadership: watch::Sender<Leadership>,
+    history: History,
+}
+
+impl Stands {
+    fn new() -> Self {
+        let (leadership, seen) = watch::channel(Leadership::Standby { holder: None });
+        let history = History::default();
+        let election = Election {
+            namespace: "system".to_owned(),
+            lease_name: "mainstay".to_owned(),
+            leadership: seen,
+            history: history.clone(),
+        };
+        let (election, term, fence) = (Some(election), Term::new(), Fence::closed());
+        Self { leader: Leader { identity: "me".to_owned(), election, term, fence }, leadership, history }
+    }
+
+    fn told(&self) -> Value {
+        let mut page = serde_json::to_value(self.leader.page()).unwrap();
+        let lease = page.as_object_mut().unwrap().remove("lease");
+        assert_eq!(lease, Some(json!({"namespace": "system", "name": "mainstay"})));
+        page
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_tells_whether_it_leads_who_does_and_whether_writes_may_leave() {
+    let stands = Stands::new();
+    let page = |leading: bool, holder: Value, transitions: Value, lost: Value| {
+        json!({"identity": "me", "leading": leading, "holder": holder, "transitions": transitions, "lost": lost,
+            "fenceOpen": leading, "fenceSeconds": null, "holderSeconds": null, "history": []})
+    };
+    assert_eq!(stands.told(), page(false, Value::Null, Value::Null, Value::Null));
+    stands.leadership.send_replace(Leadership::Standby { holder: Some("you".into()) });
+    assert_eq!(stands.told(), page(false, "you".into(), Value::Null, Value::Null));
+    stands.leadership.send_replace(Leadership::Leading { transitions: 4 });
+    stands.leader.fence.extend(crate::key::BootInstant::now() + Duration::from_hours(1));
+    let mut leading = stands.told();
+    let left = leading["fenceSeconds"].take().as_f64().unwrap();
+    assert!((3_500.0..=3_600.0).contains(&left), "{left}");
+    assert_eq!(leading, page(true, "me".into(), 4.into(), Value::Null));
+    stands.leadership.send_replace(Leadership::Lost(Ending::Taken("you".into())));
+    stands.leader.fence.close();
+    assert_eq!(stands.told(), page(false, "you".into(), Value::Null, "taken".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_happened_to_the_lease_is_told_newest_first() {
+    let stands = Stands::new();
+    let holder = |name: &str| LeaseEvent::NewLeader { holder: Some(name.into()) };
+    let seconds = Duration::from_secs;
+    stands.history.note(&holder("you"));
+    advance(seconds(60)).await;
+    stands.history.note(&LeaseEvent::NewLeader { holder: None });
+    stands.history.note(&LeaseEvent::BecameLeader { identity: "me".into() });
+    advance(seconds(10)).await;
+    stands.history.note(&holder("me"));
+    stands.leadership.send_replace(Leadership::Leading { transitions: 1 });
+    assert_eq!(stands.told()["holderSeconds"], json!(10.0));
+    advance(seconds(5)).await;
+    stands.history.note(&LeaseEvent::StoppedLeading { identity: "me".into(), ending: Ending::Expired });
+    stands.leadership.send_replace(Leadership::Lost(Ending::Expired));
+    let told = stands.told();
+    assert_eq!(told["holderSeconds"], Value::Null, "nobody is known to hold it");
+    let turn = |ago: f64, event: &str, identity: Value, reason: Value| json!({"secondsAgo": ago, "event": event, "identity": identity, "reason": reason});
+    let expected = json!([
+        turn(0.0, "stoppedLeading", "me".into(), "expired".into()),
+        turn(5.0, "newHolder", "me".into(), Value::Null),
+        turn(15.0, "becameLeader", "me".into(), Value::Null),
+        turn(15.0, "newHolder", Value::Null, Value::Null),
+        turn(75.0, "newHolder", "you".into(), Value::Null),
+    ]);
+    assert_eq!(told["history"], expected);
+    for _ in 0..100 {
+        stands.history.note(&holder("you"));
+    }
+    assert_eq!(stands.told()["history"].as_array().map(Vec::len), Some(32), "its memory is bounded");
+}
+
+#[tokio::test]
+async fn without_an_election_there_is_no_lease_to_tell_of() {
+    let expected = concat!(
+        r#"{"identity":"me","lease":null,"leading":true,"holder":null,"transitions":null,"lost":null,"#,
+        r#""fenceOpen":true,"fenceSeconds":null,"holderSeconds":null,"history":[]}"#,
+        "\n",
+    );
+    assert_eq!(get(&inspect(&Directory::default()), "/debug/leader"), (200, expected.to_owned()));
+}
