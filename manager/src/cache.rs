@@ -79,7 +79,7 @@ pub use pack::{Damage, Pack, Packing};
 pub use required::Required;
 pub use select::{LabelSelector, Scope, Select, SelectorError};
 pub use settings::CacheSettings;
-pub use status::{HandlerTrouble, KindStatus};
+pub use status::{HandlerTrouble, KindStatus, PartStatus};
 pub use transform::TransformError;
 pub use view::{ReadError, View};
 

@@ -8,6 +8,7 @@
 //! | `/debug/controllers` | every running controller with the counts of its queue |
 //! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
 //! | `/debug/caches` | every store of the cache, those of other clusters last |
+//! | `/debug/watches` | every list and watch of those stores, what does not work first |
 //! | `/debug/leader` | who leads, and what has happened to the Lease |
 //!
 //! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
@@ -50,6 +51,7 @@ mod host;
 mod keys;
 mod leader;
 mod query;
+mod watches;
 
 use std::fmt;
 use std::sync::Arc;
@@ -90,6 +92,7 @@ enum Page<'a> {
     Controllers,
     Queue(&'a str),
     Caches,
+    Watches,
     Leader,
     Intervene(&'a str, Intervention),
     Log,
@@ -161,6 +164,7 @@ impl Inspect {
                 json(StatusCode::OK, &keys::page(&*self.controller(name)?, &query))
             }
             Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds_everywhere())),
+            Page::Watches => json(StatusCode::OK, &watches::page(&cache.kinds_everywhere())),
             Page::Leader => json(StatusCode::OK, &leader.page()),
             Page::Intervene(name, what) => {
                 json(StatusCode::OK, &actions::intervene(&*self.controller(name)?, what, body)?)
@@ -190,6 +194,7 @@ impl<'a> Page<'a> {
             ["debug", "controllers"] => Ok(Self::Controllers),
             ["debug", "controllers", name, "queue"] => Ok(Self::Queue(name)),
             ["debug", "caches"] => Ok(Self::Caches),
+            ["debug", "watches"] => Ok(Self::Watches),
             ["debug", "leader"] => Ok(Self::Leader),
             ["debug", "log"] => Ok(Self::Log),
             ["debug", "controllers", name, word] => actions::intervention(word)
@@ -212,8 +217,8 @@ impl<'a> Page<'a> {
 
 impl Refusal {
     fn no_path() -> Self {
-        let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches and \
-                    /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+        let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
+                    /debug/watches and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
         Self(StatusCode::NOT_FOUND, text.to_owned())
     }
 

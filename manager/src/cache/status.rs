@@ -78,6 +78,28 @@ pub struct KindStatus {
     pub handlers: BTreeMap<String, HandlerTrouble>,
     /// Versions left out of an index whose function failed, by index, for those that had any and have not gone.
     pub unindexed: BTreeMap<String, u64>,
+    /// The lists and watches it is made of: one, or one for each namespace. None if there is nothing to watch.
+    pub parts: Vec<PartStatus>,
+}
+
+/// How one list and watch of a store is doing.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PartStatus {
+    /// The namespace it is of; `None` for all, and for kinds without.
+    pub namespace: Option<Arc<str>>,
+    /// Whether its list or watch works.
+    pub working: bool,
+    /// Since when it does, or does not.
+    pub since: Instant,
+    /// Why it does not; `None` while it works, and before the first answer.
+    pub last_error: Option<String>,
+    /// See [`KindStatus::absent`].
+    pub absent: bool,
+    /// Lists completed.
+    pub lists: u64,
+    /// Watches opened.
+    pub watches: u64,
 }
 
 /// What went wrong with one handler.
@@ -131,6 +153,8 @@ enum Progress {
 struct Health {
     /// Per part: `None` while its list or watch works.
     down: Vec<Option<Down>>,
+    /// Per part: since when it works, if it does.
+    up: Vec<Instant>,
     last_event: Option<Instant>,
 }
 
@@ -165,7 +189,7 @@ impl Counts {
             } else {
                 Progress::Declared
             }),
-            health: Mutex::new(Health { down, last_event: None }),
+            health: Mutex::new(Health { up: vec![Instant::now(); down.len()], down, last_event: None }),
             handlers: Mutex::default(),
             unindexed: Mutex::default(),
         }
@@ -228,6 +252,9 @@ impl Counts {
     pub(super) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
         let was = health.down.get_mut(part)?.take()?;
+        if let Some(up) = health.up.get_mut(part) {
+            *up = Instant::now();
+        }
         self.advance(&health);
         drop(health);
         was.error.map(|_| was.since.elapsed())
@@ -320,7 +347,26 @@ impl Counts {
                 .iter()
                 .map(|(name, paced)| (name.clone(), paced.count()))
                 .collect(),
+            parts: self.parts(&health, store.parts()),
         }
+    }
+
+    fn parts(&self, health: &Health, names: &[Option<Arc<str>>]) -> Vec<PartStatus> {
+        let mut parts = Vec::with_capacity(names.len());
+        let conditions = health.down.iter().zip(&health.up);
+        let counts = self.lists.iter().zip(&self.watches);
+        for ((namespace, (down, up)), (lists, watches)) in names.iter().zip(conditions).zip(counts) {
+            parts.push(PartStatus {
+                namespace: namespace.clone(),
+                working: down.is_none(),
+                since: down.as_ref().map_or(*up, |down| down.since),
+                last_error: down.as_ref().and_then(|down| down.error.clone()),
+                absent: down.as_ref().is_some_and(|down| down.absent),
+                lists: lists.load(Ordering::Relaxed),
+                watches: watches.load(Ordering::Relaxed),
+            });
+        }
+        parts
     }
 }
 

@@ -69,6 +69,8 @@ enum Page {
     Queue(Queue),
     /// The stores of the cache
     Caches,
+    /// The lists and watches of those stores
+    Watches,
     /// Who leads, and what has happened to the Lease
     Leader,
 }
@@ -205,6 +207,7 @@ impl Page {
             Self::Controllers => "/debug/controllers".to_owned(),
             Self::Queue(queue) => queue.path(),
             Self::Caches => "/debug/caches".to_owned(),
+            Self::Watches => "/debug/watches".to_owned(),
             Self::Leader => "/debug/leader".to_owned(),
         }
     }
@@ -220,6 +223,7 @@ impl Page {
                 Ok(pages::queue(queue, leader.and_then(|leader| serde_json::from_str(&leader).ok()).as_ref()))
             }
             Self::Caches => self.read(body).map(pages::caches),
+            Self::Watches => self.read(body).map(pages::watches),
             Self::Leader => self.read(body).map(pages::leader),
         }
     }

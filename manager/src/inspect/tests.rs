@@ -244,6 +244,27 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn every_watch_of_a_store_is_told_by_itself() {
+    let cache =
+        cache(CacheSettings { namespaces: vec!["shop".into(), "site".into()], ..CacheSettings::default() });
+    let _maps =
+        cache.kind(KindId::new("", "v1", "ConfigMap", "configmaps", true), Scope::all(), Projection::Full);
+    advance(Duration::from_millis(1_500)).await;
+    let inspect = Inspect::new(Directory::default(), cache, unelected());
+    let row = |namespace: &str| {
+        format!(
+            concat!(
+                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all","projection":"full","namespace":"{}","working":false,"#,
+                r#""sinceSeconds":1.5,"lists":0,"watches":0,"lastError":null,"absent":false}}"#,
+            ),
+            namespace,
+        )
+    };
+    let expected = format!("{{\"watches\":[{},{}]}}\n", row("shop"), row("site"));
+    assert_eq!(get(&inspect, "/debug/watches"), (200, expected));
+}
+
 #[tokio::test]
 async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() {
     let own = cache(CacheSettings::default());
@@ -288,6 +309,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         left_out: [("shop/big".to_owned(), "too long".to_owned())].into(),
         handlers: [("owner".to_owned(), trouble)].into(),
         unindexed: [("by-node".to_owned(), 9)].into(),
+        parts: Vec::new(),
     };
     let expected = concat!(
         r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
@@ -310,8 +332,8 @@ async fn what_is_not_answered_says_why() {
         let text: Value = serde_json::from_str(&text).unwrap();
         (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
     };
-    let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches and \
-                 /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+    let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
+                 /debug/watches and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
     for path in [
         "/",
         "/debug",

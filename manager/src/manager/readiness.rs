@@ -185,6 +185,7 @@ mod tests {
             left_out: BTreeMap::new(),
             handlers: BTreeMap::new(),
             unindexed: BTreeMap::new(),
+            parts: Vec::new(),
         }
     }
 

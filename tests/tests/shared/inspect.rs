@@ -155,7 +155,10 @@ async fn one_command_tells_why_an_object_waits_and_others_what_else_is_known() {
     assert!(controllers.lines().any(|line| line.starts_with(CONTROLLER)), "{controllers}");
 
     for (arguments, expected) in [
-        (["queue", "question"], "controller \"question\" does not run here; there are questions, status-mirror"),
+        (
+            ["queue", "question"],
+            "controller \"question\" does not run here; there are deployment-status-mirror, questions",
+        ),
         (["queue", "--state=broken"], "delayed, backoff, requeued, parked, running, dirty, ready"),
     ] {
         let output = subject.run(&arguments).await;
@@ -170,7 +173,8 @@ async fn one_command_tells_why_an_object_waits_and_others_what_else_is_known() {
 async fn who_follows_a_queue_sees_what_a_person_does_to_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let subject = Subject::start(&cluster).await;
-    let mut follower = subject.follow(&["queue", CONTROLLER, "--state", "delayed", "--state", "parked", "-w"]);
+    let mut follower =
+        subject.follow(&["queue", CONTROLLER, "--state", "delayed", "--state", "parked", "-w"]);
     let (fails, waits) = (subject.key("fails"), subject.key("waits"));
     let is = |key: &str, state: &str, attempts: &str| {
         let expected = [key, state, attempts].map(str::to_owned);

@@ -41,6 +41,18 @@ const CACHES: &[Column] = &[
     column("LAST ERROR", Role::Value),
 ];
 
+const WATCHES: &[Column] = &[
+    column("CLUSTER", Role::Name),
+    column("KIND", Role::Name),
+    column("SCOPE", Role::Name),
+    column("NAMESPACE", Role::Name),
+    column("STATE", Role::Value),
+    column("SINCE", Role::Moves),
+    column("LISTS", Role::Value),
+    column("WATCHES", Role::Value),
+    column("LAST ERROR", Role::Value),
+];
+
 const LEADER: &[Column] =
     &[column("WHAT", Role::Name), column("VALUE", Role::Value), column("FOR", Role::Moves)];
 
@@ -126,6 +138,26 @@ struct Store {
     relists: u64,
     last_event_seconds: Option<f64>,
     left_out: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Watches {
+    watches: Vec<Watch>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch {
+    cluster: Option<String>,
+    kind: String,
+    scope: String,
+    namespace: Option<String>,
+    working: bool,
+    since_seconds: f64,
+    lists: u64,
+    watches: u64,
+    last_error: Option<String>,
+    absent: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -254,6 +286,28 @@ pub(super) fn caches(page: Caches) -> Table {
         ]
     };
     Table::new(CACHES, page.caches.into_iter().map(row).collect())
+}
+
+pub(super) fn watches(page: Watches) -> Table {
+    let row = |watch: Watch| {
+        let state = match (watch.absent, watch.working) {
+            (true, _) => "absent",
+            (false, true) => "working",
+            (false, false) => "down",
+        };
+        vec![
+            watch.cluster.unwrap_or_default(),
+            watch.kind,
+            watch.scope,
+            watch.namespace.unwrap_or_default(),
+            state.to_owned(),
+            short(Some(watch.since_seconds)),
+            watch.lists.to_string(),
+            watch.watches.to_string(),
+            watch.last_error.unwrap_or_default(),
+        ]
+    };
+    Table::new(WATCHES, page.watches.into_iter().map(row).collect())
 }
 
 pub(super) fn leader(page: Leader) -> Table {
