@@ -9,6 +9,7 @@
 //! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
 //! | `/debug/caches` | every store of the cache, those of other clusters last |
 //! | `/debug/watches` | every list and watch of those stores, what does not work first |
+//! | `/debug/config` | the configuration in force, where each value came from, what was refused |
 //! | `/debug/leader` | who leads, and what has happened to the Lease |
 //!
 //! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
@@ -46,6 +47,7 @@
 
 mod actions;
 mod caches;
+mod configuration;
 mod controllers;
 mod host;
 mod keys;
@@ -61,10 +63,11 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode};
 use serde::Serialize;
+use tokio::sync::watch;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::config::LogFilter;
+use crate::config::{LogFilter, Standing};
 use crate::controller::{ControllerView, Directory, Intervention};
 use crate::serve::{Handler, blocking};
 
@@ -73,16 +76,13 @@ pub use host::Admitted;
 pub use leader::{Election, History, Leader};
 pub(crate) use query::{sorts, states};
 
-/// What can be looked at. Cheap to clone.
-#[derive(Clone)]
+/// What can be looked at, and changed.
 pub struct Inspect {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     controllers: Directory,
     cache: Cache,
     leader: Leader,
+    /// `None` where nobody tells.
+    configuration: Option<watch::Receiver<Standing>>,
     /// `None` where the logs are not the manager's to change.
     set_log_level: Option<Box<SetLogLevel>>,
 }
@@ -93,6 +93,7 @@ enum Page<'a> {
     Queue(&'a str),
     Caches,
     Watches,
+    Config,
     Leader,
     Intervene(&'a str, Intervention),
     Log,
@@ -111,8 +112,13 @@ struct Error<'a> {
 impl Inspect {
     /// Looks at these, and at the caches beside this one.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
-        let shared = Arc::new(Shared { controllers, cache, leader, set_log_level: None });
-        Self { shared }
+        Self { controllers, cache, leader, configuration: None, set_log_level: None }
+    }
+
+    /// Shows how the configuration stands.
+    #[must_use]
+    pub fn with_configuration(self, configuration: watch::Receiver<Standing>) -> Self {
+        Self { configuration: Some(configuration), ..self }
     }
 
     /// Lets people change what is logged.
@@ -121,9 +127,7 @@ impl Inspect {
         self,
         set: impl Fn(LogFilter) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        let Shared { controllers, cache, leader, .. } = &*self.shared;
-        let (controllers, cache, leader) = (controllers.clone(), cache.clone(), leader.clone());
-        Self { shared: Arc::new(Shared { controllers, cache, leader, set_log_level: Some(Box::new(set)) }) }
+        Self { set_log_level: Some(Box::new(set)), ..self }
     }
 
     /// Returns what a server answers with: one answer at a time, away from the runtime's own threads.
@@ -155,7 +159,7 @@ impl Inspect {
         if !matches!(page, Page::Queue(_)) {
             query::none(query).map_err(bad)?;
         }
-        let Shared { controllers, cache, leader, set_log_level } = &*self.shared;
+        let Self { controllers, cache, leader, configuration, set_log_level } = self;
         let body = request.body();
         match page {
             Page::Controllers => json(StatusCode::OK, &controllers::page(controllers)),
@@ -165,6 +169,11 @@ impl Inspect {
             }
             Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds_everywhere())),
             Page::Watches => json(StatusCode::OK, &watches::page(&cache.kinds_everywhere())),
+            Page::Config => {
+                let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
+                let standing = configuration.as_ref().ok_or_else(unknown)?.borrow().clone();
+                json(StatusCode::OK, &configuration::page(&standing))
+            }
             Page::Leader => json(StatusCode::OK, &leader.page()),
             Page::Intervene(name, what) => {
                 json(StatusCode::OK, &actions::intervene(&*self.controller(name)?, what, body)?)
@@ -174,14 +183,14 @@ impl Inspect {
     }
 
     fn controller(&self, name: &str) -> Result<Arc<dyn ControllerView>, Refusal> {
-        let controllers = &self.shared.controllers;
+        let controllers = &self.controllers;
         controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
     }
 }
 
 impl fmt::Debug for Inspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspect").field("controllers", &self.shared.controllers).finish_non_exhaustive()
+        f.debug_struct("Inspect").field("controllers", &self.controllers).finish_non_exhaustive()
     }
 }
 
@@ -195,6 +204,7 @@ impl<'a> Page<'a> {
             ["debug", "controllers", name, "queue"] => Ok(Self::Queue(name)),
             ["debug", "caches"] => Ok(Self::Caches),
             ["debug", "watches"] => Ok(Self::Watches),
+            ["debug", "config"] => Ok(Self::Config),
             ["debug", "leader"] => Ok(Self::Leader),
             ["debug", "log"] => Ok(Self::Log),
             ["debug", "controllers", name, word] => actions::intervention(word)
@@ -218,7 +228,7 @@ impl<'a> Page<'a> {
 impl Refusal {
     fn no_path() -> Self {
         let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-                    /debug/watches and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+                    /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
         Self(StatusCode::NOT_FOUND, text.to_owned())
     }
 

@@ -71,6 +71,8 @@ enum Page {
     Caches,
     /// The lists and watches of those stores
     Watches,
+    /// The configuration in force, and where each value came from
+    Config,
     /// Who leads, and what has happened to the Lease
     Leader,
 }
@@ -208,6 +210,7 @@ impl Page {
             Self::Queue(queue) => queue.path(),
             Self::Caches => "/debug/caches".to_owned(),
             Self::Watches => "/debug/watches".to_owned(),
+            Self::Config => "/debug/config".to_owned(),
             Self::Leader => "/debug/leader".to_owned(),
         }
     }
@@ -224,6 +227,7 @@ impl Page {
             }
             Self::Caches => self.read(body).map(pages::caches),
             Self::Watches => self.read(body).map(pages::watches),
+            Self::Config => self.read(body).map(pages::config),
             Self::Leader => self.read(body).map(pages::leader),
         }
     }

@@ -1,6 +1,7 @@
 use super::*;
 
 mod actions;
+mod configuration;
 mod leader;
 
 use http::header::HOST;
@@ -333,7 +334,7 @@ async fn what_is_not_answered_says_why() {
         (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
     };
     let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-                 /debug/watches and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+                 /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
     for path in [
         "/",
         "/debug",

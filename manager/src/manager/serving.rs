@@ -51,7 +51,8 @@ impl Shared {
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
                 let cache = self.clusters.own().cache().clone();
-                let mut inspect = Inspect::new(self.directory.clone(), cache, leader);
+                let inspect = Inspect::new(self.directory.clone(), cache, leader);
+                let mut inspect = inspect.with_configuration(self.reloads.standing());
                 if let Some(set) = self.reloads.log_level() {
                     inspect = inspect.with_log_level(set);
                 }

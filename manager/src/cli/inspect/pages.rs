@@ -53,6 +53,13 @@ const WATCHES: &[Column] = &[
     column("LAST ERROR", Role::Value),
 ];
 
+const CONFIG: &[Column] = &[
+    column("SETTING", Role::Name),
+    column("VALUE", Role::Value),
+    column("FROM", Role::Value),
+    column("A CHANGE APPLIES", Role::Value),
+];
+
 const LEADER: &[Column] =
     &[column("WHAT", Role::Name), column("VALUE", Role::Value), column("FOR", Role::Moves)];
 
@@ -158,6 +165,27 @@ struct Watch {
     watches: u64,
     last_error: Option<String>,
     absent: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Config {
+    refused: Option<Refused>,
+    restart_needed: Vec<String>,
+    settings: Vec<Setting>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refused {
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Setting {
+    path: String,
+    value: serde_json::Value,
+    from: String,
+    live: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -308,6 +336,22 @@ pub(super) fn watches(page: Watches) -> Table {
         ]
     };
     Table::new(WATCHES, page.watches.into_iter().map(row).collect())
+}
+
+pub(super) fn config(page: Config) -> Table {
+    let row = |setting: Setting| {
+        let applies = if setting.live { "live" } else { "at next start" };
+        let value = match setting.value {
+            serde_json::Value::String(text) if !text.is_empty() => text,
+            other => other.to_string(),
+        };
+        vec![setting.path, value, setting.from, applies.to_owned()]
+    };
+    let mut table = Table::new(CONFIG, page.settings.into_iter().map(row).collect());
+    let refused = page.refused.into_iter().flat_map(|refused| refused.problems);
+    table.notes.extend(refused.map(|problem| format!("refused: {problem}")));
+    table.notes.extend(page.restart_needed.into_iter().map(|change| format!("at the next start: {change}")));
+    table
 }
 
 pub(super) fn leader(page: Leader) -> Table {

@@ -149,7 +149,11 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
         {"secondsAgo":65,"event":"becameLeader","identity":"web-0_b","reason":null},
         {"secondsAgo":70,"event":"newHolder","identity":null,"reason":null},
         {"secondsAgo":700,"event":"stoppedLeading","identity":"web-0_b","reason":"expired"}]}"#;
+    let config = r#"{"file":"m.yaml","hash":"","loadedSeconds":1,"refused":{"secondsAgo":1,"problems":[]},
+        "restartNeeded":[],"settings":[{"path":"cache.namespaces","value":[],"from":"default","live":false},
+        {"path":"logging.level","value":"warn","from":"file 4:18","live":true}]}"#;
     let manager = Scripted::start(&[
+        ("/debug/config", 200, config),
         ("/debug/controllers", 200, &controllers),
         ("/debug/caches", 200, caches),
         ("/debug/leader", 200, leader),
@@ -165,6 +169,12 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
             "caches",
             "CLUSTER   KIND              SCOPE   PROJECTION   STATE   OBJECTS   BYTES   LAST EVENT   RELISTS   LEFT OUT   LAST ERROR\n\
              -         Deployment.apps   all     full         down    3         4096    1m06s        1         1          connection refused\n",
+        ),
+        (
+            "config",
+            "SETTING            VALUE   FROM        A CHANGE APPLIES\n\
+             cache.namespaces   []      default     at next start\n\
+             logging.level      warn    file 4:18   live\n",
         ),
         (
             "leader",

@@ -1,0 +1,62 @@
+//! What is in force, and where it came from.
+
+use super::*;
+
+use serde_json::json;
+
+use crate::config::{Loaded, Overrides, Refused, Standing};
+
+fn loaded(text: &str) -> Arc<Loaded> {
+    let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
+    let overrides = Overrides { leader_elect: Some(false), ..Overrides::default() };
+    Arc::new(Loaded::parse(&format!("{head}{text}"), "m.yaml", &overrides, None).unwrap())
+}
+
+/// Path, value, origin and whether it is live, of a key.
+fn row(page: &Value, path: &str) -> Value {
+    let settings = page["settings"].as_array().unwrap();
+    let row = settings.iter().find(|row| row["path"] == path).unwrap_or_else(|| panic!("no {path}"));
+    json!([row["value"], row["from"], row["live"]])
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
+    let mut standing = Standing::new(Some("/etc/m.yaml".into()), loaded("cache: {resync: 2h}\n"));
+    standing.accepted =
+        loaded("cache: {resync: 1h}\nlogging: {level: warn}\ncontrollers: {\"*\": {workers: 16}}\n");
+    let (told, configuration) = watch::channel(standing);
+    let inspect = inspect(&Directory::default()).with_configuration(configuration);
+    let page = || -> Value {
+        let (status, text) = get(&inspect, "/debug/config");
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    advance(Duration::from_secs(3)).await;
+    let first = page();
+    assert_eq!((&first["file"], &first["loadedSeconds"]), (&json!("/etc/m.yaml"), &json!(3.0)));
+    assert_eq!(
+        (&first["refused"], &first["restartNeeded"]),
+        (&Value::Null, &json!(["cache.resync 2h -> 1h"]))
+    );
+    assert_eq!(first["hash"].as_str().map(str::len), Some(64));
+    assert_eq!(row(&first, "cache.resync"), json!(["2h", "file 3:17", false]), "as it was at the start");
+    assert_eq!(row(&first, "controllers[\"*\"].workers"), json!([16, "file 5:30", true]));
+    assert_eq!(row(&first, "leaderElection.enabled"), json!([false, "flag --leader-elect", false]));
+    assert_eq!(row(&first, "shutdown.gracePeriod"), json!(["30s", "default", true]));
+    assert_eq!(row(&first, "logging.level"), json!(["warn", "file 4:18", true]));
+
+    told.send_modify(|standing| {
+        standing.refused =
+            Some(Refused { at: tokio::time::Instant::now(), problems: vec!["m.yaml:1:1: no".to_owned()] });
+        standing.log_level = Some("debug".parse().unwrap());
+    });
+    let then = page();
+    assert_eq!(then["refused"], json!({"secondsAgo": 0.0, "problems": ["m.yaml:1:1: no"]}));
+    assert_eq!(row(&then, "logging.level"), json!(["debug", "action", true]));
+}
+
+#[tokio::test]
+async fn where_nobody_tells_of_a_configuration_there_is_none() {
+    let (status, text) = get(&inspect(&Directory::default()), "/debug/config");
+    assert_eq!((status, &*text), (404, "{\"error\":\"no configuration is known here\"}\n"));
+}
