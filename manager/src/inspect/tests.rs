@@ -256,7 +256,8 @@ async fn every_watch_of_a_store_is_told_by_itself() {
     let row = |namespace: &str| {
         format!(
             concat!(
-                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all","projection":"full","namespace":"{}","working":false,"#,
+                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all, namespaces shop site","projection":"full","#,
+                r#""namespace":"{}","working":false,"#,
                 r#""sinceSeconds":1.5,"lists":0,"watches":0,"lastError":null,"absent":false}}"#,
             ),
             namespace,

@@ -107,7 +107,7 @@ async fn inspection_is_served_where_the_configuration_says_for_as_long_as_the_ma
         "{controllers}"
     );
     let keys = get(address, "/debug/controllers/web/queue").await;
-    assert!(keys.ends_with("\"matched\":0,\"truncated\":false,\"keys\":[]}\n"), "{keys}");
+    assert!(keys.ends_with("\"matched\":0,\"truncated\":false,\"next\":null,\"keys\":[]}\n"), "{keys}");
     let caches = get(address, "/debug/caches").await;
     assert!(caches.ends_with("{\"caches\":[]}\n"), "{caches}");
     let leader = get(address, "/debug/leader").await;
