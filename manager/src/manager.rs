@@ -16,6 +16,7 @@ mod guard;
 mod handle;
 mod lifecycle;
 mod members;
+mod options;
 mod program;
 mod readiness;
 mod reload;
@@ -25,9 +26,7 @@ mod serving;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
@@ -37,11 +36,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{HookFailure, Meta, Scope, Store, TransformError};
-use crate::cli::logging::{LogHandle, LoggingError};
 use crate::client::{Applier, Patcher};
-use crate::config::{BindAddress, Loaded, LogFilter, ManagerConfiguration, Source, Standing};
+use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
-use crate::election::{ElectionSettings, InvalidSettings, OnLost, unique_identity};
+use crate::election::{ElectionSettings, InvalidSettings, OnLost};
 use crate::health::Checks;
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
 use crate::metrics::{Process, Registry, Runtimes, build_info};
@@ -60,6 +58,7 @@ pub use cluster::{Cluster, ClusterError};
 pub use error::{BuildError, ManagerError, RegisterError, StopError};
 pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
+pub use options::ManagerOptions;
 pub use program::Program;
 pub use runnable::{RunContext, Runnable, RunnableGroup};
 
@@ -71,30 +70,6 @@ const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/servicea
 #[derive(Clone)]
 pub struct Manager {
     shared: Arc<Shared>,
-}
-
-/// What a manager is, apart from its configuration file.
-#[derive(Clone, Debug)]
-pub struct ManagerOptions {
-    /// Stands in Events, as the one who reports them, and in `mainstay_build_info`.
-    pub name: &'static str,
-    /// Stands in `mainstay_build_info`; empty if nobody says.
-    pub version: &'static str,
-    /// Names this replica in the Lease; no two running replicas may have the same.
-    pub identity: String,
-    /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
-    pub signals: bool,
-    /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
-    /// when an API server restarts.
-    pub watch_down_limit: Duration,
-    /// The file that the configuration was read from. While the manager runs it is followed: what it says of controllers,
-    /// the log level, what probes may connect to and the grace period is applied as soon as it is saved, unless anything in
-    /// it is wrong. `None` follows nothing.
-    pub source: Option<Source>,
-    /// What changes the log level together with the file; `None` where the program logs in its own way.
-    pub log: Option<LogHandle>,
-    /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
-    pub pod: Option<ObjectReference>,
 }
 
 struct Shared {
@@ -143,27 +118,6 @@ struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
     inspect: Option<Bound>,
-}
-
-// === impl ManagerOptions ===
-
-impl ManagerOptions {
-    /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
-    /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
-    /// `POD_UID` name, which a Deployment fills by `fieldRef`.
-    pub fn replica(name: &'static str) -> Self {
-        let identity = unique_identity();
-        Self {
-            name,
-            version: "",
-            identity,
-            signals: true,
-            watch_down_limit: Duration::from_mins(1),
-            source: None,
-            log: None,
-            pod: own_pod(),
-        }
-    }
 }
 
 // === impl Manager ===
@@ -343,39 +297,6 @@ impl Manager {
         Patcher::new(KindId::of::<K>(), field_manager)
     }
 
-    /// Returns the configuration in force.
-    pub fn configuration(&self) -> Arc<ManagerConfiguration> {
-        self.shared.members.configuration()
-    }
-
-    /// Returns the configuration in force, and tells of every change. The channel ends with the last handle of the
-    /// manager.
-    ///
-    /// ```no_run
-    /// # async fn follow(manager: &mainstay::manager::Manager) {
-    /// let mut configurations = manager.configurations();
-    /// while configurations.changed().await.is_ok() {
-    ///     println!("{:?}", configurations.borrow_and_update().probe_policy);
-    /// }
-    /// # }
-    /// ```
-    pub fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
-        self.shared.members.configurations()
-    }
-
-    /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.shared.reloads.standing()
-    }
-
-    /// Logs by another filter until `logging.level` of the file becomes another one.
-    ///
-    /// # Errors
-    /// If the manager was given no [`ManagerOptions::log`].
-    pub fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
-        self.shared.reloads.set_log_level(filter)
-    }
-
     /// Returns the registry, to add metrics of one's own.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
@@ -523,19 +444,6 @@ fn election_settings(
 fn own_namespace() -> Option<String> {
     let namespace = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok()?;
     Some(namespace.trim().to_owned()).filter(|namespace| !namespace.is_empty())
-}
-
-/// The Pod this process runs in, if its environment says so.
-fn own_pod() -> Option<ObjectReference> {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    Some(ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        name: Some(variable("POD_NAME")?),
-        namespace: Some(variable("POD_NAMESPACE")?),
-        uid: variable("POD_UID"),
-        ..ObjectReference::default()
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod metrics;
 
 use std::io;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -23,10 +24,12 @@ use tracing::{debug, error, info};
 
 use super::control::Job;
 use super::members::Members;
-use super::{ManagerOptions, Shared};
+use super::{Manager, ManagerOptions, Shared};
 use crate::cli::logging::{LogHandle, LoggingError};
 use crate::client::{EventType, Recorder};
-use crate::config::{Change, Difference, Follower, Loaded, LogFilter, Refused, Source, Standing};
+use crate::config::{
+    Change, Difference, Follower, Loaded, LogFilter, ManagerConfiguration, Refused, Source, Standing,
+};
 use crate::key::Chain;
 use crate::metrics::Registry;
 
@@ -46,6 +49,43 @@ pub(super) struct Reloads {
     events: Recorder,
     /// `None` outside a cluster.
     pod: Option<ObjectReference>,
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Returns the configuration in force.
+    pub fn configuration(&self) -> Arc<ManagerConfiguration> {
+        self.shared.members.configuration()
+    }
+
+    /// Returns the configuration in force, and tells of every change. The channel ends with the last handle of the
+    /// manager.
+    ///
+    /// ```no_run
+    /// # async fn follow(manager: &mainstay::manager::Manager) {
+    /// let mut configurations = manager.configurations();
+    /// while configurations.changed().await.is_ok() {
+    ///     println!("{:?}", configurations.borrow_and_update().probe_policy);
+    /// }
+    /// # }
+    /// ```
+    pub fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
+        self.shared.members.configurations()
+    }
+
+    /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.reloads.standing()
+    }
+
+    /// Logs by another filter until `logging.level` of the file becomes another one.
+    ///
+    /// # Errors
+    /// If the manager was given no [`ManagerOptions::log`].
+    pub fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
+        self.shared.reloads.set_log_level(filter)
+    }
 }
 
 // === impl Reloads ===

@@ -1,0 +1,67 @@
+//! What a program says of its manager that is in no file.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::cli::logging::LogHandle;
+use crate::config::Source;
+use crate::election::unique_identity;
+
+/// What a manager is, apart from its configuration file.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// Stands in Events, as the one who reports them, and in `mainstay_build_info`.
+    pub name: &'static str,
+    /// Stands in `mainstay_build_info`; empty if nobody says.
+    pub version: &'static str,
+    /// Names this replica in the Lease; no two running replicas may have the same.
+    pub identity: String,
+    /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
+    pub signals: bool,
+    /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
+    /// when an API server restarts.
+    pub watch_down_limit: Duration,
+    /// The file that the configuration was read from. While the manager runs it is followed: what it says of controllers,
+    /// the log level, what probes may connect to and the grace period is applied as soon as it is saved, unless anything in
+    /// it is wrong. `None` follows nothing.
+    pub source: Option<Source>,
+    /// What changes the log level together with the file; `None` where the program logs in its own way.
+    pub log: Option<LogHandle>,
+    /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
+    pub pod: Option<ObjectReference>,
+}
+
+// === impl ManagerOptions ===
+
+impl ManagerOptions {
+    /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
+    /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
+    /// `POD_UID` name, which a Deployment fills by `fieldRef`.
+    pub fn replica(name: &'static str) -> Self {
+        let identity = unique_identity();
+        Self {
+            name,
+            version: "",
+            identity,
+            signals: true,
+            watch_down_limit: Duration::from_mins(1),
+            source: None,
+            log: None,
+            pod: own_pod(),
+        }
+    }
+}
+
+/// The Pod this process runs in, if its environment says so.
+fn own_pod() -> Option<ObjectReference> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Some(ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(variable("POD_NAME")?),
+        namespace: Some(variable("POD_NAMESPACE")?),
+        uid: variable("POD_UID"),
+        ..ObjectReference::default()
+    })
+}
