@@ -81,11 +81,12 @@ fn configuration(matches: &ArgMatches) -> Result<(Loaded, Option<Source>), Confi
 }
 
 fn start(loaded: Loaded, source: Option<Source>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let log = Some(cli::logging::init(&loaded.configuration.logging)?);
-    let options = ManagerOptions { source, log, ..ManagerOptions::replica("mainstay") };
+    let log = cli::logging::init(&loaded.configuration.logging)?;
+    let options = ManagerOptions { source, log: Some(log.clone()), ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(tell(options, loaded, kubeconfig));
     runtime.shutdown_background();
+    log.flush();
     result
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A JSON line has the keys that users of controller-runtime look for: `ts`, `level`, `msg`, then `controller`,
 //! `namespace`, `name`, `reconcileID`, then all other fields, then `error`. Fields of the spans around an event
-//! stand beside its own; where names meet, the inner one holds. The level can be changed while running. Of a line that
-//! repeats itself too often some are left out, and the next one says in `left_out` how many.
+//! stand beside its own; where names meet, the inner one holds. The level can be changed while running. Of a warning or
+//! an error that repeats itself too often some are left out, and `left_out` says how many: in the next such line, or in
+//! one of its own when the flood is over or the program ends.
 
 mod fields;
 mod json;
@@ -15,6 +16,7 @@ mod text;
 mod tests;
 
 use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tracing::Subscriber;
@@ -25,12 +27,14 @@ use tracing_subscriber::{Registry, reload};
 
 use crate::config::{LogFilter, LogFormat, LogLevel, Logging};
 
-use lines::Lines;
+use limit::Limit;
+use lines::{Flush, Lines, Output};
 
 /// Changes what is logged while the process runs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
+    output: Arc<dyn Flush>,
 }
 
 /// Logging could not be set up or changed.
@@ -50,12 +54,19 @@ pub enum LoggingError {
 /// # Errors
 /// If the process has a subscriber already.
 pub fn init(logging: &Logging) -> Result<LogHandle, LoggingError> {
-    let (subscriber, handle) = subscriber(logging, io::stderr, Timestamp::now);
+    let form = match logging.format {
+        LogFormat::Json => json::form,
+        LogFormat::Text if io::stderr().is_terminal() => text::coloured,
+        LogFormat::Text => text::plain,
+    };
+    let limit = Limit::new(limit::PERIOD);
+    let (subscriber, handle) =
+        build(logging, Output { writer: io::stderr, now: Timestamp::now, form, limit });
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LoggingError::AlreadySet)?;
     Ok(handle)
 }
 
-/// Builds a subscriber that is not set up yet, with a writer and a clock of the caller's choice.
+/// Builds a subscriber that is not set up yet, with a writer and a clock of the caller's choice. Text has no colours.
 pub fn subscriber<W>(
     logging: &Logging,
     writer: W,
@@ -64,14 +75,21 @@ pub fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(targets(&logging.level));
     let form = match logging.format {
         LogFormat::Json => json::form,
-        LogFormat::Text if io::stderr().is_terminal() => text::coloured,
         LogFormat::Text => text::plain,
     };
-    let lines = Lines::new(writer, now, form);
-    (Registry::default().with(filter).with(lines), LogHandle { filter: handle })
+    build(logging, Output { writer, now, form, limit: Limit::new(limit::PERIOD) })
+}
+
+fn build<W>(logging: &Logging, output: Output<W>) -> (impl Subscriber + Send + Sync, LogHandle)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(targets(&logging.level));
+    let output = Arc::new(output);
+    let handle = LogHandle { filter: handle, output: Arc::clone(&output) as Arc<dyn Flush> };
+    (Registry::default().with(filter).with(Lines::new(output)), handle)
 }
 
 // === impl LogHandle ===
@@ -83,6 +101,11 @@ impl LogHandle {
     /// If the subscriber is gone.
     pub fn set(&self, filter: &LogFilter) -> Result<(), LoggingError> {
         self.filter.reload(targets(filter)).map_err(|_| LoggingError::Gone)
+    }
+
+    /// Writes how many lines were left out and not told of yet. Call it before the process ends.
+    pub fn flush(&self) {
+        self.output.flush();
     }
 }
 

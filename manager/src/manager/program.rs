@@ -129,16 +129,18 @@ impl fmt::Debug for Program {
 
 fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
     let log = match cli::logging::init(&args.loaded.configuration.logging) {
-        Ok(log) => Some(log),
+        Ok(log) => log,
         Err(problem) => return fail(&Chain(&problem)),
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(problem) => return fail(&Chain(&problem)),
     };
+    let of_manager = Some(log.clone());
     let result = runtime.block_on(async {
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        let options = ManagerOptions { version, source: args.source, log, ..ManagerOptions::replica(name) };
+        let options =
+            ManagerOptions { version, source: args.source, log: of_manager, ..ManagerOptions::replica(name) };
         let manager = Manager::new(options, args.loaded, connection)?;
         setup(&manager).await?;
         manager.run().await?;
@@ -146,6 +148,7 @@ fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -
     });
     // Not dropped: that would wait for a reconcile that blocks its thread, after the manager has named it as late.
     runtime.shutdown_background();
+    log.flush();
     match result {
         Ok(()) => Exit::Success,
         Err(problem) if is_wrong_input(&*problem) => {

@@ -16,6 +16,8 @@ use crate::key::Chain;
 const SPARE: usize = 8;
 /// The longest buffer that is kept: an error's text may be of any length.
 const SPARE_BYTES: usize = 4096;
+/// A text that is no longer than this is not worth tidying.
+const TIDY_BYTES: usize = 256;
 
 thread_local! {
     static SPARES: RefCell<Vec<Fields>> = const { RefCell::new(Vec::new()) };
@@ -26,7 +28,7 @@ thread_local! {
 pub(super) struct Fields {
     /// JSON values, one behind the other.
     text: String,
-    /// Where the value of each name is; what is in none of the ranges has been replaced.
+    /// Where the value of each name is; what is in none of the ranges has been replaced, and goes when it is the most.
     places: Vec<(&'static str, Range<usize>)>,
 }
 
@@ -73,8 +75,25 @@ impl Fields {
     /// Takes all of the others over; where names meet, theirs hold.
     pub(super) fn extend(&mut self, others: &Self) {
         for (name, value) in others.iter() {
-            self.set(name, |text| text.push_str(value));
+            self.json(name, value);
         }
+    }
+
+    /// Returns those of these names, and the one called `old` as `new`.
+    pub(super) fn only(&self, names: &[&'static str], old: &str, new: &'static str) -> Self {
+        let mut chosen = Self::take();
+        let renamed = names.iter().map(|name| (*name, self.get(name))).chain([(new, self.get(old))]);
+        for (name, value) in renamed {
+            if let Some(value) = value {
+                chosen.json(name, value);
+            }
+        }
+        chosen
+    }
+
+    /// Sets what is JSON already.
+    pub(super) fn json(&mut self, name: &'static str, value: &str) {
+        self.set(name, |text| text.push_str(value));
     }
 
     /// Sets a number.
@@ -90,9 +109,28 @@ impl Fields {
         write(&mut self.text);
         let place = start..self.text.len();
         match self.places.iter_mut().find(|(present, _)| *present == name) {
-            Some((_, old)) => *old = place,
+            Some((_, old)) => {
+                *old = place;
+                self.tidy();
+            }
             None => self.places.push((name, place)),
         }
+    }
+
+    /// Leaves out what has been replaced if that is most of the text: a task that lives for days may say in its span how
+    /// far it is.
+    fn tidy(&mut self) {
+        let present: usize = self.places.iter().map(|(_, place)| place.len()).sum();
+        if self.text.len() <= TIDY_BYTES.max(2 * present) {
+            return;
+        }
+        let mut text = String::with_capacity(self.text.capacity().min(2 * present));
+        for (_, place) in &mut self.places {
+            let start = text.len();
+            text.push_str(&self.text[place.clone()]);
+            *place = start..text.len();
+        }
+        self.text = text;
     }
 
     fn string(&mut self, name: &'static str, value: fmt::Arguments<'_>) {
@@ -144,22 +182,26 @@ impl Visit for Fields {
 // === impl Escaped ===
 
 impl Write for Escaped<'_> {
+    /// Escapes all control characters, though JSON asks for those of ASCII only: a terminal obeys the others too.
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        let mut rest = part;
-        while let Some(at) = rest.bytes().position(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
-            let (plain, special) = rest.split_at(at);
-            self.0.push_str(plain);
-            match special.as_bytes()[0] {
-                b'"' => self.0.push_str("\\\""),
-                b'\\' => self.0.push_str("\\\\"),
-                b'\n' => self.0.push_str("\\n"),
-                b'\r' => self.0.push_str("\\r"),
-                b'\t' => self.0.push_str("\\t"),
-                control => write!(self.0, "\\u{control:04x}")?,
+        let mut written = 0;
+        for (at, special) in part.match_indices(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
+            self.0.push_str(&part[written..at]);
+            match special {
+                "\"" => self.0.push_str("\\\""),
+                "\\" => self.0.push_str("\\\\"),
+                "\n" => self.0.push_str("\\n"),
+                "\r" => self.0.push_str("\\r"),
+                "\t" => self.0.push_str("\\t"),
+                others => {
+                    for control in others.chars() {
+                        write!(self.0, "\\u{:04x}", u32::from(control))?;
+                    }
+                }
             }
-            rest = &special[1..];
+            written = at + special.len();
         }
-        self.0.push_str(rest);
+        self.0.push_str(&part[written..]);
         Ok(())
     }
 }
@@ -182,6 +224,18 @@ mod tests {
         let mut text = String::new();
         write_string(&mut text, &all);
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), all);
+        assert!(!text.contains(char::is_control), "no terminal is driven by it: {text:?}");
+    }
+
+    #[test]
+    fn a_value_that_is_set_again_and_again_takes_no_more_room() {
+        let mut fields = Fields::default();
+        fields.string("name", format_args!("cart"));
+        for progress in 0..100_000 {
+            fields.number("progress", progress);
+        }
+        assert!(fields.text.capacity() < 4 * TIDY_BYTES, "{} bytes", fields.text.capacity());
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [("name", "\"cart\""), ("progress", "99999")]);
     }
 
     #[test]

@@ -21,6 +21,20 @@ impl io::Write for Lines {
     }
 }
 
+/// Sends each line.
+struct Sender(std::sync::mpsc::Sender<Vec<u8>>);
+
+impl io::Write for Sender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(bytes.to_vec()).ok();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn noon() -> Timestamp {
     "2026-01-02T12:00:00.000042Z".parse().unwrap()
 }
@@ -115,34 +129,82 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
 fn text_is_one_line_per_event_with_its_fields() {
     let lines = logged(LogFormat::Text, "info", |_| {
         let _span = info_span!("reconcile", namespace = "shop", name = "cart").entered();
-        info!(target: "mainstay::controller", attempt = 2, error = "a \"b\"", "Reconciled\n\x1b[31m");
+        info!(target: "mainstay::controller", attempt = 2, error = "a \"b\"\u{9b}", "Reconciled\n\x1b[31m");
     });
-    let expected = r#"2026-01-02T12:00:00.000042Z  INFO mainstay::controller: Reconciled\n\u{1b}[31m namespace="shop" name="cart" attempt=2 error="a \"b\"""#;
+    let expected = r#"2026-01-02T12:00:00.000042Z  INFO mainstay::controller: Reconciled\n\u{1b}[31m namespace="shop" name="cart" attempt=2 error="a \"b\"\u009b""#;
     assert_eq!(lines, [expected]);
 }
 
+/// Returns the lines whose text is `said`.
+fn saying(lines: &[String], said: &str) -> Vec<serde_json::Value> {
+    let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter(|line| line["msg"] == said).collect()
+}
+
 #[test]
-fn a_line_that_repeats_itself_is_left_out_and_counted_and_no_other_is() {
+fn a_complaint_that_repeats_itself_is_left_out_and_counted_and_nothing_else_is() {
     let began = tokio::time::Instant::now();
-    let repeat = |times: usize| {
+    let lines = logged(LogFormat::Json, "debug", |log| {
         for controller in ["noisy", "quiet"] {
-            let times = if controller == "noisy" { times } else { 1 };
-            for attempt in 0..times {
+            for attempt in 0..if controller == "noisy" { 1_000 } else { 1 } {
                 let _span = info_span!("reconcile", controller, attempt).entered();
                 error!(target: "t", "reconcile failed");
+                info!(target: "t", "wrote the Deployment");
                 debug!(target: "t", "asked for");
             }
         }
-    };
-    let lines = logged(LogFormat::Json, "debug", |_| repeat(1_000));
+        // Who says it outside the span says it of a controller, or of a kind, all the same.
+        for attempt in 0..1_000 {
+            warn!(target: "t", attempt, kind = if attempt < 999 { "Pod" } else { "Node" }, "watch failed");
+        }
+        log.flush();
+    });
     // On a slow machine some more have become due meanwhile.
-    let due = 100 + began.elapsed().as_millis() / 100 + 1;
-    let of = |controller: &str, said: &str| {
-        let (controller, said) = (format!("\"controller\":\"{controller}\""), format!("\"msg\":\"{said}\""));
-        lines.iter().filter(|line| line.contains(&controller) && line.contains(&said)).count()
+    let due = usize::try_from(100 + began.elapsed().as_millis() / 100 + 1).unwrap();
+    let of = |said: &str, field: &str, value: &str| {
+        saying(&lines, said).iter().filter(|line| line[field] == value).count()
     };
-    let noisy = of("noisy", "reconcile failed");
-    assert!((100..=usize::try_from(due).unwrap()).contains(&noisy), "{noisy} lines, {due} were due");
-    assert_eq!(of("quiet", "reconcile failed"), 1, "another controller");
-    assert_eq!(of("noisy", "asked for"), 1_000, "who wants all gets all");
+    let noisy = of("reconcile failed", "controller", "noisy");
+    assert!((100..=due).contains(&noisy), "{noisy} lines, {due} were due");
+    assert_eq!(of("reconcile failed", "controller", "quiet"), 1, "another controller");
+    assert!(of("watch failed", "kind", "Pod") <= due);
+    assert_eq!(of("watch failed", "kind", "Node"), 1, "another kind");
+    for all in ["wrote the Deployment", "asked for"] {
+        assert_eq!(of(all, "controller", "noisy"), 1_000, "{all}: only complaints are left out");
+    }
+    // Each line left out is told of, by a later one or at the end.
+    let told = |field: &str, value: &str| {
+        let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let complaints = lines.filter(|line| line[field] == value);
+        complaints.filter_map(|line| line["left_out"].as_u64()).sum::<u64>()
+    };
+    assert_eq!(told("controller", "noisy"), 1_000 - u64::try_from(noisy).unwrap());
+    assert_eq!(told("kind", "Pod"), 999 - u64::try_from(of("watch failed", "kind", "Pod")).unwrap());
+    let rest = &saying(&lines, "lines were left out")[0];
+    assert_eq!((&rest["level"], &rest["logger"]), (&"error".into(), &"t".into()));
+    assert_eq!((&rest["line"], &rest["attempt"]), (&"reconcile failed".into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn the_end_of_a_flood_is_told_though_no_line_follows() {
+    let (sender, told) = std::sync::mpsc::channel::<Vec<u8>>();
+    let writer = move || Sender(sender.clone());
+    let limit = Limit::new(std::time::Duration::from_millis(1));
+    let logging = Logging { format: LogFormat::Json, level: "info".parse().unwrap() };
+    let (subscriber, _handle) = build(&logging, Output { writer, now: noon, form: json::form, limit });
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let all = 10_000;
+    tracing::subscriber::with_default(subscriber, || {
+        for _ in 0..all {
+            error!(target: "t", "reconcile failed");
+        }
+    });
+    let mut accounted = 0;
+    while accounted < all {
+        let line =
+            told.recv_timeout(std::time::Duration::from_mins(2)).expect("a line that tells of the rest");
+        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        accounted += line["left_out"].as_u64().unwrap_or(0) + u64::from(line["msg"] == "reconcile failed");
+    }
+    assert_eq!(accounted, all);
 }
