@@ -44,6 +44,11 @@ const ABSENT: Duration = Duration::from_secs(3);
 /// Denials in a row of a kind that has been watched, before it is taken for gone: twelve to eighteen seconds, in which a
 /// server that has just started reads the rules and definitions it is asked about.
 const DENIALS: u32 = 5;
+/// Denials in a row of a kind that was never listed, before it is taken for not there; until then it is looked for every
+/// [`SOON`]. Two to three seconds, which everybody waits at the start who waits for all kinds to be tried.
+const FIRST_DENIALS: u32 = 3;
+/// Between the first looks for a kind; half as much again at most.
+const SOON: Duration = Duration::from_secs(1);
 /// Streamed lists in a row that may end early before paging takes over, and refusals at one version before a relist.
 const PATIENCE: u32 = 3;
 
@@ -180,11 +185,13 @@ impl Reflector {
     fn is_believed_absent(&mut self, failure: &Failure) -> bool {
         let denied = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
-        denied && (!self.worked || self.denials >= DENIALS)
+        denied && self.denials >= if self.worked { DENIALS } else { FIRST_DENIALS }
     }
 
     fn absent(&mut self) -> Duration {
-        ABSENT.mul_f64(1.0 + self.random.f64() / 2.0)
+        let undecided = !self.worked && self.denials < FIRST_DENIALS;
+        let wait = if undecided { SOON } else { ABSENT };
+        wait.mul_f64(1.0 + self.random.f64() / 2.0)
     }
 
     /// Reads all pages. Each is stored as it comes; what no page had is removed after the last.

@@ -50,8 +50,8 @@ pub struct KindStatus {
     /// Why it is down; `None` while it is not, and before the first answer.
     pub last_error: Option<String>,
     /// Whether it waits for the kind to be served, or for the right to read it: an outage would pass by itself,
-    /// this needs somebody to act. Of a kind that has been watched it takes five such answers in a row, some fifteen
-    /// seconds. Stays until a list or watch works; an outage meanwhile says nothing about it.
+    /// this needs somebody to act. It takes such answers in a row: three, two to three seconds, of a kind that was
+    /// never listed, and five, some fifteen seconds, of one that has been watched. Stays until a list or watch works; an outage meanwhile says nothing about it.
     pub absent: bool,
     /// Objects held.
     pub objects: usize,

@@ -17,10 +17,12 @@ async fn a_kind_that_is_missing_or_forbidden_waits_and_says_so_while_others_run(
         Scope::all(),
         Projection::Full,
     );
-    rig.server.next().await.refuse(404, "NotFound");
+    for _ in 0..3 {
+        rig.server.next().await.refuse(404, "NotFound");
+    }
     other.settled().await;
     let store = rig.config_maps();
-    for (code, reason) in [(403, "Forbidden"), (404, "NotFound"), (403, "Forbidden")] {
+    for (code, reason) in [(403, "Forbidden"), (404, "NotFound"), (404, "NotFound"), (403, "Forbidden")] {
         let mut call = rig.server.next().await;
         while call.has("/things") {
             call.refuse(404, "NotFound");
@@ -122,6 +124,38 @@ async fn a_server_that_denies_a_kind_while_it_starts_takes_nothing_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_denies_every_kind_while_it_starts_settles_nothing_before_the_first_list() {
+    let mut rig = Rig::start(never_resync());
+    let store = rig.config_maps();
+    let began = Instant::now();
+    for code in [403, 404, 503, 403, 403] {
+        rig.server.next().await.refuse(code, "Said");
+        tokio::task::yield_now().await;
+        let status = store.status();
+        assert!(!status.absent && !status.settled, "{code}: {status:?}");
+    }
+    // The third in a row.
+    let asked = Instant::now();
+    rig.server.next().await.refuse(403, "Forbidden");
+    between(1.0..1.5, asked.elapsed());
+    store.settled().await;
+    assert!(store.status().absent && !store.status().synced);
+    between(4.8..7.2, began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_there_at_the_start_holds_it_up_for_three_seconds_at_most() {
+    let mut rig = Rig::start(never_resync());
+    let store = rig.config_maps();
+    let began = Instant::now();
+    for _ in 0..3 {
+        rig.server.next().await.refuse(404, "NotFound");
+    }
+    store.settled().await;
+    between(2.0..3.0, began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_named_wait_is_honoured_from_header_status_and_event() {
     let (mut rig, store, stream) = Rig::synced(&[]).await;
     let too_many = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":5}}"#;
@@ -160,7 +194,7 @@ async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
     let mut rig = Rig::start(CacheSettings { namespaces, ..never_resync() });
     let store = rig.config_maps();
     let mut watched = None;
-    for _ in 0..3 {
+    for _ in 0..7 {
         let call = rig.server.next().await;
         if call.has("/namespaces/shop/") {
             watched = Some(call.stream());
