@@ -185,6 +185,9 @@ impl Reflector {
     fn is_believed_absent(&mut self, failure: &Failure) -> bool {
         let denied = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
+        if denied {
+            self.rights.borne_out();
+        }
         denied && self.denials >= if self.worked { DENIALS } else { FIRST_DENIALS }
     }
 
