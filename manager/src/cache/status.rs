@@ -51,7 +51,8 @@ pub struct KindStatus {
     pub last_error: Option<String>,
     /// Whether it waits for the kind to be served, or for the right to read it: an outage would pass by itself,
     /// this needs somebody to act. It takes such answers in a row: three, two to three seconds, of a kind that was
-    /// never listed, and five, some fifteen seconds, of one that has been watched. Stays until a list or watch works; an outage meanwhile says nothing about it.
+    /// never listed, and five, some fifteen seconds, of one that has been watched. Stays until a list or watch works;
+    /// an outage meanwhile says nothing about it.
     pub absent: bool,
     /// Objects held.
     pub objects: usize,
@@ -166,6 +167,9 @@ struct Down {
     error: Option<String>,
     /// See [`KindStatus::absent`].
     absent: bool,
+    /// The last error that was told.
+    told: Option<String>,
+    pace: Paced,
 }
 
 // === impl Counts ===
@@ -174,8 +178,7 @@ impl Counts {
     pub(super) fn new(parts: &[Option<Arc<str>>]) -> Self {
         let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
         let error = parts.is_empty().then(|| nothing.to_owned());
-        let down =
-            vec![Some(Down { since: Instant::now(), error, absent: parts.is_empty() }); parts.len().max(1)];
+        let down = vec![Some(Down { error, absent: parts.is_empty(), ..Down::now() }); parts.len().max(1)];
         let by_part = || down.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             watches: by_part(),
@@ -260,14 +263,19 @@ impl Counts {
         was.error.map(|_| was.since.elapsed())
     }
 
-    /// Notes why a part does not work; returns whether that is news.
+    /// Notes why a part does not work; returns whether that is to be told. What was told last is not; another reason is
+    /// once a minute, because servers behind one address take turns, or at once where it says that the kind is not there.
     pub(super) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
         let Some(down) = health.down.get_mut(part) else { return false };
-        let since = down.as_ref().map_or_else(Instant::now, |down| down.since);
-        let news = down.as_ref().and_then(|down| down.error.as_ref()) != Some(&error);
-        let absent = absent || down.as_ref().is_some_and(|down| down.absent);
-        *down = Some(Down { since, error: Some(error), absent });
+        let down = down.get_or_insert_with(Down::now);
+        let gone = absent && !down.absent;
+        let news = down.told.as_ref() != Some(&error) && (down.pace.add(1, Instant::now()).is_some() || gone);
+        if news {
+            down.told = Some(error.clone());
+        }
+        down.error = Some(error);
+        down.absent |= absent;
         self.advance(&health);
         news
     }
@@ -381,6 +389,14 @@ fn after_first(by_part: &[AtomicU64]) -> u64 {
     by_part.iter().map(|number| number.load(Ordering::Relaxed).saturating_sub(1)).sum()
 }
 
+// === impl Down ===
+
+impl Down {
+    fn now() -> Self {
+        Self { since: Instant::now(), error: None, absent: false, told: None, pace: Paced::default() }
+    }
+}
+
 // === impl Progress ===
 
 impl Progress {
@@ -398,5 +414,31 @@ impl Progress {
 impl Trouble {
     fn counts(self) -> HandlerTrouble {
         HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reasons_that_take_turns_are_told_once_a_minute_and_that_a_kind_is_gone_at_once() {
+        let counts = Counts::new(&[None]);
+        let mut told = Vec::new();
+        for round in 0..49_u64 {
+            let reason = if round % 2 == 0 { "refused" } else { "closed" };
+            if counts.down(0, reason.to_owned(), false) {
+                told.push((round, reason));
+            }
+            advance(Duration::from_millis(2_500)).await;
+        }
+        assert_eq!(told, [(0, "refused"), (25, "closed")]);
+        assert!(!counts.down(0, "closed".to_owned(), false), "it goes on");
+        assert!(counts.down(0, "403".to_owned(), true), "that is for somebody to act");
+        assert!(!counts.down(0, "404".to_owned(), true));
+        counts.up(0);
+        assert!(counts.down(0, "404".to_owned(), false), "another outage");
     }
 }
