@@ -104,7 +104,10 @@ pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Findin
         Required::Always => true,
         Required::Never => false,
         // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
-        Required::WhileServed => !status.settled || (status.synced && !status.absent),
+        // Of several namespaces one may be denied; an outage of the others is one all the same.
+        Required::WhileServed => {
+            !status.settled || (status.synced && !status.absent) || outage(status, watch_down_limit).is_some()
+        }
     };
     Finding { name: check_name(status), counts, outcome: outcome(status, watch_down_limit) }
 }
@@ -133,6 +136,9 @@ pub(super) fn check_name(status: &KindStatus) -> String {
 fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String> {
     let reason = || status.last_error.as_deref().unwrap_or("no answer yet");
     let kind = &status.kind;
+    if let Some(outage) = outage(status, watch_down_limit) {
+        return Err(outage);
+    }
     if !status.synced {
         return Err(format!("{kind} has not been listed: {}", reason()));
     }
@@ -142,18 +148,25 @@ fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String
             reason()
         ));
     }
-    match status.down_since.map(|since| since.elapsed()) {
-        Some(down) if down > watch_down_limit => {
-            Err(format!("the watch of {kind} has been down for {} s: {}", down.as_secs(), reason()))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// What to say of a watch that has worked and has been down for too long. Of those that are not there it is not said.
+fn outage(status: &KindStatus, watch_down_limit: Duration) -> Option<String> {
+    let watches = status.parts.iter().filter(|part| part.lists > 0 && !part.working && !part.absent);
+    let longest = watches.min_by_key(|part| part.since)?;
+    let down = longest.since.elapsed();
+    (down > watch_down_limit).then(|| {
+        let place = longest.namespace.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+        let reason = longest.last_error.as_deref().unwrap_or("no answer yet");
+        format!("the watch of {}{place} has been down for {} s: {reason}", status.kind, down.as_secs())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Projection;
+    use crate::cache::{PartStatus, Projection};
     use crate::key::KindId;
     use std::collections::BTreeMap;
     use tokio::time::advance;
@@ -185,7 +198,19 @@ mod tests {
             left_out: BTreeMap::new(),
             handlers: BTreeMap::new(),
             unindexed: BTreeMap::new(),
-            parts: Vec::new(),
+            parts: vec![part(None, down_since, synced)],
+        }
+    }
+
+    fn part(namespace: Option<&str>, down_since: Option<Instant>, listed: bool) -> PartStatus {
+        PartStatus {
+            namespace: namespace.map(Arc::from),
+            working: down_since.is_none(),
+            since: down_since.unwrap_or_else(Instant::now),
+            last_error: down_since.map(|_| OUTAGE.to_owned()),
+            absent: false,
+            lists: listed.into(),
+            watches: listed.into(),
         }
     }
 
@@ -221,12 +246,30 @@ mod tests {
     async fn what_is_taken_away_says_so_at_once_and_takes_no_replica_out_of_service() {
         let mut taken = status(true, true, Some(Instant::now()));
         taken.absent = true;
+        taken.parts[0].absent = true;
         let reason = "Deployment.apps is no longer there to be watched, what was last known of it stays: connection refused";
         for _ in 0..2 {
             let found = finding(&taken);
             assert_eq!((found.counts, found.outcome), (false, failing(reason)));
             advance(WATCH_DOWN_LIMIT * 2).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_one_namespace_is_denied_an_outage_of_another_counts_as_soon_as_any() {
+        let mut denied = status(false, true, Some(Instant::now()));
+        denied.absent = true;
+        denied.parts = vec![part(Some("a"), None, true), part(Some("b"), Some(Instant::now()), false)];
+        denied.parts[1].absent = true;
+        advance(WATCH_DOWN_LIMIT * 2).await;
+        assert!(!finding(&denied).counts && finding(&denied).outcome.is_err(), "b concerns its readers");
+        denied.parts[0] = part(Some("a"), Some(Instant::now()), true);
+        advance(WATCH_DOWN_LIMIT).await;
+        assert!(!finding(&denied).counts, "at the limit");
+        advance(Duration::from_millis(1)).await;
+        let reason = "the watch of Deployment.apps in a has been down for 60 s: connection refused";
+        let found = finding(&denied);
+        assert_eq!((found.counts, found.outcome), (true, failing(reason)));
     }
 
     #[tokio::test(start_paused = true)]
