@@ -8,18 +8,18 @@ use parking_lot::RwLock;
 use super::Cache;
 use crate::key::KindId;
 
-/// Whether a replica is ready without a kind. Whatever holds, `/readyz/cache-KIND` tells how the kind is doing.
+/// How much a replica's readiness requires a kind. Each says whether the replica is ready without it. Whatever holds, `/readyz/cache-KIND` tells how the kind is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Required {
-    /// Not while the kind is there: the default. One that is not served or not readable holds up its own controllers and
+    /// It is not while the kind is there and does not work: the default. One that is not served or not readable holds up its own controllers and
     /// leaves the replica ready; of one that is there the watch must not be down for long. Kinds of another cluster than
     /// the manager's own are as with [`Required::Never`], once the replica has started.
     #[default]
     WhileServed,
-    /// Never: not before its first list, and not from when the kind is gone, or may not be read any more, until it is
-    /// back.
+    /// It never is: not before the first list of the kind, and not from when the kind is gone, or may not be read any
+    /// more, until it is back.
     Always,
-    /// Always: whatever becomes of it concerns its own controllers only.
+    /// It always is: whatever becomes of the kind concerns its own controllers only.
     Never,
 }
 

@@ -13,6 +13,13 @@ use tokio::time::Instant;
 
 /// Of a server that is back.
 const BACK: Duration = Duration::from_secs(10);
+/// What a slow machine may take longer, in the short form.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// What is promised, as it is in the long form.
+fn at_most(promised: Duration) -> Duration {
+    if long_form() { promised } else { promised + SLACK }
+}
 
 fn options(watch_down_limit: Duration) -> ManagerOptions {
     ManagerOptions { signals: false, watch_down_limit, ..ManagerOptions::replica("mainstay") }
@@ -36,15 +43,11 @@ async fn a_server_that_is_down_fails_every_watch_after_the_limit_and_never_liven
     figure_of_time("readiness.down_told", took.last);
     assert!(took.first >= limit, "told after {took:?}");
     // Also here an outage that goes on.
-    if long_form() {
-        assert!(took.last <= limit + Duration::from_secs(2), "told after {took:?}");
-    }
+    assert!(took.last <= at_most(limit + Duration::from_secs(2)), "told after {took:?}");
     cluster.control_plane().start_apiserver().await.expect("it starts again");
     let took = checks.turned(true, &all, Instant::now()).await;
     figure_of_time("readiness.down_back", took.last);
-    if long_form() {
-        assert!(took.last <= BACK, "back after {took:?}");
-    }
+    assert!(took.last <= at_most(BACK), "back after {took:?}");
 
     checks.are_unchanged();
     drop(checks);
@@ -59,9 +62,10 @@ async fn two_servers_that_are_restarted_in_turn_change_no_check_and_no_leader() 
     let first = cluster.control_plane();
     let second = first.another_apiserver().await.expect("a second server");
     let middlebox = Middlebox::before_all(vec![cluster.address(), address(&second.url())]).await;
-    let minute = Duration::from_mins(1);
+    // Short enough for a watch that sleeps through the other server's restart to be told.
+    let limit = if long_form() { Duration::from_mins(1) } else { Duration::from_secs(20) };
     let identity = identity.through(middlebox.address());
-    let manager = LocalManager::start_as(options(minute), &cluster, &identity, &json!({}), |_| {}).await;
+    let manager = LocalManager::start_as(options(limit), &cluster, &identity, &json!({}), |_| {}).await;
     manager.leads().await;
     let mut checks = Checks::of(manager.probes(), &[]).await;
     let holder = async || {

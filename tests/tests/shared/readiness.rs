@@ -1,7 +1,7 @@
 //! What becomes of single kinds shows in their own checks, as soon as it should and no sooner, and passes.
 //!
 //! Each test looks at every check of the manager all the time, so that none changes that should not. The short form has a
-//! shorter limit for a watch that is down, and bounds that no machine is slow enough to miss.
+//! shorter limit for a watch that is down, and generous bounds.
 
 use std::time::Duration;
 
@@ -35,12 +35,14 @@ fn limit() -> Duration {
     if long_form() { Duration::from_mins(1) } else { Duration::from_secs(4) }
 }
 
-/// The promise, in the form that is held against it.
+/// What a slow machine may take longer. Half of what a wait that has grown to its full length would.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// The promise: as it is made in the long form, with [`SLACK`] in the other.
 fn within(took: Took, promised: Duration, what: &str) {
     figure_of_time(&format!("readiness.{what}"), took.last);
-    if long_form() {
-        assert!(took.last <= promised, "{what} took {took:?}, at most {promised:?} is promised");
-    }
+    let most = if long_form() { promised } else { promised + SLACK };
+    assert!(took.last <= most, "{what} took {took:?}, at most {most:?} is allowed, {promised:?} promised");
 }
 
 /// The rules to read a kind.
