@@ -238,6 +238,9 @@ impl<'a> Scene<'a> {
             status == 500 && body.contains(&prefix) && body.contains(&format!("the server answered {code}"))
         };
         until_so(&format!("{} to be waited for ({code})", self.kind), said).await;
+        // At the start it takes another two or three such answers to be believed.
+        let believed = async || self.page().await["absent"] == true;
+        until_so(&format!("{} to be taken for not there", self.kind), believed).await;
 
         let page = self.page().await;
         assert_eq!((&page["absent"], &page["synced"]), (&json!(true), &json!(was_there)), "{page}");
