@@ -1,5 +1,6 @@
 use super::*;
 use std::fs::write;
+use std::os::unix::fs::symlink;
 
 use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
 use rustls::pki_types::ServerName;
@@ -72,6 +73,45 @@ fn a_rotation_seen_half_way_leaves_the_old_pair_and_is_counted_as_a_failed_read(
     assert!(!certificates.look().unwrap());
     let reads = certificates.reads();
     assert_eq!((reads.total.get(), reads.errors.get()), (5, 1));
+}
+
+/// Puts a pair in force as a kubelet does: in a directory of its own, to which `..data` is pointed in one step.
+fn swap(volume: &TempDir, version: &str, made: &Made<rcgen::KeyPair>) {
+    let [versioned, data, next] = [version, "..data", "..data_tmp"].map(|name| volume.path().join(name));
+    std::fs::create_dir(&versioned).unwrap();
+    write(versioned.join("tls.crt"), made.cert.pem()).unwrap();
+    write(versioned.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    symlink(version, &next).unwrap();
+    std::fs::rename(next, data).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_server_follows_a_volume_whose_files_are_swapped() {
+    let volume = TempDir::new().unwrap();
+    let (old, new) = (made(), made());
+    swap(&volume, "..1", &old);
+    for name in FILES {
+        symlink(Path::new("..data").join(name), volume.path().join(name)).unwrap();
+    }
+    let certificates = Certificates::load(volume.path()).unwrap();
+    let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
+    let bound = bound.with_certificates(certificates.clone());
+    let stop = CancellationToken::new();
+    let handler: Handler = Arc::new(|_| Box::pin(async { http::Response::default() }));
+    let running = JoinSet::from_iter([bound.run(handler, stop.clone())]);
+    let shown = || certificates.shared.shown.read().cert.clone();
+
+    swap(&volume, "..2", &new);
+    // The clock stands while a file is read, so that whatever is due is done by then.
+    sleep(LOOK_PERIOD / 2).await;
+    assert_eq!(shown(), [old.cert.der().clone()]);
+    sleep(LOOK_PERIOD).await;
+    assert_eq!(shown(), [new.cert.der().clone()]);
+
+    stop.cancel();
+    running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
+    sleep(LOOK_PERIOD * 3).await;
+    assert_eq!(certificates.reads().total.get(), 2, "the stop ends the looking too");
 }
 
 /// Asks over TLS, trusting this certificate alone.
