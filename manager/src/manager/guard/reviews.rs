@@ -5,17 +5,18 @@
 //! `nonResourceURLs: [/metrics]` and `verbs: [get]` lets a scraper in.
 //!
 //! # Invariants
-//! 1. Nobody is let in whom the API server has not let in within the last five minutes; while it does not answer, those
-//!    whom it let in recently stay let in, and everybody else gets a 500.
-//! 2. What strangers send costs the server at most [`AT_ONCE`] requests at a time, and us a bounded memory, from which
-//!    they push nobody who was let in.
+//! 1. Nobody is let in whose token the API server has not known within the last minute ([`TOKEN_COUNTS`]) and whose access
+//!    it has not allowed within the last five; while it does not answer, those for whom neither time is over stay let
+//!    in, and everybody else gets a 500.
+//! 2. What strangers send costs the server at most [`PER_SECOND`] requests a second, [`BURST`] at once, and us a bounded memory, from
+//!    which they push nobody who was let in. For those who were, [`KEPT`] turns stay free.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Request, Response, StatusCode};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -46,6 +47,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Questions that are open at the same time.
 const AT_ONCE: usize = 8;
 
+/// Of which so many are for those who were let in before: a server that hangs over what strangers ask must not keep a
+/// scraper waiting.
+const KEPT: usize = 2;
+
+/// How long who was let in goes before strangers. Longer than scrapes are apart, so a scraper that scrapes stays.
+const LET_IN_COUNTS: Duration = Duration::from_hours(1);
+
+/// Questions a second about strangers. A scraper whose token is new is one once.
+const PER_SECOND: u32 = 20;
+
+/// Questions about strangers that may be asked at once after a pause: all scrapers after a start.
+const BURST: u32 = 40;
+
 /// Answers that are remembered, of each sort. Scrapers are few.
 const REMEMBERED: usize = 256;
 
@@ -53,6 +67,8 @@ const REMEMBERED: usize = 256;
 pub(in crate::manager) struct Reviews {
     client: Client,
     turns: Semaphore,
+    /// Taken before a turn for a question about a stranger.
+    for_strangers: Semaphore,
     remembered: Mutex<Remembered>,
 }
 
@@ -64,7 +80,24 @@ struct Remembered {
     strangers: Memory<()>,
     /// By the whole question.
     rights: Memory<bool>,
+    /// Tokens whose owner was let in, whether that still counts or not.
+    let_in: Memory<()>,
+    allowance: Allowance,
     failed: Paced,
+}
+
+/// What may still be asked about strangers.
+#[derive(Default)]
+struct Allowance {
+    /// When all of it is back; in the past, or `None`, when it is.
+    whole_at: Option<Instant>,
+}
+
+/// Whether a token was let in before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    LetIn,
+    Stranger,
 }
 
 /// A bounded number of answers, each until it counts no longer.
@@ -77,6 +110,8 @@ enum ReviewError {
     Ask(#[source] Box<kube::Error>),
     #[error("the API server did not answer within {PATIENCE:?}")]
     Late,
+    #[error("more tokens come that nobody knows than the API server is asked about, {PER_SECOND} a second")]
+    Flood,
 }
 
 /// Lets pass whom the API server lets read.
@@ -98,31 +133,38 @@ pub(in crate::manager) fn reviewed(handler: Handler, reviews: Reviews) -> Handle
 impl Reviews {
     /// Asks through this client, which has to be one of the runtime that serves.
     pub(in crate::manager) fn new(client: Client) -> Self {
-        Self { client, turns: Semaphore::new(AT_ONCE), remembered: Mutex::default() }
+        Self {
+            client,
+            turns: Semaphore::new(AT_ONCE),
+            for_strangers: Semaphore::new(AT_ONCE - KEPT),
+            remembered: Mutex::default(),
+        }
     }
 
     async fn admit(&self, request: &Request<Bytes>) -> Result<(), Response<Bytes>> {
         let unauthorized = || refuse(StatusCode::UNAUTHORIZED, "Unauthorized");
         let Presented::Token(token) = presented(request.headers()) else { return Err(unauthorized()) };
-        let user = self.user(token).await.map_err(|error| {
-            self.tell(&error);
-            refuse(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed")
-        })?;
+        let key = digest(token.as_bytes());
+        let standing = match self.remembered.lock().let_in.get(&key, Instant::now()) {
+            Some(()) => Standing::LetIn,
+            None => Standing::Stranger,
+        };
+        let user = self.user(token, standing).await;
+        let user = user.map_err(|error| self.failure(&error, "Authentication failed"))?;
         let Some(user) = user else { return Err(unauthorized()) };
         let name = user.username.clone().unwrap_or_default();
-        match self.may(user, request).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(refuse(StatusCode::FORBIDDEN, &format!("Authorization denied for user {name}"))),
-            Err(error) => {
-                self.tell(&error);
-                let text = format!("Authorization for user {name} failed");
-                Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, &text))
+        match self.may(user, request, standing).await {
+            Ok(true) => {
+                self.remembered.lock().let_in.put(key, (), LET_IN_COUNTS, Instant::now());
+                Ok(())
             }
+            Ok(false) => Err(refuse(StatusCode::FORBIDDEN, &format!("Authorization denied for user {name}"))),
+            Err(error) => Err(self.failure(&error, &format!("Authorization for user {name} failed"))),
         }
     }
 
     /// Returns whose token this is, if it is anybody's.
-    async fn user(&self, token: &str) -> Result<Option<UserInfo>, ReviewError> {
+    async fn user(&self, token: &str, standing: Standing) -> Result<Option<UserInfo>, ReviewError> {
         let (key, now) = (digest(token.as_bytes()), Instant::now());
         {
             let remembered = self.remembered.lock();
@@ -135,7 +177,7 @@ impl Reviews {
         }
         #[allow(clippy::useless_conversion, reason = "an Option in the types of Kubernetes before 1.36")]
         let spec = TokenReviewSpec { token: token.to_owned().into(), ..TokenReviewSpec::default() };
-        let answer = self.ask(TokenReview { spec, ..TokenReview::default() }).await?;
+        let answer = self.ask(TokenReview { spec, ..TokenReview::default() }, standing).await?;
         let status = answer.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         let (mut remembered, now) = (self.remembered.lock(), Instant::now());
@@ -146,7 +188,12 @@ impl Reviews {
         Ok(user)
     }
 
-    async fn may(&self, user: UserInfo, request: &Request<Bytes>) -> Result<bool, ReviewError> {
+    async fn may(
+        &self,
+        user: UserInfo,
+        request: &Request<Bytes>,
+        standing: Standing,
+    ) -> Result<bool, ReviewError> {
         let spec = SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
@@ -165,7 +212,8 @@ impl Reviews {
         {
             return Ok(may);
         }
-        let answer = self.ask(SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+        let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = self.ask(question, standing).await?;
         let may = answer.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         if let Some(key) = key {
             let counts = if may { YES_COUNTS } else { NO_COUNTS };
@@ -174,12 +222,19 @@ impl Reviews {
         Ok(may)
     }
 
-    async fn ask<K>(&self, question: K) -> Result<K, ReviewError>
+    async fn ask<K>(&self, question: K, standing: Standing) -> Result<K, ReviewError>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
         K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
+        if standing == Standing::Stranger && !self.remembered.lock().allowance.take(Instant::now()) {
+            return Err(ReviewError::Flood);
+        }
         let asked = timeout(PATIENCE, async {
+            let _strangers_turn = match standing {
+                Standing::LetIn => None,
+                Standing::Stranger => Some(self.for_strangers.acquire().await),
+            };
             let _turn = self.turns.acquire().await;
             Api::all(self.client.clone()).create(&PostParams::default(), &question).await
         });
@@ -189,11 +244,37 @@ impl Reviews {
         }
     }
 
+    /// Tells of it in the log, and who asked.
+    fn failure(&self, error: &ReviewError, text: &str) -> Response<Bytes> {
+        self.tell(error);
+        if let ReviewError::Flood = error {
+            let mut refusal = refuse(StatusCode::TOO_MANY_REQUESTS, "Too many tokens that nobody knows");
+            refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return refusal;
+        }
+        refuse(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+
     fn tell(&self, error: &ReviewError) {
         let failures = self.remembered.lock().failed.add(1, Instant::now());
         if let Some(failures) = failures {
             warn!(error = %Chain(error), failures, "cannot find out who may read metrics");
         }
+    }
+}
+
+// === impl Allowance ===
+
+impl Allowance {
+    /// Takes one question, if one is left.
+    fn take(&mut self, now: Instant) -> bool {
+        let one = Duration::from_secs(1) / PER_SECOND;
+        let whole_at = self.whole_at.map_or(now, |at| at.max(now)) + one;
+        let left = whole_at <= now + one * BURST;
+        if left {
+            self.whole_at = Some(whole_at);
+        }
+        left
     }
 }
 

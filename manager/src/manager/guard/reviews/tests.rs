@@ -168,15 +168,56 @@ async fn made_up_tokens_push_nobody_out_and_are_forgotten() {
         });
         Client::new(service, "default")
     }));
-    assert!(reviews.user("reader").await.unwrap().is_some());
+    assert!(reviews.user("reader", Standing::Stranger).await.unwrap().is_some());
     for number in 0..REMEMBERED * 4 {
-        assert!(reviews.user(&format!("made up {number}")).await.unwrap().is_none());
+        assert!(reviews.user(&format!("made up {number}"), Standing::Stranger).await.unwrap().is_none());
+        // As fast as they are asked about, and all within the time that an answer counts.
+        advance(SECOND / PER_SECOND).await;
     }
     assert_eq!(reviews.remembered.lock().strangers.0.len(), REMEMBERED);
     server.take();
-    assert!(reviews.user("reader").await.unwrap().is_some());
+    assert!(reviews.user("reader", Standing::Stranger).await.unwrap().is_some());
     assert_eq!(server.take(), [] as [Value; 0]);
     advance(TOKEN_COUNTS).await;
-    assert!(reviews.user("one more").await.unwrap().is_none());
+    assert!(reviews.user("one more", Standing::Stranger).await.unwrap().is_none());
     assert_eq!(reviews.remembered.lock().strangers.0.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_cost_the_server_so_many_questions_a_second_and_no_more() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    for (questions, pause) in [(BURST, SECOND), (PER_SECOND, SECOND / PER_SECOND), (1, SECOND)] {
+        let mut statuses = BTreeMap::new();
+        for _ in 0..500 {
+            let (status, _) = ask(&guarded, Some(&format!("Bearer {}", fastrand::u128(..)))).await;
+            *statuses.entry(status).or_insert(0) += 1;
+        }
+        assert_eq!(statuses, BTreeMap::from([(401, questions), (429, 500 - questions)]));
+        assert_eq!(server.take().len(), questions as usize);
+        advance(pause).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_strangers_does_not_keep_who_was_let_in_waiting() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    advance(YES_COUNTS).await;
+    server.take();
+    server.is(Up::Hangs);
+    let mut crowd = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let guarded = Arc::clone(&guarded);
+        crowd.spawn(async move { ask(&guarded, Some(&format!("Bearer made up {number}"))).await.0 });
+    }
+    while server.asked.lock().len() < AT_ONCE - KEPT {
+        tokio::task::yield_now().await;
+    }
+    server.is(Up::Answers);
+    let began = Instant::now();
+    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    crowd.shutdown().await;
 }
