@@ -45,10 +45,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Answers one request, whose body is whole: empty if it had none. A panic in it answers 500.
 pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
-/// Who sent a request, among its extensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(pub SocketAddr);
-
 /// What a server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -95,7 +91,8 @@ pub struct BindError {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // A kubelet, some scrapers and a few people: a hundred is plenty and costs at most 100 x 64 KiB.
+            // A kubelet, some scrapers and a few people: a hundred is plenty. Each costs at most its header and its body,
+            // 128 KiB, and the answer that it has not taken yet, which is the handler's to bound.
             connections: 100,
             header_bytes: 64 * 1024,
             // A prober sends its header at once. A scraper's connection is not kept from one scrape to the next.
@@ -196,11 +193,11 @@ impl Serve {
                 accepted = async { accept().await } => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
+                Ok((stream, _peer)) => {
                     starved = false;
                     // Who comes meanwhile waits in the kernel's backlog and costs no descriptor.
                     let Some(place) = stop.run_until_cancelled(places.take()).await else { return };
-                    self.connections.spawn(self.connection(stream, Peer(peer), place));
+                    self.connections.spawn(self.connection(stream, place));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -214,18 +211,12 @@ impl Serve {
     }
 
     /// Serves one connection to its end, or until it loses its place.
-    fn connection(
-        &self,
-        stream: TcpStream,
-        peer: Peer,
-        place: Place,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    fn connection(&self, stream: TcpStream, place: Place) -> impl Future<Output = ()> + Send + use<> {
         let (tls, ending) = (self.tls.clone(), self.ending.clone());
         let place = Arc::new(place);
         let conversation = Conversation {
             limits: self.limits,
             handler: Arc::clone(&self.handler),
-            peer,
             place: Arc::clone(&place),
         };
         async move {

@@ -14,13 +14,13 @@ use crate::config::{BindAddress, ManagerConfiguration};
 
 pub(super) use reviews::{Reviews, reviewed};
 pub use token_file::TokenFileError;
-pub(super) use token_file::{TokenFile, token_or_loopback};
+pub(super) use token_file::{TokenFile, token_required};
 
 /// Which servers are guarded, and by what.
 pub(super) struct Guards {
     /// Whether scrapes are [`reviewed`].
     pub(super) reviewed: bool,
-    /// The token of the inspection; `None` where being on this host is enough.
+    /// The token of the inspection; `None` where it is bound to loopback and being on this host is enough.
     pub(super) token: Option<TokenFile>,
 }
 

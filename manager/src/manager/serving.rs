@@ -5,7 +5,7 @@ use tracing::{error, info};
 
 use super::candidate::Candidate;
 use super::control::Job;
-use super::guard::{Reviews, reviewed, token_or_loopback};
+use super::guard::{Reviews, reviewed, token_required};
 use super::{BuildError, Shared};
 use crate::client::connect::Role;
 use crate::config;
@@ -60,7 +60,7 @@ impl Shared {
             })
             .unzip();
         let inspection = inspection.map(|handler| match self.guards.token.clone() {
-            Some(file) => token_or_loopback(handler, file),
+            Some(file) => token_required(handler, file),
             None => handler,
         });
         let reviewers = self.guards.reviewed.then(|| self.clusters.own().connections().clone());

@@ -19,14 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::places::Place;
 use super::taken::Taken;
-use super::{Handler, Limits, Peer, body};
+use super::{Handler, Limits, body};
 
 /// Requests of one peer and their answers.
 #[derive(Clone)]
 pub(super) struct Conversation {
     pub(super) limits: Limits,
     pub(super) handler: Handler,
-    pub(super) peer: Peer,
     pub(super) place: Arc<Place>,
 }
 
@@ -62,12 +61,11 @@ impl Conversation {
     }
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        let Self { limits, handler, peer, place } = self;
-        let mut request = match body::read(request, &limits).await {
+        let Self { limits, handler, place } = self;
+        let request = match body::read(request, &limits).await {
             Ok(request) => request,
             Err(refusal) => return Ok(refusal.map(Full::new)),
         };
-        request.extensions_mut().insert(peer);
         let _answering = place.answering();
         let answered = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
         let response = answered.unwrap_or_else(|_panic| {

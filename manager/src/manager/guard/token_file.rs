@@ -1,7 +1,8 @@
 //! The token of the inspection, in a file.
 //!
-//! Who sits on this host needs none, as without a file. Everybody else shows it, which is the only way in from another
-//! address. The file is read for each request that shows a token, so a new one counts from when it is written.
+//! With a file everybody shows its token, from whatever address: behind a proxy of the Pod, such as that of a service mesh,
+//! every peer is of this host, and the Host header is anybody's to write. The file is read for each request that shows
+//! a token, so a new one counts from when it is written.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,22 +11,32 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use tracing::error;
 
 use super::{Digest, Presented, digest, presented};
 use crate::inspect::Admitted;
 use crate::key::Chain;
-use crate::serve::{Handler, Peer};
+use crate::metrics::Paced;
+use crate::serve::Handler;
 
 /// Longest token: room for a JWT.
 const LONGEST_BYTES: usize = 8192;
 
+/// To who shows none: most are people at a terminal.
+const NO_TOKEN: &str = "show the token of inspect.tokenFile: mainstay inspect --config PATH or --token-file FILE, otherwise the header Authorization: Bearer TOKEN";
+
 /// A file that holds a token, which may change while it is read from.
 #[derive(Clone, Debug)]
 pub(in crate::manager) struct TokenFile(PathBuf);
+
+/// How often the file could not be read, which anybody who shows any token makes it try.
+#[derive(Default)]
+struct Unread(Mutex<Paced>);
 
 /// There is no token in the file.
 #[derive(Debug, thiserror::Error)]
@@ -74,17 +85,23 @@ impl TokenFile {
     }
 }
 
-/// Lets pass who shows the token, marked as [`Admitted`], and who says nothing and sits on this host.
-pub(in crate::manager) fn token_or_loopback(handler: Handler, file: TokenFile) -> Handler {
-    let file = Arc::new(file);
+// === impl Unread ===
+
+impl Unread {
+    /// Counts one more; returns how many there were since the last that was told, if it is time to tell.
+    fn add(&self) -> Option<u64> {
+        self.0.lock().add(1, Instant::now())
+    }
+}
+
+/// Lets pass who shows the token, marked as [`Admitted`], and nobody else.
+pub(in crate::manager) fn token_required(handler: Handler, file: TokenFile) -> Handler {
+    let (file, unread) = (Arc::new(file), Arc::new(Unread::default()));
     Arc::new(move |mut request| {
-        let (handler, file) = (Arc::clone(&handler), Arc::clone(&file));
+        let (handler, file, unread) = (Arc::clone(&handler), Arc::clone(&file), Arc::clone(&unread));
         Box::pin(async move {
             let shown = match presented(request.headers()) {
-                Presented::Nothing if is_local(&request) => return handler(request).await,
-                Presented::Nothing => {
-                    return refuse(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN");
-                }
+                Presented::Nothing => return refuse(StatusCode::UNAUTHORIZED, NO_TOKEN),
                 Presented::Other => {
                     return refuse(
                         StatusCode::UNAUTHORIZED,
@@ -101,7 +118,9 @@ pub(in crate::manager) fn token_or_loopback(handler: Handler, file: TokenFile) -
                 }
                 Ok(Ok(_other)) => refuse(StatusCode::UNAUTHORIZED, "this is not the token"),
                 Ok(Err(error)) => {
-                    error!(error = %Chain(&error), "nobody can be let in by the token of the inspection");
+                    if let Some(requests) = unread.add() {
+                        error!(error = %Chain(&error), requests, "nobody can be let in by the token of the inspection");
+                    }
                     refuse(StatusCode::INTERNAL_SERVER_ERROR, "the token to compare with cannot be read")
                 }
                 Err(_panic) => {
@@ -110,11 +129,6 @@ pub(in crate::manager) fn token_or_loopback(handler: Handler, file: TokenFile) -
             }
         })
     })
-}
-
-/// Whether the peer is a process of this host. The Host header would say so too, but anybody may write it.
-fn is_local<B>(request: &Request<B>) -> bool {
-    request.extensions().get().is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback())
 }
 
 /// As the inspection refuses.
@@ -132,15 +146,13 @@ fn refuse(status: StatusCode, text: &str) -> Response<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Request;
     use http::header::AUTHORIZATION;
     use tempfile::NamedTempFile;
 
-    const HERE: &str = "127.0.0.1:5";
-    const ELSEWHERE: &str = "10.0.0.1:5";
-
     /// Status and text; the handler behind tells whether the token was shown.
-    async fn asked(guarded: &Handler, peer: &str, authorization: Option<&str>) -> (u16, String) {
-        let mut request = Request::builder().uri("/debug/leader").extension(Peer(peer.parse().unwrap()));
+    async fn asked(guarded: &Handler, authorization: Option<&str>) -> (u16, String) {
+        let mut request = Request::builder().uri("/debug/leader");
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -151,10 +163,10 @@ mod tests {
     fn guarded(file: &NamedTempFile) -> Handler {
         let handler: Handler = Arc::new(|request| {
             let admitted = request.extensions().get::<Admitted>().is_some();
-            let text = if admitted { "by token" } else { "by place" };
+            let text = if admitted { "by token" } else { "without" };
             Box::pin(async move { Response::new(Bytes::from(text)) })
         });
-        token_or_loopback(handler, TokenFile::new(file.path()).unwrap())
+        token_required(handler, TokenFile::new(file.path()).unwrap())
     }
 
     fn file(text: &str) -> NamedTempFile {
@@ -164,25 +176,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_shows_the_token_is_let_in_from_anywhere_and_who_shows_none_from_here_only() {
+    async fn who_shows_the_token_is_let_in_and_nobody_else() {
         let file = file("s3cret\n");
         let guarded = guarded(&file);
-        for peer in [HERE, ELSEWHERE, "[::1]:5", "[::ffff:127.0.0.1]:5"] {
-            assert_eq!(asked(&guarded, peer, Some("Bearer s3cret")).await, (200, "by token".to_owned()));
-            // A wrong token is refused from here too: who shows one means to be let in by it.
-            let wrong = (401, "{\"error\":\"this is not the token\"}\n".to_owned());
-            for token in ["Bearer s3cre", "Bearer s3crets", "Bearer S3cret"] {
-                assert_eq!(asked(&guarded, peer, Some(token)).await, wrong, "{token}");
-            }
-            assert_eq!(asked(&guarded, peer, Some("Basic s3cret")).await.0, 401);
+        assert_eq!(asked(&guarded, Some("Bearer s3cret")).await, (200, "by token".to_owned()));
+        let wrong = (401, "{\"error\":\"this is not the token\"}\n".to_owned());
+        for token in ["Bearer s3cre", "Bearer s3crets", "Bearer S3cret"] {
+            assert_eq!(asked(&guarded, Some(token)).await, wrong, "{token}");
         }
-        for peer in [HERE, "[::1]:5", "[::ffff:127.0.0.1]:5"] {
-            assert_eq!(asked(&guarded, peer, None).await, (200, "by place".to_owned()), "{peer}");
-        }
-        assert_eq!(
-            asked(&guarded, ELSEWHERE, None).await,
-            (401, "{\"error\":\"show the token: Authorization: Bearer TOKEN\"}\n".to_owned()),
-        );
+        assert_eq!(asked(&guarded, Some("Basic s3cret")).await.0, 401);
+        assert_eq!(asked(&guarded, None).await, (401, format!("{{\"error\":\"{NO_TOKEN}\"}}\n")));
     }
 
     #[tokio::test]
@@ -190,12 +193,21 @@ mod tests {
         let file = file("old");
         let guarded = guarded(&file);
         std::fs::write(file.path(), "new\r\n").unwrap();
-        assert_eq!(asked(&guarded, ELSEWHERE, Some("Bearer new")).await.0, 200);
-        assert_eq!(asked(&guarded, ELSEWHERE, Some("Bearer old")).await.0, 401);
+        assert_eq!(asked(&guarded, Some("Bearer new")).await.0, 200);
+        assert_eq!(asked(&guarded, Some("Bearer old")).await.0, 401);
         std::fs::write(file.path(), "").unwrap();
         for authorization in ["Bearer new", "Bearer \"\""] {
-            assert_eq!(asked(&guarded, ELSEWHERE, Some(authorization)).await.0, 500);
+            assert_eq!(asked(&guarded, Some(authorization)).await.0, 500);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_cannot_be_read_is_told_once_a_minute_however_many_ask() {
+        let unread = Unread::default();
+        let told: Vec<_> = (0..1_000).filter_map(|_| unread.add()).collect();
+        assert_eq!(told, [1]);
+        tokio::time::advance(std::time::Duration::from_mins(1)).await;
+        assert_eq!(unread.add(), Some(1_000));
     }
 
     #[test]
