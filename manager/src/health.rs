@@ -87,6 +87,12 @@ impl Group {
             Self::Health => "/healthz",
         }
     }
+
+    /// Returns the group that a path asks for, as a whole or by the name of a check.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        let first = path.split('/').find(|segment| !segment.is_empty())?;
+        Self::ALL.into_iter().find(|group| group.path().trim_start_matches('/') == first)
+    }
 }
 
 // === impl Checks ===
@@ -142,8 +148,7 @@ impl Checks {
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let first = segments.next().unwrap_or_default();
         let name = segments.collect::<Vec<_>>().join("/");
-        let group = Group::ALL.into_iter().find(|group| group.path().trim_start_matches('/') == first);
-        match group.and_then(|group| self.of(group)) {
+        match Group::at(path).and_then(|group| self.of(group)) {
             None => Answer::not_found(),
             Some(mut checks) if name.is_empty() => {
                 checks.retain(|_, entry| entry.counts());

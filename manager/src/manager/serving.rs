@@ -1,5 +1,8 @@
 //! What the manager serves by itself: probes, metrics, inspection.
 
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -9,11 +12,12 @@ use super::guard::{Reviews, reviewed, token_required};
 use super::{BuildError, Shared};
 use crate::client::connect::Role;
 use crate::config;
+use crate::health::{Checks, Group};
 use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::{Format, Registry};
-use crate::serve::{Bound, Certificates, Reads, blocking};
+use crate::serve::{Bound, Certificates, Handler, Reads, blocking};
 
-/// Probes answered at the same time: liveness and readiness of a kubelet, and a few people.
+/// Probes of one group that are answered at the same time: those of a kubelet, and of a few people.
 const PROBES_AT_ONCE: usize = 8;
 
 // === impl Shared ===
@@ -43,10 +47,9 @@ impl Shared {
         inspect: Option<(Bound, Leader)>,
         stop: &CancellationToken,
     ) -> Vec<Job> {
-        let checks = self.checks.clone();
+        let probe = probe(&self.checks);
         let registry = self.registry.clone();
-        // Checks and collectors may be users' own, and block. A probe must not wait behind another one that does.
-        let probe = blocking(PROBES_AT_ONCE, move |request| checks.respond(request));
+        // Collectors may be users' own, and block.
         let scrape = blocking(1, move |request| scrape(&registry, request));
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
@@ -104,6 +107,24 @@ pub(super) fn secured(
     Ok(Some(bound.with_certificates(certificates)))
 }
 
+/// Answers each group by turns of its own. Checks may be users' own, and block: where one of readiness hangs, a kubelet
+/// still has to hear that the process lives, or it would kill what a restart does not mend.
+fn probe(checks: &Checks) -> Handler {
+    let turns = Group::ALL.map(|group| {
+        let checks = checks.clone();
+        (group, blocking(PROBES_AT_ONCE, move |request| checks.respond(request)))
+    });
+    let checks = checks.clone();
+    Arc::new(move |request| {
+        let asked = Group::at(request.uri().path());
+        match turns.iter().find(|(group, _)| Some(*group) == asked) {
+            Some((_, answer)) => answer(request),
+            // There is nothing to run.
+            None => std::future::ready(checks.respond(&request)).boxed(),
+        }
+    })
+}
+
 fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<bytes::Bytes> {
     let status = |code: http::StatusCode| {
         let mut response = http::Response::new(bytes::Bytes::from_static(b""));
@@ -114,10 +135,14 @@ fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<
         return status(http::StatusCode::NOT_FOUND);
     }
     if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
-        return status(http::StatusCode::METHOD_NOT_ALLOWED);
+        let mut refusal = status(http::StatusCode::METHOD_NOT_ALLOWED);
+        refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static("GET, HEAD"));
+        return refusal;
     }
-    let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::negotiate(accept);
+    // Several lines of it are one list, RFC 9110 5.3.
+    let accept = request.headers().get_all(http::header::ACCEPT).iter();
+    let accept: Vec<_> = accept.filter_map(|accept| accept.to_str().ok()).collect();
+    let format = Format::negotiate(Some(&*accept.join(", ")).filter(|accept| !accept.is_empty()));
     let Ok(text) = registry.encode(format) else {
         error!("a collector could not write its metrics");
         return status(http::StatusCode::INTERNAL_SERVER_ERROR);

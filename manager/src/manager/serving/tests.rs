@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::config::{ManagerConfiguration, Overrides};
+use crate::health::Group;
 use crate::manager::{Manager, ManagerError, ManagerOptions};
 
 /// Longer than any answer takes on any machine, and shorter than any time that a slow peer is given.
@@ -18,24 +19,31 @@ const SOON: Duration = Duration::from_secs(5);
 /// A running manager and what each of its ports answers with 200.
 struct Running {
     manager: Manager,
-    ports: [(SocketAddr, &'static str); 3],
+    ports: Vec<(SocketAddr, &'static str)>,
     ended: JoinSet<Result<(), ManagerError>>,
 }
 
 impl Running {
     fn start() -> Self {
-        let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {enabled: false}\n\
-                    health: {bindAddress: \"127.0.0.1:0\"}\nmetrics: {bindAddress: \"127.0.0.1:0\"}\n\
-                    inspect: {bindAddress: \"127.0.0.1:0\"}\n";
-        let configuration = ManagerConfiguration::parse(text, "test", &Overrides::default(), None).unwrap();
+        Self::with("bindAddress: \"127.0.0.1:0\"", "bindAddress: \"127.0.0.1:0\"")
+    }
+
+    /// One whose metrics and inspection are set so.
+    fn with(metrics: &str, inspect: &str) -> Self {
+        let text = format!(
+            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
+             health: {{bindAddress: \"127.0.0.1:0\"}}\nmetrics: {{{metrics}}}\ninspect: {{{inspect}}}\n"
+        );
+        let configuration = ManagerConfiguration::parse(&text, "test", &Overrides::default(), None).unwrap();
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
         let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
         let manager = Manager::new(options, configuration, nowhere).unwrap();
         let ports = [
-            (manager.probes_addr().unwrap(), "/livez"),
-            (manager.metrics_addr().unwrap(), "/metrics"),
-            (manager.inspect_addr().unwrap(), "/debug/leader"),
+            (manager.probes_addr(), "/livez"),
+            (manager.metrics_addr(), "/metrics"),
+            (manager.inspect_addr(), "/debug/leader"),
         ];
+        let ports = ports.into_iter().filter_map(|(port, path)| Some((port?, path))).collect();
         let running = manager.clone();
         Self { manager, ports, ended: JoinSet::from_iter([async move { running.run().await }]) }
     }
@@ -67,6 +75,12 @@ async fn is_well(port: SocketAddr, path: &str) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let answer = say(port, request.as_bytes()).await;
     assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{path}: {}", answer.escape_ascii());
+}
+
+/// Asks as a peer of this host, which a proxy in the Pod makes of everybody.
+async fn ask(port: SocketAddr, path: &str, header: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\n{header}\r\nconnection: close\r\n\r\n");
+    status(&say(port, request.as_bytes()).await)
 }
 
 /// The status of an answer, 0 if there is none; fails if it is no answer of ours.
@@ -110,7 +124,7 @@ async fn what_is_no_request_is_refused_or_closed_on_each_port() {
         many.as_bytes(),
         long.as_bytes(),
     ];
-    for (port, path) in server.ports {
+    for &(port, path) in &server.ports {
         for bytes in wrong {
             let status = status(&say(port, bytes).await);
             assert!(status == 0 || (400..500).contains(&status), "{}: {status}", bytes.escape_ascii());
@@ -128,7 +142,7 @@ async fn random_edits_of_a_request_are_answered_or_closed_on_each_port() {
     eprintln!("MAINSTAY_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let server = Running::start();
-    for (port, path) in server.ports {
+    for &(port, path) in &server.ports {
         let request = format!(
             "POST {path}?verbose HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\
              accept: application/openmetrics-text\r\nauthorization: Bearer x\r\n\r\n{{}}"
@@ -153,9 +167,79 @@ async fn random_edits_of_a_request_are_answered_or_closed_on_each_port() {
 }
 
 #[tokio::test]
+async fn metrics_that_are_reviewed_are_told_to_nobody_who_shows_no_token() {
+    let server = Running::with("bindAddress: \"127.0.0.1:0\", auth: true", "bindAddress: \"\"");
+    let metrics = server.manager.metrics_addr().unwrap();
+    for header in ["host: localhost", "host: localhost\r\nauthorization: Basic eDp5"] {
+        assert_eq!(ask(metrics, "/metrics", header).await, 401, "{header}");
+    }
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn with_a_token_file_the_inspection_answers_nobody_who_does_not_show_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret\n").unwrap();
+    for address in ["0.0.0.0", "127.0.0.1"] {
+        let inspect = format!("bindAddress: \"{address}:0\", tokenFile: {}", file.path().display());
+        let server = Running::with("bindAddress: \"\"", &inspect);
+        let port = SocketAddr::from(([127, 0, 0, 1], server.manager.inspect_addr().unwrap().port()));
+        for (header, expected) in [
+            ("host: localhost", 401),
+            ("host: localhost\r\nauthorization: Bearer other", 401),
+            ("host: localhost\r\nauthorization: Bearer s3cret", 200),
+            ("host: mainstay.example\r\nauthorization: Bearer s3cret", 200),
+        ] {
+            assert_eq!(ask(port, "/debug/leader", header).await, expected, "{address}: {header}");
+        }
+        server.stopped().await;
+    }
+}
+
+#[test]
+fn a_scrape_reads_every_line_of_accept_and_says_what_is_allowed() {
+    use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+    let registry = crate::metrics::Registry::new();
+    let two = http::Request::get("/metrics")
+        .header(ACCEPT, "text/html")
+        .header(ACCEPT, "application/openmetrics-text;version=1.0.0");
+    let answer = super::scrape(&registry, &two.body(()).unwrap());
+    let kind = answer.headers()[CONTENT_TYPE].to_str().unwrap();
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    let answer = super::scrape(&registry, &http::Request::post("/metrics").body(()).unwrap());
+    assert_eq!((answer.status().as_u16(), answer.headers()[ALLOW].to_str().unwrap()), (405, "GET, HEAD"));
+}
+
+#[tokio::test]
+async fn a_check_of_readiness_that_hangs_takes_no_turn_from_liveness() {
+    let server = Running::start();
+    let (probes, livez) = server.ports[0];
+    // Each call waits until the test drops its end.
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let held = parking_lot::Mutex::new(held);
+    server
+        .manager
+        .checks()
+        .add(Group::Ready, "hangs", move || held.lock().recv().map_err(|_| "over".to_owned()));
+    let mut asking = Vec::new();
+    for _ in 0..2 * super::PROBES_AT_ONCE {
+        let mut stream = TcpStream::connect(probes).await.unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        asking.push(stream);
+    }
+    // One after the other, as accepted: whoever is answered now came after all of those.
+    for _ in 0..3 {
+        is_well(probes, livez).await;
+    }
+    drop(go);
+    drop(asking);
+    server.stopped().await;
+}
+
+#[tokio::test]
 async fn a_crowd_that_sends_nothing_or_never_ends_does_not_keep_a_probe_waiting() {
     let server = Running::start();
-    for (port, path) in server.ports {
+    for &(port, path) in &server.ports {
         // More than have room, and fewer than fill the kernel's backlog with them.
         let mut crowd = Vec::new();
         for number in 0..150 {
