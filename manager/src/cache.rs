@@ -140,6 +140,7 @@ impl Cache {
         random: fastrand::Rng,
     ) -> Self {
         let peers = Peers::default();
+        registry.reserve(Families::names());
         registry.register_collector(Box::new(Families { caches: peers.clone() }));
         Self::among(peers, None, settings, client, random)
     }

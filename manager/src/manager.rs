@@ -141,7 +141,7 @@ impl Manager {
         let election = election_settings(&options, configuration)?;
         let registry = Registry::new();
         build_info(&registry, options.name, options.version);
-        registry.register_collector(Box::new(Process));
+        Process::register(&registry);
         let runtimes = Runtimes::register(&registry);
         if let Ok(work) = Handle::try_current() {
             runtimes.add("work", &work);

@@ -4,6 +4,7 @@
 //! them itself, so two managers in one process never meet. Names and labels are controller-runtime's where it has a
 //! metric; ours start with `mainstay_`. `docs/metrics.md` lists them all.
 
+mod answers;
 mod build;
 mod negotiate;
 mod number;
@@ -13,6 +14,7 @@ mod runtimes;
 mod text;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,6 +22,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::{Metric, Registry as Families};
 use tracing::error;
 
+pub(crate) use answers::Answers;
 pub(crate) use build::build_info;
 pub(crate) use paced::Paced;
 pub(crate) use process::Process;
@@ -34,18 +37,28 @@ pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const RESERVED_SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_created"];
 
 /// All metric families of one manager. Cheap to clone; all clones are one registry.
+///
+/// Two locks, and `newcomers` may be taken under `families` but not the other way round.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Locked for a registration and for a scrape, never while a metric moves.
-    inner: Arc<Mutex<Inner>>,
+    /// Locked for a scrape, for as long as any collector takes.
+    families: Arc<Mutex<Families>>,
+    /// Locked for a moment: who registers something does not wait for a collector.
+    newcomers: Arc<Mutex<Newcomers>>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    families: Families,
-    /// Names of the families that are no collector's.
+/// What has been registered since the last scrape.
+#[derive(Default)]
+struct Newcomers {
+    /// Names of all families that are known before a scrape, those of our own collectors included.
     names: BTreeSet<String>,
+    /// Families that were left out of an answer, each told of once.
+    told: BTreeSet<String>,
+    waiting: Vec<Newcomer>,
 }
+
+/// Adds itself to the families.
+type Newcomer = Box<dyn FnOnce(&mut Families) + Send>;
 
 /// A form in which the families can be written out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,28 +144,53 @@ impl Registry {
         if help.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
             return Err(FamilyError::Help { name: name.to_owned(), help: help.to_owned() });
         }
-        let mut inner = self.inner.lock();
-        if !inner.names.insert(name.to_owned()) {
+        let mut newcomers = self.newcomers.lock();
+        if !newcomers.names.insert(name.to_owned()) {
             return Err(FamilyError::Taken { name: name.to_owned() });
         }
-        inner.families.register(name, help, metric);
+        let (name, help) = (name.to_owned(), help.to_owned());
+        newcomers.waiting.push(Box::new(move |families| families.register(name, help, metric)));
         Ok(())
     }
 
-    /// Registers values that are computed at each scrape. What a collector writes is not looked at: it keeps by
-    /// itself to the rules of [`Registry::try_register`].
+    /// Takes the names that a collector of ours writes.
+    pub(crate) fn reserve<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        self.newcomers.lock().names.extend(names.into_iter().map(str::to_owned));
+    }
+
+    /// Registers values that are computed at each scrape. A collector keeps by itself to the rules of
+    /// [`Registry::try_register`]; only a family whose name was written before it is left out.
     pub fn register_collector(&self, collector: Box<dyn Collector>) {
-        self.inner.lock().families.register_collector(collector);
+        let waiting = &mut self.newcomers.lock().waiting;
+        waiting.push(Box::new(move |families| families.register_collector(collector)));
     }
 
     /// Writes all families out.
     ///
     /// # Errors
     /// Fails only if a collector does.
-    pub fn encode(&self, format: Format) -> Result<String, std::fmt::Error> {
+    pub fn encode(&self, format: Format) -> Result<String, fmt::Error> {
         let mut encoded = String::new();
-        prometheus_client::encoding::text::encode(&mut encoded, &self.inner.lock().families)?;
-        Ok(text::write(&encoded, format))
+        let mut families = self.families.lock();
+        let waiting = std::mem::take(&mut self.newcomers.lock().waiting);
+        for newcomer in waiting {
+            newcomer(&mut families);
+        }
+        prometheus_client::encoding::text::encode(&mut encoded, &families)?;
+        drop(families);
+        let text::Written { text, twice } = text::write(&encoded, format);
+        for name in twice {
+            if self.newcomers.lock().told.insert(name.to_owned()) {
+                error!(metric = name, "a family is left out, since there is one of its name");
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl fmt::Debug for Newcomers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Newcomers").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
@@ -185,37 +223,4 @@ fn check_name(name: &str) -> Result<(), FamilyError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use prometheus_client::metrics::counter::Counter;
-
-    use super::*;
-
-    #[test]
-    fn what_would_spoil_the_whole_answer_is_refused_and_leaves_nothing_behind() {
-        let registry = Registry::new();
-        let register = |name: &str, help: &str| {
-            registry.try_register(name, help, Counter::<u64>::default()).map_err(|error| error.to_string())
-        };
-        register("cakes", "Cakes sold").unwrap();
-        let written = registry.encode(Format::Text).unwrap();
-        let refused = [
-            ("", "Nothing", "letters"),
-            ("2cakes", "Digit first", "the first no digit"),
-            ("cakes-sold", "Dash", "letters, digits and underscores"),
-            ("küchen", "Not ASCII", "letters"),
-            ("cakes_total", "Twice a suffix", "leave it off"),
-            ("cakes_count", "Of a histogram", "ends with _count"),
-            ("cakes", "Once more", "taken"),
-            ("tarts", "Two\nlines", "one line"),
-            ("tarts", "A \"quote\"", "without quotes"),
-            ("tarts", "A back\\slash", "backslashes"),
-        ];
-        for (name, help, expected) in refused {
-            let told = register(name, help).unwrap_err();
-            assert!(told.contains(expected), "{name:?}, {help:?}: {told}");
-            registry.register(name, help, Counter::<u64>::default());
-        }
-        assert_eq!(registry.encode(Format::Text).unwrap(), written);
-        register("tarts", "Refused words took no name").unwrap();
-    }
-}
+mod tests;

@@ -14,6 +14,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use crate::key::Fence;
 use crate::metrics::Registry;
 
+const FENCE: &str = "mainstay_election_fence_seconds";
+
 type Labels = [(&'static str, String); 1];
 
 /// The families of one elector, already at its labels.
@@ -85,6 +87,7 @@ impl Metrics {
             "mainstay_election_release_seconds",
             "Time from when a term was to end to when the Lease was given up, its work included",
         );
+        registry.reserve([FENCE]);
         registry.register_collector(Box::new(Timings { fence: fence.clone(), labels: labels.clone() }));
         Self {
             master: gauge.get_or_create_owned(&labels),
@@ -117,10 +120,9 @@ impl Collector for Timings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         // Of an elector's fence, which always has an end.
         let left = self.fence.left().unwrap_or_default();
-        let name = "mainstay_election_fence_seconds";
         let help =
             "For how long leader-only work may still write unless the Lease is renewed; 0 on a standby";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor(FENCE, help, None, MetricType::Gauge)?;
         ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&self.labels)?)
     }
 }

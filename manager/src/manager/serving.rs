@@ -14,7 +14,7 @@ use crate::client::connect::Role;
 use crate::config;
 use crate::health::{Checks, Group};
 use crate::inspect::{self, Inspect, Leader};
-use crate::metrics::{Format, Registry};
+use crate::metrics::{Answers, Format, Registry};
 use crate::serve::{Bound, Certificates, Handler, Reads, blocking};
 
 /// Probes of one group that are answered at the same time: those of a kubelet, and of a few people.
@@ -48,9 +48,9 @@ impl Shared {
         stop: &CancellationToken,
     ) -> Vec<Job> {
         let probe = probe(&self.checks);
-        let registry = self.registry.clone();
+        let answers = Answers::new(self.registry.clone());
         // Collectors may be users' own, and block.
-        let scrape = blocking(1, move |request| scrape(&registry, request));
+        let scrape = blocking(1, move |request| scrape(&answers, request));
         let (inspect, inspection) = inspect
             .map(|(bound, leader)| {
                 let cache = self.clusters.own().cache().clone();
@@ -125,7 +125,7 @@ fn probe(checks: &Checks) -> Handler {
     })
 }
 
-fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<bytes::Bytes> {
+fn scrape<B>(answers: &Answers, request: &http::Request<B>) -> http::Response<bytes::Bytes> {
     let status = |code: http::StatusCode| {
         let mut response = http::Response::new(bytes::Bytes::from_static(b""));
         *response.status_mut() = code;
@@ -143,11 +143,11 @@ fn scrape<B>(registry: &Registry, request: &http::Request<B>) -> http::Response<
     let accept = request.headers().get_all(http::header::ACCEPT).iter();
     let accept: Vec<_> = accept.filter_map(|accept| accept.to_str().ok()).collect();
     let format = Format::negotiate(Some(&*accept.join(", ")).filter(|accept| !accept.is_empty()));
-    let Ok(text) = registry.encode(format) else {
+    let Ok(text) = answers.answer(format) else {
         error!("a collector could not write its metrics");
         return status(http::StatusCode::INTERNAL_SERVER_ERROR);
     };
-    let mut response = http::Response::new(text.into());
+    let mut response = http::Response::new(text);
     let content_type = http::HeaderValue::from_static(format.content_type());
     response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response

@@ -16,7 +16,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-/// Reads the process at each scrape. Register it once per registry.
+use super::Registry;
+
+/// Reads the process at each scrape.
 #[derive(Debug)]
 pub(crate) struct Process;
 
@@ -91,6 +93,18 @@ const FAMILIES: [(&str, &str, MetricType, Read); 9] = [
 ];
 
 // === impl Process ===
+
+impl Process {
+    /// Registers the families. Once per registry.
+    pub(crate) fn register(registry: &Registry) {
+        registry.reserve(Self::names());
+        registry.register_collector(Box::new(Self));
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        FAMILIES.into_iter().map(|(name, ..)| name)
+    }
+}
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -173,7 +187,7 @@ fn limit(resource: Resource) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Format, Registry};
+    use crate::metrics::Format;
 
     #[test]
     fn the_kernels_files_are_read_by_their_fields() {
@@ -195,7 +209,7 @@ mod tests {
     #[test]
     fn this_process_has_used_memory_and_files_since_a_moment_that_has_passed() {
         let registry = Registry::new();
-        registry.register_collector(Box::new(Process));
+        Process::register(&registry);
         let text = registry.encode(Format::Text).unwrap();
         let value = |name: &str| -> f64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -64,6 +64,7 @@ impl Runtimes {
     /// Registers the families. Once per registry.
     pub(crate) fn register(registry: &Registry) -> Self {
         let runtimes = Self::default();
+        registry.reserve(FAMILIES.map(|(name, ..)| name));
         registry.register_collector(Box::new(runtimes.clone()));
         runtimes
     }

@@ -1,40 +1,76 @@
 //! Prometheus text format 0.0.4, and OpenMetrics as others write it, from what prometheus-client encodes.
 //!
-//! The two forms differ in headers only: 0.0.4 names a counter with its `_total`, knows neither `# UNIT` nor `# EOF`,
-//! and has no exemplars (which nothing here writes). In both, help texts end with a full stop, whoever wrote them, and
-//! the bounds of buckets are [Go's](super::number).
+//! 0.0.4 names a counter with its `_total` and an info with its `_info`, which it takes for a gauge; it knows neither
+//! `# UNIT` nor `# EOF` nor exemplars. In both forms help texts end with a full stop, whoever wrote them, the bounds of
+//! buckets are [Go's](super::number), and a family whose name was written already is left out: readers would refuse all.
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+
+use std::collections::HashSet;
 
 use super::{Format, number};
 
 /// What stands before a bucket's bound. The quote cannot be one within another label's value, where it is escaped.
 const BOUND: &str = "le=\"";
 
+/// What stands before an exemplar, outside of any label's value.
+const EXEMPLAR: &str = " # {";
+
+/// What was written.
+pub(super) struct Written<'a> {
+    pub(super) text: String,
+    /// Families that were left out, since one of their name came before.
+    pub(super) twice: Vec<&'a str>,
+}
+
 /// Rewrites what the encoder of prometheus-client wrote. One pass over the lines.
-pub(super) fn write(encoded: &str, format: Format) -> String {
+pub(super) fn write(encoded: &str, format: Format) -> Written<'_> {
     let mut out = String::with_capacity(encoded.len());
-    // Its `# HELP` comes before what tells that a family is one of counters.
+    let (mut names, mut twice) = (HashSet::new(), Vec::new());
+    let mut left_out = false;
+    // Its `# HELP`, with which a family begins, comes before what tells that it is one of counters.
     let mut lines = encoded.lines().peekable();
     while let Some(line) = lines.next() {
         let Some(comment) = line.strip_prefix("# ") else {
-            sample(&mut out, line, format);
+            if !left_out {
+                sample(&mut out, line, format);
+            }
             continue;
         };
-        if format == Format::Text && (comment == "EOF" || comment.starts_with("UNIT ")) {
+        if comment == "EOF" || comment.starts_with("UNIT ") {
+            if format == Format::OpenMetrics && (comment == "EOF" || !left_out) {
+                out.extend([line, "\n"]);
+            }
             continue;
         }
-        match header(comment) {
-            Some((keyword, name, rest)) => {
-                let type_line = if keyword == "TYPE" { Some(line) } else { lines.peek().copied() };
-                let counts = type_line.is_some_and(|line| line.ends_with(" counter"));
-                let suffix = if counts && format == Format::Text { "_total" } else { "" };
-                let stop = if keyword == "HELP" && !rest.ends_with('.') { "." } else { "" };
-                out.extend(["# ", keyword, " ", name, suffix, " ", rest, stop, "\n"]);
+        let Some((keyword, name, rest)) = header(comment) else {
+            out.extend([line, "\n"]);
+            continue;
+        };
+        let type_line = if keyword == "TYPE" { Some(line) } else { lines.peek().copied() };
+        let kind = type_line.and_then(|line| line.rsplit_once(' ')).map_or("", |(_, kind)| kind);
+        let suffix = match (format, kind) {
+            (Format::Text, "counter") => "_total",
+            (Format::Text, "info") => "_info",
+            _ => "",
+        };
+        if keyword == "HELP" {
+            left_out = !names.insert([name, suffix].concat());
+            if left_out {
+                twice.push(name);
             }
-            None => out.extend([line, "\n"]),
         }
+        if left_out {
+            continue;
+        }
+        let rest = match (format, keyword, rest) {
+            (Format::Text, "TYPE", "info") => "gauge",
+            (Format::Text, "TYPE", "unknown") => "untyped",
+            _ => rest,
+        };
+        let stop = if keyword == "HELP" && !rest.ends_with('.') { "." } else { "" };
+        out.extend(["# ", keyword, " ", name, suffix, " ", rest, stop, "\n"]);
     }
-    out
+    Written { text: out, twice }
 }
 
 /// Splits `HELP name rest` and `TYPE name rest`.
@@ -45,11 +81,30 @@ fn header(comment: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn sample(out: &mut String, line: &str, format: Format) {
+    let line = if format == Format::Text { without_exemplar(line) } else { line };
     let bound = bound_of(line).and_then(|(before, bound, after)| Some((before, bound.parse().ok()?, after)));
     match bound {
         Some((before, bound, after)) => out.extend([before, &number::bound(bound, format), after, "\n"]),
         None => out.extend([line, "\n"]),
     }
+}
+
+fn without_exemplar(line: &str) -> &str {
+    let is_quoted = |at: usize| {
+        let mut quoted = false;
+        let mut bytes = line.as_bytes()[..at].iter();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => quoted = !quoted,
+                // What follows is escaped.
+                b'\\' => drop(bytes.next()),
+                _ => {}
+            }
+        }
+        quoted
+    };
+    let exemplar = line.match_indices(EXEMPLAR).find(|(at, _)| !is_quoted(*at));
+    exemplar.map_or(line, |(at, _)| &line[..at])
 }
 
 /// Splits a line around the bound of its bucket, if it is one.
@@ -69,10 +124,14 @@ fn bound_of(line: &str) -> Option<(&str, &str, &str)> {
 #[cfg(test)]
 mod tests {
     use crate::metrics::{Format, Registry};
+    use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+    use prometheus_client::metrics::MetricType;
     use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::exemplar::CounterWithExemplar;
     use prometheus_client::metrics::family::Family;
     use prometheus_client::metrics::gauge::Gauge;
     use prometheus_client::metrics::histogram::Histogram;
+    use prometheus_client::metrics::info::Info;
 
     #[test]
     fn counters_carry_their_suffix_in_the_headers_of_the_old_format_only() {
@@ -112,5 +171,39 @@ mod tests {
         let text = registry.encode(Format::OpenMetrics).unwrap();
         let expected = expected.join("\n").replace("le=\"1\",", "le=\"1.0\",");
         assert!(text.ends_with(&format!("{expected}\n# EOF\n")), "{text}");
+    }
+
+    /// Of no type.
+    #[derive(Debug)]
+    struct Unknown;
+
+    impl EncodeMetric for Unknown {
+        fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+            encoder.encode_gauge(&7_i64)
+        }
+
+        fn metric_type(&self) -> MetricType {
+            MetricType::Unknown
+        }
+    }
+
+    #[test]
+    fn what_the_old_format_does_not_know_is_written_as_what_it_does() {
+        let registry = Registry::new();
+        registry.register("demo", "Which it is", Info::new([("of", "a # {b=\"c\"} 1")]));
+        registry.register("demo_what", "Who knows", Unknown);
+        let counter = CounterWithExemplar::<[(&'static str, &'static str); 1]>::default();
+        counter.inc_by(3, Some([("trace", "t\"1")]), None);
+        registry.register("demo_runs", "Runs so far", counter);
+        assert_eq!(
+            registry.encode(Format::Text).unwrap(),
+            "# HELP demo_info Which it is.\n# TYPE demo_info gauge\ndemo_info{of=\"a # {b=\\\"c\\\"} 1\"} 1\n\
+             # HELP demo_what Who knows.\n# TYPE demo_what untyped\ndemo_what 7\n\
+             # HELP demo_runs_total Runs so far.\n# TYPE demo_runs_total counter\ndemo_runs_total 3\n",
+        );
+        let openmetrics = registry.encode(Format::OpenMetrics).unwrap();
+        for kept in ["# TYPE demo info\n", "# TYPE demo_what unknown\n", "demo_runs_total 3 # {trace="] {
+            assert!(openmetrics.contains(kept), "{kept}: {openmetrics}");
+        }
     }
 }

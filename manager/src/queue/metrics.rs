@@ -80,6 +80,7 @@ impl QueueMetrics {
     /// Registers the families. Once per registry: a second call would print them twice.
     pub fn register(registry: &Registry) -> Self {
         let queues = Arc::new(Queues { list: Mutex::default() });
+        registry.reserve(FAMILIES.map(|family| family.name));
         registry.register_collector(Box::new(Arc::clone(&queues)));
         Self { queues }
     }

@@ -64,6 +64,12 @@ const COUNTERS: [Row; 5] = [
     ),
 ];
 
+const EVENT_AGE: &str = "mainstay_cache_last_event_age_seconds";
+const HANDLER_PANICS: &str = "mainstay_cache_handler_panics";
+const SLOW_HANDLERS: &str = "mainstay_cache_slow_handlers";
+const INDEX_FAILURES: &str = "mainstay_cache_index_failures";
+const UNCOVERED_WRITES: &str = "mainstay_cache_uncovered_writes";
+
 /// Names the cluster a row is of. Not `cluster`: that is what many an installation calls the one the scraped process
 /// runs in, and a label that is there already would not be written over.
 const OF_CLUSTER: &str = "of_cluster";
@@ -74,6 +80,14 @@ pub(in crate::cache) struct Families {
 }
 
 // === impl Families ===
+
+impl Families {
+    /// Returns the names of all families, also of those that have no series yet.
+    pub(in crate::cache) fn names() -> impl Iterator<Item = &'static str> {
+        let others = [EVENT_AGE, HANDLER_PANICS, SLOW_HANDLERS, INDEX_FAILURES, UNCOVERED_WRITES];
+        GAUGES.iter().chain(&COUNTERS).map(|(name, ..)| *name).chain(others)
+    }
+}
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -88,24 +102,19 @@ impl Collector for Families {
         for (name, help, read) in COUNTERS {
             family(&mut encoder, name, help, MetricType::Counter, &sums(&rows, read), ConstCounter::new)?;
         }
-        let name = "mainstay_cache_last_event_age_seconds";
         let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
-        family(&mut encoder, name, help, MetricType::Gauge, &oldest(&rows), ConstGauge::new)?;
-        let name = "mainstay_cache_handler_panics";
+        family(&mut encoder, EVENT_AGE, help, MetricType::Gauge, &oldest(&rows), ConstGauge::new)?;
         let help = "Deltas lost to a panic, by kind and handler";
         let panics = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.panics));
-        family(&mut encoder, name, help, MetricType::Counter, &panics, ConstCounter::new)?;
-        let name = "mainstay_cache_slow_handlers";
+        family(&mut encoder, HANDLER_PANICS, help, MetricType::Counter, &panics, ConstCounter::new)?;
         let help = "Handler calls over 10 ms, by kind and handler";
         let slow = by_part(&rows, "handler", |status| of_handlers(status, |trouble| trouble.slow));
-        family(&mut encoder, name, help, MetricType::Counter, &slow, ConstCounter::new)?;
-        let name = "mainstay_cache_index_failures";
+        family(&mut encoder, SLOW_HANDLERS, help, MetricType::Counter, &slow, ConstCounter::new)?;
         let help = "Versions left out of an index whose function failed, by kind and index";
         let failures = by_part(&rows, "index", |status| status.unindexed.clone());
-        family(&mut encoder, name, help, MetricType::Counter, &failures, ConstCounter::new)?;
-        let name = "mainstay_cache_uncovered_writes";
+        family(&mut encoder, INDEX_FAILURES, help, MetricType::Counter, &failures, ConstCounter::new)?;
         let help = "Own writes that reads show only once their watch event has come";
-        let mut uncovered = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let mut uncovered = encoder.encode_descriptor(UNCOVERED_WRITES, help, None, MetricType::Counter)?;
         let (own, others): (Vec<_>, Vec<_>) = caches.iter().partition(|cache| cache.cluster.is_none());
         for cache in others {
             let labels: Labels = of_cluster(cache.cluster.as_ref()).collect();

@@ -199,14 +199,14 @@ async fn with_a_token_file_the_inspection_answers_nobody_who_does_not_show_it() 
 #[test]
 fn a_scrape_reads_every_line_of_accept_and_says_what_is_allowed() {
     use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-    let registry = crate::metrics::Registry::new();
+    let answers = crate::metrics::Answers::new(crate::metrics::Registry::new());
     let two = http::Request::get("/metrics")
         .header(ACCEPT, "text/html")
         .header(ACCEPT, "application/openmetrics-text;version=1.0.0");
-    let answer = super::scrape(&registry, &two.body(()).unwrap());
+    let answer = super::scrape(&answers, &two.body(()).unwrap());
     let kind = answer.headers()[CONTENT_TYPE].to_str().unwrap();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
-    let answer = super::scrape(&registry, &http::Request::post("/metrics").body(()).unwrap());
+    let answer = super::scrape(&answers, &http::Request::post("/metrics").body(()).unwrap());
     assert_eq!((answer.status().as_u16(), answer.headers()[ALLOW].to_str().unwrap()), (405, "GET, HEAD"));
 }
 
