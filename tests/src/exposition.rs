@@ -16,6 +16,9 @@ use tokio::process::Command;
 /// The label of a bucket's bound.
 const BOUND: &str = "le";
 
+/// The label of what is told of a further cluster: the one that series of one family may have or lack.
+const OF_CLUSTER: &str = "of_cluster";
+
 /// One family as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
@@ -92,8 +95,17 @@ pub fn parse(text: &str, format: Format) -> anyhow::Result<Families> {
             samples.push((read_series(series).with_context(at)?, value));
         }
         check(bare, &family, &samples).with_context(|| format!("family {bare}"))?;
-        let names = samples.iter().flat_map(|((_, labels), _)| labels.keys());
-        family.labels = names.filter(|name| *name != BOUND || family.kind != "histogram").cloned().collect();
+        let is_counted = |name: &&String| *name != BOUND || family.kind != "histogram";
+        let names = |((_, labels), _): &((String, Labels), f64)| -> BTreeSet<String> {
+            labels.keys().filter(is_counted).cloned().collect()
+        };
+        let sets: BTreeSet<_> = samples.iter().map(names).collect();
+        let others = |set: &BTreeSet<String>| -> BTreeSet<String> {
+            set.iter().filter(|name| *name != OF_CLUSTER).cloned().collect()
+        };
+        let alike = sets.iter().map(others).collect::<BTreeSet<_>>().len() <= 1;
+        ensure!(alike, "family {bare}: series with different labels: {sets:?}");
+        family.labels = sets.into_iter().flatten().collect();
         ensure!(families.insert(bare.to_owned(), family).is_none(), "family {bare} twice");
     }
     Ok(families)
@@ -254,6 +266,7 @@ mod tests {
             ("of=", "1of="),
             ("runs_total{of=\"a\\\"b\"} 2\n", "runs_total{of=\"a\"} 2\nruns_total{of=\"a\"} 2\n"),
             ("# HELP seconds", "# HELP runs_total Runs.\n# TYPE runs_total counter\n# HELP seconds"),
+            ("runs_total{", "runs_total{more=\"b\"} 1\nruns_total{"),
             ("seconds_count 2", "seconds_count 3"),
             ("seconds_sum 1.5\n", ""),
             ("{le=\"1\"} 1", "{le=\"1\"} 3"),
