@@ -41,6 +41,16 @@ impl Subject {
         controllers: &Value,
         environment: &[(&str, String)],
     ) -> anyhow::Result<Self> {
+        Self::start_at(name, controllers, environment, "info")
+    }
+
+    /// As [`Subject::start`], with this level of the log.
+    pub(crate) fn start_at(
+        name: &'static str,
+        controllers: &Value,
+        environment: &[(&str, String)],
+        level: &str,
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let configuration = json!({
             "apiVersion": "config.mainstay.dev/v1alpha1",
@@ -49,6 +59,7 @@ impl Subject {
             "health": {"bindAddress": "127.0.0.1:0"},
             "metrics": {"bindAddress": "127.0.0.1:0"},
             "inspect": {"bindAddress": "127.0.0.1:0"},
+            "logging": {"level": level},
             "controllers": controllers,
         });
         std::fs::write(folder.path().join("manager.yaml"), configuration.to_string())?;

@@ -12,7 +12,7 @@ use mainstay::cache::{Scope, Store};
 use mainstay::client::EventType;
 use mainstay::controller::Controller;
 use mainstay::key::{Key as _, Request};
-use mainstay::metrics::{Format, OPENMETRICS_CONTENT_TYPE, TEXT_CONTENT_TYPE};
+use mainstay::metrics::{FamilyError, Format, OPENMETRICS_CONTENT_TYPE, Registry, TEXT_CONTENT_TYPE};
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay::watch::enqueue_mapped;
 use mainstay_api::WaitDeployment;
@@ -21,6 +21,7 @@ use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::wait::PATIENCE;
 use mainstay_tests::witness::witness;
 use mainstay_tests::{LocalManager, TestCluster};
+use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -45,7 +46,7 @@ async fn trouble(request: Request, cx: Context) -> Outcome {
 
 /// A manager with the built-in controllers and one that has trouble of every kind that has a family of its own. The
 /// index goes with the store.
-async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>) {
+async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, Registry) {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let identity = cluster.install_base_with(&rules).await;
     let maps = cluster.api::<ConfigMap>();
@@ -73,11 +74,12 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>) {
             .watches(&store, panics)
             .reconciler(reconciler);
         manager.register(controller).expect("registered");
-        held = Some(store);
+        held = Some((store, manager.registry().clone()));
     })
     .await;
     manager.leads().await;
-    (manager, held.expect("a store"))
+    let (store, registry) = held.expect("a store");
+    (manager, store, registry)
 }
 
 /// A WaitDeployment whose prerequisite is probed.
@@ -96,7 +98,7 @@ fn waiting(prerequisite: &Prerequisite) -> WaitDeployment {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_committed_list() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    let (manager, _store) = in_trouble(&cluster).await;
+    let (manager, _store, registry) = in_trouble(&cluster).await;
     let prerequisite = Prerequisite::closed();
     let objects = cluster.api::<WaitDeployment>();
     objects.create(&PostParams::default(), &waiting(&prerequisite)).await.expect("created");
@@ -132,6 +134,10 @@ async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_commi
     let others = parse(&openmetrics, Format::OpenMetrics).expect("OpenMetrics");
     assert_eq!(list(&families), list(&others), "both forms tell of the same");
     compare_with_the_docs(&list(&families));
+    for name in families.keys() {
+        let again = registry.try_register(name, "Once more", Gauge::<i64>::default());
+        assert!(matches!(again, Err(FamilyError::Taken { .. })), "{name}: {again:?}");
+    }
     assert!(openmetrics.contains("le=\"9.999999999999999e-06\""), "as Go writes it");
     manager.stop().await.expect("stopped in order");
 }
