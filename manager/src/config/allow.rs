@@ -29,7 +29,7 @@ pub(super) const DNS_NAME_PATTERN: &str =
 /// assert!(domain.allows_host("db.example.com") && !domain.allows_host("example.com"));
 /// # Ok::<(), String>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AllowRule {
     /// Every address that begins with the same bits.
     Network {

@@ -3,7 +3,10 @@
 //! A reader never stops at the first problem, and a key is named once: asking for it is what makes it known, so
 //! the list of valid keys in a message cannot differ from what is read.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,6 +14,9 @@ use std::time::Duration;
 use super::problem::Problems;
 use super::tree::{Node, Value};
 use super::units::{self, DURATION_FORM, SIZE_FORM};
+
+/// Longest key of a mapping, in bytes: a kind with its group. The path of each value below a key repeats it.
+const MAX_KEY: usize = 63 + 1 + 253;
 
 /// One value of the document, with its path.
 #[derive(Clone, Debug)]
@@ -170,7 +176,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a list without duplicates, every item of it. A list with a wrong item is no list.
-    pub(super) fn list<T: PartialEq>(
+    pub(super) fn list<T: Eq + Hash>(
         &self,
         of: &str,
         read: impl Fn(&Cursor<'a>) -> Option<T>,
@@ -178,18 +184,24 @@ impl<'a> Cursor<'a> {
         let Value::List(items) = &self.node.value else {
             return self.refused(format_args!("a list of {of}"));
         };
-        let mut kept = Vec::with_capacity(items.len());
+        // With its place in the order of the file.
+        let mut kept = HashMap::with_capacity(items.len());
         for (index, node) in items.iter().enumerate() {
             let cursor = Cursor { node, path: format!("{}[{index}]", self.path), problems: self.problems };
-            match read(&cursor) {
-                Some(item) if kept.contains(&item) => {
-                    cursor.report(format!("{}; already listed", node.value));
+            match read(&cursor).map(|item| kept.entry(item)) {
+                Some(Entry::Occupied(_)) => cursor.report(format!("{}; already listed", node.value)),
+                Some(Entry::Vacant(free)) => {
+                    free.insert(index);
                 }
-                Some(item) => kept.push(item),
                 None => {}
             }
         }
-        (kept.len() == items.len()).then_some(kept)
+        if kept.len() < items.len() {
+            return None;
+        }
+        let mut kept: Vec<_> = kept.into_iter().collect();
+        kept.sort_unstable_by_key(|(_, index)| *index);
+        Some(kept.into_iter().map(|(item, _)| item).collect())
     }
 
     /// Opens a mapping with fixed keys. An empty section means that nothing of it is set.
@@ -206,13 +218,19 @@ impl<'a> Cursor<'a> {
             _ => return self.refused(expected),
         };
         let mut entries: Vec<(String, Cursor<'a>)> = Vec::new();
+        let mut names = HashSet::new();
         for (key, node) in pairs {
             let Value::Text(name) = &key.value else {
                 self.problems.at(key.at, &self.path, format!("{} as a key; expected a name", key.value));
                 continue;
             };
+            if name.len() > MAX_KEY {
+                let message = format!("{} as a key; expected at most {MAX_KEY} bytes", key.value);
+                self.problems.at(key.at, &self.path, message);
+                continue;
+            }
             let path = child(&self.path, name);
-            if entries.iter().any(|(earlier, _)| earlier == name) {
+            if !names.insert(name) {
                 self.problems.at(key.at, &path, "written twice; expected one value".to_owned());
                 continue;
             }
@@ -247,7 +265,10 @@ impl<'a> Fields<'a> {
 
     /// Refuses every key that was not asked for.
     pub(super) fn close(self) {
-        for (name, cursor) in &self.rest {
+        for (done, (name, cursor)) in self.rest.iter().enumerate() {
+            if self.problems.is_full() {
+                return self.problems.count(self.rest.len() - done);
+            }
             let found = format!("unknown key, set to {}", cursor.node.value);
             let message = match closest(name, &self.asked) {
                 Some(near) => format!("{found}; did you mean {near}?"),

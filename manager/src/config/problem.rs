@@ -1,12 +1,17 @@
-//! What is wrong with a configuration: all of it, one line each.
+//! What is wrong with a configuration, one line each: all of it, up to a bound.
+//!
+//! The bound is there because a file that a running manager must survive may be wrong in a hundred thousand places.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use super::tree::Position;
+
+/// Most problems that are told; more only cost whoever reads them, and the process its memory.
+const MOST: usize = 100;
 
 /// Why a configuration was refused. Nothing of it is applied.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +30,7 @@ pub enum ConfigError {
     Invalid {
         /// The file, or what else the text came from.
         origin: String,
-        /// Never empty.
+        /// Never empty. Of more than a hundred those that were found first, with the number of the others at the end.
         problems: Vec<Problem>,
     },
 }
@@ -46,7 +51,12 @@ pub struct Problem {
 /// Collects problems while a document is read. Shared by all readers of one document, hence the cell.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
+    /// Those that are told: at most [`MOST`].
     found: RefCell<Vec<Problem>>,
+    /// How many more there are.
+    untold: Cell<usize>,
+    /// The paths of those that are told, and each path around them.
+    touched: RefCell<HashSet<String>>,
     /// Where each key that was asked for and present stands, by path.
     positions: RefCell<HashMap<String, Position>>,
 }
@@ -105,20 +115,42 @@ impl Problems {
     }
 
     /// Returns whether anything at or below the path was refused, so that checks which combine several values
-    /// do not judge a default put in place of a value the user wrote.
+    /// do not judge a default put in place of a value the user wrote. Where more is wrong than is told, anything may be.
     pub(super) fn touches(&self, path: &str) -> bool {
-        self.found.borrow().iter().any(|problem| ancestors(&problem.path).any(|above| above == path))
+        self.untold.get() > 0 || self.touched.borrow().contains(path)
     }
 
-    /// Returns everything found, in the order of the file, what has no place first; and where each key stands.
+    /// Returns whether one more would only be counted.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.borrow().len() >= MOST
+    }
+
+    /// Counts problems that nobody has to put into words.
+    pub(super) fn count(&self, more: usize) {
+        self.untold.set(self.untold.get().saturating_add(more));
+    }
+
+    /// Returns what is told, in the order of the file, what has no place first; and where each key stands.
     pub(super) fn finish(self) -> (Vec<Problem>, HashMap<String, Position>) {
         let mut found = self.found.into_inner();
         found.sort_by_key(|problem| problem.position);
+        let untold = self.untold.get();
+        if untold > 0 {
+            found.push(Problem {
+                position: None,
+                path: String::new(),
+                message: format!("and {untold} more problems"),
+            });
+        }
         (found, self.positions.into_inner())
     }
 
     /// Reports a problem whose place may be unknown.
     pub(super) fn push(&self, position: Option<Position>, path: &str, message: String) {
+        if self.is_full() {
+            return self.count(1);
+        }
+        self.touched.borrow_mut().extend(ancestors(path).map(str::to_owned));
         self.found.borrow_mut().push(Problem { position, path: path.to_owned(), message });
     }
 }

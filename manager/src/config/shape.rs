@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -260,7 +261,7 @@ impl Shape for AbsolutePath {
     }
 }
 
-impl<S: Shape<Value: PartialEq>> Shape for List<S> {
+impl<S: Shape<Value: Eq + Hash>> Shape for List<S> {
     type Value = Vec<S::Value>;
 
     fn read(&self, cursor: &Cursor<'_>) -> Option<Vec<S::Value>> {

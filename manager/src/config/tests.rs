@@ -37,6 +37,43 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(parse("").unwrap(), ManagerConfiguration::default());
 }
 
+/// What a running manager is given must cost neither its memory nor its log, however much of it is wrong.
+#[test]
+fn of_a_hundred_thousand_problems_a_hundred_are_told_and_the_rest_is_counted() {
+    let told = |body: &str| {
+        let lines = parse(body).unwrap_err();
+        let lines: Vec<_> = lines.lines().map(str::to_owned).collect();
+        (lines.len(), lines[0].clone(), lines[lines.len() - 1].clone())
+    };
+    let many = |line: fn(usize) -> String| (0..40_000).map(line).collect::<String>();
+    assert_eq!(
+        told(&format!("controllers:\n{}", many(|n| format!("  c{n}: {{workers: 0}}\n")))),
+        (
+            101,
+            "m.yaml:4:17: controllers.c0.workers: 0; expected a whole number from 1 to 1000".to_owned(),
+            "m.yaml: and 39900 more problems".to_owned()
+        )
+    );
+    let (lines, _, last) = told(&many(|n| format!("k{n}: 1\n")));
+    assert_eq!((lines, &*last), (101, "m.yaml: and 39900 more problems"));
+    let long = format!("controllers: {{{}: {{workers: 0}}}}", "x".repeat(318));
+    let short = "x".repeat(60);
+    refused(
+        &long,
+        &[&format!("m.yaml:3:15: controllers: \"{short}\"... as a key; expected at most 317 bytes")],
+    );
+}
+
+/// Comparing each name with all others would take minutes.
+#[test]
+fn a_long_list_is_read_in_its_order() {
+    let names: Vec<_> = (0..100_000).map(|n| format!("n{}", n * 7919 % 100_000)).collect();
+    // Read by itself: the schema's validator compares each with each.
+    let text = format!("{HEAD}cache: {{namespaces: [{}]}}", names.join(", "));
+    let read = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap();
+    assert!(read.cache.namespaces.iter().eq(&names), "as it is written");
+}
+
 /// The keys there are, as they are read, against the keys that are explained.
 #[test]
 fn every_key_is_in_the_shipped_file_with_its_default_its_range_and_when_it_applies() {
