@@ -98,8 +98,9 @@ async fn live<Q: Key>(
         let leading = warm && *open.borrow_and_update();
         queue.set_leading(leading);
         let workers = settings.borrow().workers;
-        counted.workers(workers);
         work.crew.resize(if leading && !*paused.borrow_and_update() { workers } else { 0 });
+        // Told once it is so.
+        counted.workers(workers);
         // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
         // which says less.
         tokio::select! {

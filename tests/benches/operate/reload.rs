@@ -21,7 +21,7 @@ use mainstay_tests::report::{figure, percentile};
 use mainstay_tests::wait::PATIENCE;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::Form;
 
@@ -81,7 +81,14 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
         let mut configurations = manager.configurations();
         let few = configurations.wait_for(|now| now.controller(CONTROLLER).workers == FEW);
         drop(timeout(PATIENCE, few).await.context("the smaller number is not applied")??);
-        over.notify_waiters();
+        // Workers that come back before the controller has heard of it take another key: they are told again.
+        let fewer = async {
+            while *count.borrow() != FEW {
+                over.notify_waiters();
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, fewer).await.context("as many as before are at work")?;
     }
     manager.stop();
     over.notify_waiters();
