@@ -67,7 +67,7 @@ use tokio::sync::watch;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::config::{LogFilter, Standing};
+use crate::config::{Loaded, LogFilter, Setting, Standing};
 use crate::controller::{ControllerView, Directory, Intervention};
 use crate::serve::{Handler, blocking};
 
@@ -82,10 +82,19 @@ pub struct Inspect {
     cache: Cache,
     leader: Leader,
     /// `None` where nobody tells.
-    configuration: Option<watch::Receiver<Standing>>,
+    configuration: Option<Configuration>,
     /// `None` where the logs are not the manager's to change.
     set_log_level: Option<Box<SetLogLevel>>,
 }
+
+/// How the configuration stands.
+struct Configuration {
+    standing: watch::Receiver<Standing>,
+    /// Every key of every controller there is.
+    controllers: Box<OfControllers>,
+}
+
+type OfControllers = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
 /// What a path asks for.
 enum Page<'a> {
@@ -115,10 +124,15 @@ impl Inspect {
         Self { controllers, cache, leader, configuration: None, set_log_level: None }
     }
 
-    /// Shows how the configuration stands.
+    /// Shows how the configuration stands. `controllers` returns every key of every controller there is, with what its
+    /// code sets: see [`Loaded::controller`].
     #[must_use]
-    pub fn with_configuration(self, configuration: watch::Receiver<Standing>) -> Self {
-        Self { configuration: Some(configuration), ..self }
+    pub fn with_configuration(
+        self,
+        standing: watch::Receiver<Standing>,
+        controllers: impl Fn(&Loaded) -> Vec<Setting> + Send + Sync + 'static,
+    ) -> Self {
+        Self { configuration: Some(Configuration { standing, controllers: Box::new(controllers) }), ..self }
     }
 
     /// Lets people change what is logged.
@@ -171,8 +185,10 @@ impl Inspect {
             Page::Watches => json(StatusCode::OK, &watches::page(&cache.kinds_everywhere())),
             Page::Config => {
                 let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
-                let standing = configuration.as_ref().ok_or_else(unknown)?.borrow().clone();
-                json(StatusCode::OK, &configuration::page(&standing))
+                let Configuration { standing, controllers } = configuration.as_ref().ok_or_else(unknown)?;
+                let standing = standing.borrow().clone();
+                let controllers = controllers(&standing.accepted);
+                json(StatusCode::OK, &configuration::page(&standing, controllers))
             }
             Page::Leader => json(StatusCode::OK, &leader.page()),
             Page::Intervene(name, what) => {

@@ -7,7 +7,7 @@
 //!
 //! A file that is written in place is at first shorter than it will be, and its beginning may well be valid by itself.
 //! So a text is believed once two reads agree: shortly after each other where somebody has closed or renamed the file,
-//! far apart where nothing says that the writer is done.
+//! far apart where nothing says that the writer is done. What the process was started with needs no second read.
 //!
 //! Where the system has no inotify left to give, and for what it does not tell of, such as changes made on another
 //! machine, the file is read every ten seconds as well.
@@ -32,7 +32,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use super::loaded::read;
+use super::loaded::{read_regular, sha256};
 
 /// Between a sign that somebody is done with the file and a read, and between two reads that have to agree: long enough
 /// for the second of two saves in a row, and for the second step of those that save in two.
@@ -62,6 +62,8 @@ pub(crate) struct Follower {
     file: PathBuf,
     /// What was told last; `None` before the first.
     told: Option<io::Result<String>>,
+    /// SHA-256 of the text that is known already; empty if none is.
+    known: String,
     /// `None` where the file is only read now and then.
     watch: Option<Watch>,
     poll_at: Instant,
@@ -94,14 +96,14 @@ enum Sign {
 // === impl Follower ===
 
 impl Follower {
-    /// Follows the file of this path, which need not be there.
-    pub(crate) fn new(file: PathBuf) -> Self {
+    /// Follows the file of this path, which need not be there. `known` is the SHA-256 of a text that was read from it.
+    pub(crate) fn new(file: PathBuf, known: String) -> Self {
         let watch = Watch::new().inspect_err(|error| tell_of_polling(&file, error)).ok();
-        Self { file, told: None, watch, poll_at: Instant::now() }
+        Self { file, told: None, known, watch, poll_at: Instant::now() }
     }
 
     /// Returns the text of the file, or why it cannot be read, whenever that has become another than was returned last;
-    /// at first at once.
+    /// at first at once if it is the one that is known.
     pub(crate) async fn next(&mut self) -> io::Result<String> {
         loop {
             let sign = self.sign().await;
@@ -133,8 +135,9 @@ impl Follower {
             if self.told.as_ref().is_some_and(|told| same(told, &read)) {
                 return None;
             }
-            // At the start there is nothing that this could be the beginning of.
-            if self.told.is_none() || before.as_ref().is_some_and(|before| same(before, &read)) {
+            // A text that was read before is not the beginning of another one.
+            let known = self.told.is_none() && read.as_ref().is_ok_and(|text| sha256(text) == self.known);
+            if known || before.as_ref().is_some_and(|before| same(before, &read)) {
                 return Some(read);
             }
             before = Some(read);
@@ -215,7 +218,7 @@ impl Look {
                 Some(signs) => watch_names(signs, &way, &watched),
                 None => Ok(Names::new()),
             };
-            let read = read(file);
+            let read = read_regular(file);
             let (way_now, last) = (way_to(file), tries == TRIES);
             if way == way_now || last || names.is_err() {
                 return Self { read, names };

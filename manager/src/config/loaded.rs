@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value as Json;
 
 use super::cursor::{self, Cursor};
@@ -265,13 +266,31 @@ pub(crate) fn file_in(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
 }
 
-/// Reads a file of bounded length.
-pub(crate) fn read(path: &Path) -> std::io::Result<String> {
+/// Reads a file of bounded length, or what comes out of a pipe.
+fn read(path: &Path) -> io::Result<String> {
+    read_bounded(File::open(path)?)
+}
+
+/// As [`read`], and never waits for another process: what is no regular file is refused.
+pub(super) fn read_regular(path: &Path) -> io::Result<String> {
+    // Opening a pipe would wait for who writes to it.
+    let file = File::from(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    read_bounded(file)
+}
+
+fn read_bounded(file: File) -> io::Result<String> {
     let mut text = String::new();
     // One byte more than allowed tells a full file from one that is too long.
-    let length = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    let length = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
-        return Err(std::io::Error::other("longer than 1 MiB"));
+        return Err(io::Error::other("longer than 1 MiB"));
     }
     Ok(text)
 }

@@ -1,10 +1,12 @@
 //! `/debug/config`: what is in force, where each value came from, and what has become of the file since.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 use serde_json::Value;
 
 use super::seconds;
-use crate::config::{Applies, Change, Setting, Standing};
+use crate::config::{Applies, Change, Origin, Setting, Standing};
 
 /// The key whose value a person may set by hand.
 const LOG_LEVEL: &str = "logging.level";
@@ -21,7 +23,8 @@ pub(super) struct Page {
     refused: Option<Refused>,
     /// What differs from the file until the next start, as `cache.resync 10h -> 1h`.
     restart_needed: Vec<String>,
-    /// Every key with the value in force, by path. What a controller's own code says is not in it.
+    /// Every key with the value in force, by path: those of the manager, of `"*"`, of every controller there is, and of
+    /// those that only the file names.
     settings: Vec<Row>,
 }
 
@@ -36,20 +39,32 @@ struct Refused {
 struct Row {
     path: String,
     value: Value,
-    /// `default`, `file 12:14` (line and column), `flag --log-level`, `code` or `action`.
+    /// `default`, `file 12:14` (line and column), `"*" 8:5`, `flag --log-level`, `code`, `action`, or `file at the start`
+    /// where the file says something else by now.
     from: String,
     /// A change in the file applies at once, and not at the next start.
     live: bool,
 }
 
-pub(super) fn page(standing: &Standing) -> Page {
+/// `controllers`: every key of every controller there is, under what was accepted last.
+pub(super) fn page(standing: &Standing, controllers: Vec<Setting>) -> Page {
     let Standing { started, accepted, .. } = standing;
     let change = Change::between(&started.configuration, &accepted.configuration);
+    let asked: HashSet<String> = controllers.iter().map(|setting| setting.path.clone()).collect();
+    // What the file alone says of a controller is less than what its code says to that.
+    let (live, waiting): (Vec<_>, Vec<_>) = accepted
+        .settings()
+        .into_iter()
+        .filter(|setting| !asked.contains(&setting.path))
+        .partition(|setting| setting.applies == Applies::Live);
+    let waiting: HashMap<_, _> = waiting.into_iter().map(|setting| (setting.path.clone(), setting)).collect();
     // What needs a restart is in force as it was at the start.
-    let of = |setting: &Setting, applies: Applies| setting.applies == applies;
-    let old = started.settings().into_iter().filter(|setting| of(setting, Applies::AtNextStart));
-    let new = accepted.settings().into_iter().filter(|setting| of(setting, Applies::Live));
-    let mut settings: Vec<_> = old.chain(new).map(Row::from).collect();
+    let old = started.settings().into_iter().filter(|setting| setting.applies == Applies::AtNextStart);
+    let old = old.map(|setting| match waiting.get(&setting.path) {
+        Some(now) if now.value == setting.value => Row::from(now.clone()),
+        _ => Row::of_the_start(setting),
+    });
+    let mut settings: Vec<_> = live.into_iter().chain(controllers).map(Row::from).chain(old).collect();
     settings.sort_by(|one, other| one.path.cmp(&other.path));
     let by_hand = standing.log_level.as_ref();
     if let Some((level, row)) = by_hand.zip(settings.iter_mut().find(|row| row.path == LOG_LEVEL)) {
@@ -65,6 +80,17 @@ pub(super) fn page(standing: &Standing) -> Page {
         }),
         restart_needed: change.restart.iter().map(ToString::to_string).collect(),
         settings,
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// A key whose value is another one in the file by now, or is not there: its old place means nothing any more.
+    fn of_the_start(setting: Setting) -> Self {
+        let in_file = matches!(setting.origin, Origin::File(_));
+        let row = Self::from(setting);
+        if in_file { Self { from: "file at the start".to_owned(), ..row } } else { row }
     }
 }
 

@@ -33,14 +33,16 @@ pub(super) type WeakMembers = Weak<Shared>;
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// In force. Changed under the lock of `state`, and read without it.
-    configuration: watch::Sender<Arc<ManagerConfiguration>>,
+    /// Tells users of the configuration in force, without the lock: who reads what a channel holds has whoever sends on it
+    /// wait, and may well take a seat meanwhile.
+    told: watch::Sender<Arc<ManagerConfiguration>>,
     /// Permit = somebody waits to be started.
     arrived: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    /// In force.
+    configuration: Arc<ManagerConfiguration>,
     /// The manager starts nobody any more.
     closed: bool,
     /// By the names that are taken.
@@ -87,19 +89,21 @@ pub(super) struct Seat {
 impl Members {
     /// Nobody yet, under this configuration.
     pub(super) fn new(configuration: ManagerConfiguration) -> Self {
-        let configuration = watch::Sender::new(Arc::new(configuration));
-        let shared = Shared { state: Mutex::default(), configuration, arrived: Notify::new() };
+        let configuration = Arc::new(configuration);
+        let told = watch::Sender::new(Arc::clone(&configuration));
+        let state = State { configuration, closed: false, seats: BTreeMap::new(), waiting: Vec::new() };
+        let shared = Shared { state: Mutex::new(state), told, arrived: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
     /// Returns the configuration in force.
     pub(super) fn configuration(&self) -> Arc<ManagerConfiguration> {
-        Arc::clone(&self.shared.configuration.borrow())
+        Arc::clone(&self.shared.state.lock().configuration)
     }
 
     /// Tells of the configuration in force, now and whenever it has become another.
     pub(super) fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
-        self.shared.configuration.subscribe()
+        self.shared.told.subscribe()
     }
 
     /// Takes a name for a controller whose code sets this, and returns its seat and the settings that go down to the
@@ -119,7 +123,7 @@ impl Members {
             if state.seats.contains_key(name) {
                 return Err(RegisterError::DuplicateName { name });
             }
-            if !Arc::ptr_eq(&configuration, &self.shared.configuration.borrow()) {
+            if !Arc::ptr_eq(&configuration, &state.configuration) {
                 // Another one is in force by now.
                 continue;
             }
@@ -155,9 +159,16 @@ impl Members {
                 return Err(problems);
             }
             if self.shared.put_in_force(&configuration, &worked_out) {
+                self.shared.told.send_replace(configuration);
                 return Ok(());
             }
         }
+    }
+
+    /// Returns what the code of each controller sets.
+    pub(super) fn codes(&self) -> Vec<(&'static str, InCode)> {
+        let state = self.shared.state.lock();
+        state.seats.iter().map(|(name, holder)| (*name, holder.code.clone())).collect()
     }
 
     /// Has a member started: with the manager, or now if it runs.
@@ -223,15 +234,15 @@ impl Shared {
         configuration: &Arc<ManagerConfiguration>,
         worked_out: &BTreeMap<&'static str, (Holder, ControllerSettings)>,
     ) -> bool {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let known = |(name, holder): (&&'static str, &Holder)| {
             worked_out.get(name).is_some_and(|(known, _)| known.is(holder))
         };
         if !state.seats.iter().all(known) {
             return false;
         }
-        // These channels neither wait nor run anybody, so they may be sent on under the lock; nobody reads one half of
-        // the old and one of the new.
+        // These channels neither wait nor run anybody, as only controllers read them and none keeps what it has read, so
+        // they may be sent on under the lock; nobody reads one half of the old and one of the new.
         for (holder, settings) in worked_out.values() {
             holder.settings.send_if_modified(|now| {
                 let differs = now != settings;
@@ -239,7 +250,7 @@ impl Shared {
                 differs
             });
         }
-        self.configuration.send_replace(Arc::clone(configuration));
+        state.configuration = Arc::clone(configuration);
         true
     }
 }

@@ -1,26 +1,31 @@
 //! Another configuration for a manager that runs.
 //!
-//! The file is followed on the control thread; what is read is judged and put in force on a blocking thread, because that
-//! asks code of users what it sets of its controllers. A file is accepted as a whole or not at all. Of one that is
+//! The file is followed on the control thread; what is read is judged and put in force on a thread of its own, because that
+//! asks code of users what it sets of its controllers: code that may block for ever, and that finds the runtime of the
+//! reconciles around it. A file is accepted as a whole or not at all. Of one that is
 //! accepted, the keys that can be applied live are in force at once and for all controllers together; the others are
 //! named, and wait for the next start.
 //!
 //! # Invariants
 //! 1. A file that is refused changes nothing but what is said about it: the log, the metrics, an Event, the inspection.
 //! 2. One file at a time is judged, in the order in which they were read.
+//! 3. What is logged is changed together with what is told of it, by one at a time.
 
 mod metrics;
 
-use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::control::Job;
 use super::members::Members;
@@ -28,27 +33,42 @@ use super::{Manager, ManagerOptions, Shared};
 use crate::cli::logging::{LogHandle, LoggingError};
 use crate::client::{EventType, Recorder};
 use crate::config::{
-    Change, Difference, Follower, Loaded, LogFilter, ManagerConfiguration, Refused, Source, Standing,
+    Change, Difference, Follower, Loaded, LogFilter, ManagerConfiguration, Refused, Setting, Source, Standing,
 };
-use crate::key::Chain;
+use crate::controller::InCode;
+use crate::key::{Chain, panic_text};
 use crate::metrics::Registry;
 
 use metrics::{Outcome, ReloadMetrics};
 
 /// What Events are recorded about: this is done to the configuration.
 const ACTION: &str = "Reload";
+/// Problems in the log and in an Event; the inspection shows the others.
+const LOGGED: usize = 10;
+/// How long a file may be judged before somebody is told that code of a controller does not come back.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Code of controllers is caught; what is left is our own.
+const PANICKED: &str = "reading it panicked";
+/// What a manager may have no say in.
+const LOG_LEVEL: &str = "logging.level";
 
 /// Puts configurations in force. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Reloads {
     members: Members,
     standing: watch::Sender<Standing>,
+    /// Kept while the log and what `standing` says of it change.
+    log_turn: Arc<Mutex<()>>,
     /// `None` where the program has set up its logs by itself.
     log: Option<LogHandle>,
     metrics: ReloadMetrics,
     events: Recorder,
     /// `None` outside a cluster.
     pod: Option<ObjectReference>,
+    /// What the file is followed by; `None` if none is.
+    source: Option<Source>,
+    /// The runtime of the reconciles.
+    work: Option<Handle>,
 }
 
 // === impl Manager ===
@@ -98,16 +118,20 @@ impl Reloads {
         events: Recorder,
         registry: &Registry,
     ) -> Self {
-        let file = options.source.as_ref().map(|source| source.file().to_owned());
+        let source = options.source.clone().filter(can_be_followed);
+        let file = source.as_ref().map(|source| source.file().to_owned());
         let metrics = ReloadMetrics::register(registry);
         metrics.accepted(0, Timestamp::now());
         Self {
             standing: watch::Sender::new(Standing::new(file, loaded.into())),
+            log_turn: Arc::default(),
             members,
             log: options.log.clone(),
             metrics,
             events,
             pod: options.pod.clone(),
+            source,
+            work: Handle::try_current().ok(),
         }
     }
 
@@ -121,9 +145,23 @@ impl Reloads {
     /// # Errors
     /// If the logs are not the manager's to change.
     pub(super) fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
+        let _turn = self.log_turn.lock();
         self.log.as_ref().ok_or(LoggingError::Gone)?.set(&filter)?;
         self.standing.send_modify(|standing| standing.log_level = Some(filter));
         Ok(())
+    }
+
+    /// Returns every key of every controller there is, with what its code sets. Calls code of users.
+    pub(super) fn controllers(&self, loaded: &Loaded) -> Vec<Setting> {
+        let of = |(name, code): (&'static str, InCode)| {
+            let asked = catch_unwind(AssertUnwindSafe(|| loaded.controller(name, |below| code.apply(below))));
+            asked.unwrap_or_else(|panic| {
+                let panic = panic_text(&*panic);
+                warn!(controller = name, panic, "what its code sets cannot be shown: it panicked");
+                Vec::new()
+            })
+        };
+        self.members.codes().into_iter().flat_map(of).collect()
     }
 
     /// Returns what changes the log level by hand; `None` where the logs are not the manager's to change.
@@ -135,23 +173,43 @@ impl Reloads {
 
     /// Follows the file until `stop`.
     async fn follow(self, source: Source, stop: CancellationToken) {
-        let mut follower = Follower::new(source.file().to_owned());
+        let started = self.standing.borrow().started.hash.clone();
+        let mut follower = Follower::new(source.file().to_owned(), started);
         let mut first = true;
         while let Some(read) = stop.run_until_cancelled(follower.next()).await {
-            let (reloads, source) = (self.clone(), source.clone());
-            let outcome = spawn_blocking(move || reloads.take(&source, read));
-            match stop.run_until_cancelled(outcome).await {
+            match stop.run_until_cancelled(self.judge(source.clone(), read)).await {
                 // What was there at the start is no news.
                 Some(Ok(Outcome::Unchanged)) if first => {}
                 Some(Ok(outcome)) => self.metrics.count(outcome),
-                Some(Err(panic)) => {
-                    self.refuse(vec![format!("reading it panicked: {panic}")]);
+                Some(Err(problem)) => {
+                    self.refuse(vec![problem]);
                     self.metrics.count(Outcome::Refused);
                 }
                 None => return,
             }
             first = false;
         }
+    }
+
+    /// Has what was read judged on a thread of its own: nobody waits for that at the end of the process.
+    async fn judge(&self, source: Source, read: io::Result<String>) -> Result<Outcome, String> {
+        let (tell, mut outcome) = oneshot::channel();
+        let reloads = self.clone();
+        let judge = move || {
+            let _within = reloads.work.as_ref().map(Handle::enter);
+            // Nobody listens any more where the manager has stopped.
+            tell.send(reloads.take(&source, read)).ok();
+        };
+        let spawned = thread::Builder::new().name("mainstay-config".to_owned()).spawn(judge);
+        spawned.map_err(|error| format!("there is no thread to read it on: {error}"))?;
+        if let Ok(told) = timeout(PATIENCE, &mut outcome).await {
+            return told.map_err(|_| PANICKED.to_owned());
+        }
+        warn!(
+            file = self.file(),
+            "the configuration is still being read after {PATIENCE:?}: code of a controller does not come back"
+        );
+        outcome.await.map_err(|_| PANICKED.to_owned())
     }
 
     /// Judges what was read, puts it in force if it is good, and says what has come of it.
@@ -169,13 +227,13 @@ impl Reloads {
     fn accept(&self, loaded: Loaded) -> Result<Outcome, Vec<String>> {
         let (before, next) = (self.members.configuration(), &loaded.configuration);
         self.members.reconfigure(before.reloaded(next))?;
-        let change = Change::between(&before, next);
+        let mut change = Change::between(&before, next);
         let level = (next.logging.level != before.logging.level).then(|| next.logging.level.clone());
-        if let (Some(log), Some(level)) = (&self.log, &level)
-            && let Err(error) = log.set(level)
-        {
-            error!(error = %Chain(&error), "the log level of the configuration cannot be applied");
-        }
+        let turn = self.log_turn.lock();
+        let kept = level.as_ref().and_then(|level| match &self.log {
+            Some(log) => log.set(level).err().map(|error| Chain(&error).to_string()),
+            None => Some("the program has set up its logs by itself".to_owned()),
+        });
         let mut outcome = Outcome::Applied;
         self.standing.send_modify(|standing| {
             if standing.accepted.configuration == loaded.configuration && standing.refused.is_none() {
@@ -184,34 +242,41 @@ impl Reloads {
             standing.accepted = loaded.into();
             standing.accepted_at = Instant::now();
             standing.refused = None;
-            if level.is_some() {
+            if level.is_some() && kept.is_none() {
                 standing.log_level = None;
             }
         });
+        drop(turn);
         self.metrics.accepted(change.restart.len(), Timestamp::now());
+        if kept.is_some() {
+            change.live.retain(|difference| difference.path != LOG_LEVEL);
+        }
         if outcome == Outcome::Applied {
-            self.tell_of(&change);
+            self.tell_of(&change, kept.as_deref());
         }
         Ok(outcome)
     }
 
-    fn tell_of(&self, change: &Change) {
+    /// Says what was applied, what waits, and why the log level is not among it.
+    fn tell_of(&self, change: &Change, level_kept: Option<&str>) {
         let list = |differences: &[Difference]| {
             differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         let (changed, restart) = (list(&change.live), list(&change.restart));
+        let kept = level_kept.map(|reason| format!("{LOG_LEVEL}: {reason}"));
         let file = self.file();
-        info!(file, changed, restart, "configuration applied");
+        info!(file, changed, restart, not_applied = kept, "configuration applied");
         let now = if changed.is_empty() { "nothing changed at once" } else { &changed };
         let later =
             if restart.is_empty() { String::new() } else { format!("; at the next start: {restart}") };
-        let note = format!("{file}: {now}{later}");
+        let kept = kept.map_or_else(String::new, |kept| format!("; not applied: {kept}"));
+        let note = format!("{file}: {now}{later}{kept}");
         self.record(EventType::Normal, "ConfigApplied", &note);
     }
 
     /// Says that a file was refused. The configuration in force stays.
     fn refuse(&self, problems: Vec<String>) {
-        let text = problems.join("; ");
+        let text = summary(&problems);
         error!(file = self.file(), error = text, "configuration refused; the one in force stays");
         self.record(EventType::Warning, "ConfigRefused", &text);
         self.metrics.refused();
@@ -238,13 +303,34 @@ impl Reloads {
 impl Shared {
     /// What follows the file of the configuration, if there is one.
     pub(super) fn follower(&self, stop: &CancellationToken) -> Option<Job> {
-        let (source, reloads, stop) = (self.options.source.clone()?, self.reloads.clone(), stop.clone());
+        let (source, reloads, stop) = (self.reloads.source.clone()?, self.reloads.clone(), stop.clone());
         let follow = move || async move {
             reloads.follow(source, stop).await;
             Ok(())
         };
         Some(Job::new("config", follow))
     }
+}
+
+/// Returns the first of the problems, on one line.
+fn summary(problems: &[String]) -> String {
+    match problems.split_at_checked(LOGGED) {
+        Some((first, rest)) if !rest.is_empty() => {
+            format!("{}; and more, which /debug/config shows", first.join("; "))
+        }
+        _ => problems.join("; "),
+    }
+}
+
+/// Whether a file can be read again as often as one likes. What comes out of a pipe comes once, and is none.
+fn can_be_followed(source: &Source) -> bool {
+    let file = source.file();
+    // One that cannot be looked at now may be there again later.
+    let other = file.metadata().is_ok_and(|found| !found.is_file());
+    if other {
+        info!(file = %file.display(), "the configuration is not followed: it is no regular file");
+    }
+    !other
 }
 
 #[cfg(test)]

@@ -55,7 +55,9 @@ impl Shared {
             .map(|(bound, leader)| {
                 let cache = self.clusters.own().cache().clone();
                 let inspect = Inspect::new(self.directory.clone(), cache, leader);
-                let mut inspect = inspect.with_configuration(self.reloads.standing());
+                let reloads = self.reloads.clone();
+                let controllers = move |loaded: &_| reloads.controllers(loaded);
+                let mut inspect = inspect.with_configuration(self.reloads.standing(), controllers);
                 if let Some(set) = self.reloads.log_level() {
                     inspect = inspect.with_log_level(set);
                 }

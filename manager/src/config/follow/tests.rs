@@ -15,7 +15,7 @@ async fn followed(text: &str) -> (TempDir, PathBuf, Follower) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("manager.yaml");
     fs::write(&file, text).unwrap();
-    let mut follower = Follower::new(file.clone());
+    let mut follower = Follower::new(file.clone(), sha256(text));
     assert_eq!(next(&mut follower).await, text, "what is there at first");
     (folder, file, follower)
 }
@@ -71,7 +71,7 @@ async fn a_mounted_config_map_is_followed_from_version_to_version() {
     mount(folder.path(), "..1", "one");
     let file = folder.path().join("manager.yaml");
     symlink("..data/manager.yaml", &file).unwrap();
-    let mut follower = Follower::new(file);
+    let mut follower = Follower::new(file, sha256("one"));
     assert_eq!(next(&mut follower).await, "one");
     for (before, version, text) in [("..1", "..2", "two"), ("..2", "..3", "three"), ("..3", "..4", "four")] {
         mount(folder.path(), version, text);
@@ -96,7 +96,7 @@ async fn links_are_followed_wherever_they_stand_and_whatever_takes_their_place()
         symlink("real.yaml", path(name).join("manager.yaml")).unwrap();
     }
     symlink(path("a"), path("current")).unwrap();
-    let mut follower = Follower::new(path("current").join("../current/./manager.yaml"));
+    let mut follower = Follower::new(path("current").join("../current/./manager.yaml"), sha256("a"));
     assert_eq!(next(&mut follower).await, "a");
     // A file behind the links is written in place.
     fs::write(path("a/real.yaml"), "a2").unwrap();
@@ -120,13 +120,37 @@ async fn the_beginning_of_a_text_is_never_taken_for_all_of_it() {
     for round in 0..5 {
         let mut writer = fs::File::create(&file).unwrap();
         write!(writer, "the beginning of {round}").unwrap();
-        // Longer than two reads need to agree that follow a sign; and nobody gives one.
+        // As if the poll came right now. Longer than two reads need to agree that follow a sign; and nobody gives one.
+        follower.poll_at = Instant::now();
         let early = timeout(3 * SETTLE, follower.next()).await;
         assert!(early.is_err(), "told while it is being written: {early:?}");
         write!(writer, " and the end").unwrap();
         drop(writer);
         told(&mut follower, &format!("the beginning of {round} and the end")).await;
     }
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_text_is_not_taken_for_all_of_it_at_the_start_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("manager.yaml");
+    let mut writer = fs::File::create(&file).unwrap();
+    write!(writer, "the beginning").unwrap();
+    let mut follower = Follower::new(file, sha256("what the process was started with"));
+    let early = timeout(3 * SETTLE, follower.next()).await;
+    assert!(early.is_err(), "told while it is being written: {early:?}");
+    write!(writer, " and the end").unwrap();
+    drop(writer);
+    told(&mut follower, "the beginning and the end").await;
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_the_file_is_refused_and_waited_for_by_nobody() {
+    let (_folder, file, mut follower) = followed("first").await;
+    fs::remove_file(&file).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    told(&mut follower, "Other").await;
 }
 
 #[tokio::test]

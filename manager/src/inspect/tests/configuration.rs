@@ -22,10 +22,12 @@ fn row(page: &Value, path: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
     let mut standing = Standing::new(Some("/etc/m.yaml".into()), loaded("cache: {resync: 2h}\n"));
-    standing.accepted =
-        loaded("cache: {resync: 1h}\nlogging: {level: warn}\ncontrollers: {\"*\": {workers: 16}}\n");
+    standing.accepted = loaded(
+        "cache: {resync: 1h}\nlogging: {level: warn}\ncontrollers: {\"*\": {workers: 16}, web: {reconcileTimeout: 9s}, other: {workers: 3}}\n",
+    );
     let (told, configuration) = watch::channel(standing);
-    let inspect = inspect(&Directory::default()).with_configuration(configuration);
+    let web = |loaded: &Loaded| loaded.controller("web", |code| code.queue.max_depth = 7);
+    let inspect = inspect(&Directory::default()).with_configuration(configuration, web);
     let page = || -> Value {
         let (status, text) = get(&inspect, "/debug/config");
         assert_eq!(status, 200, "{text}");
@@ -39,8 +41,19 @@ async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
         (&Value::Null, &json!(["cache.resync 2h -> 1h"]))
     );
     assert_eq!(first["hash"].as_str().map(str::len), Some(64));
-    assert_eq!(row(&first, "cache.resync"), json!(["2h", "file 3:17", false]), "as it was at the start");
+    assert_eq!(row(&first, "cache.resync"), json!(["2h", "file at the start", false]));
     assert_eq!(row(&first, "controllers[\"*\"].workers"), json!([16, "file 5:30", true]));
+    assert_eq!(row(&first, "controllers.web.workers"), json!([16, "\"*\" 5:30", true]));
+    assert_eq!(
+        row(&first, "controllers.web.queue.maxDepth"),
+        json!([7, "code", true]),
+        "not what the file says"
+    );
+    assert_eq!(row(&first, "controllers.web.reconcileTimeout"), json!(["9s", "file 5:59", true]));
+    assert_eq!(row(&first, "controllers.other.workers"), json!([3, "file 5:81", true]), "does not run");
+    let paths: Vec<_> =
+        first["settings"].as_array().unwrap().iter().map(|row| row["path"].as_str()).collect();
+    assert!(paths.is_sorted_by(|one, next| one < next), "each once: {paths:?}");
     assert_eq!(row(&first, "leaderElection.enabled"), json!([false, "flag --leader-elect", false]));
     assert_eq!(row(&first, "shutdown.gracePeriod"), json!(["30s", "default", true]));
     assert_eq!(row(&first, "logging.level"), json!(["warn", "file 4:18", true]));

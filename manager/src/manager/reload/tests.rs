@@ -137,6 +137,16 @@ probePolicy: {maxPerSecond: 9}"#;
     assert_eq!((now.shutdown.grace_period, now.probe_policy.max_per_second), (Duration::from_secs(5), 9));
     assert_eq!(now, subject.manager.configuration());
 
+    let shown = subject.reloads.controllers(&subject.standing().accepted);
+    let from = |path: &str| {
+        let setting = shown.iter().find(|setting| setting.path == path).unwrap();
+        format!("{} from {}", setting.value, setting.origin)
+    };
+    assert_eq!(from("controllers.coded.workers"), "7 from code");
+    assert_eq!(from("controllers.coded.queue.maxDepth"), "20 from code");
+    assert_eq!(from("controllers.plain.workers"), r#"16 from "*" 7:30"#);
+    assert_eq!(from("controllers.named.workers"), "2 from file 8:26");
+
     assert_eq!(subject.save(""), Outcome::Applied);
     assert_eq!(all(|it| it.workers), [2, 2, 7], "what is no longer written is the default again");
     let late = subject.register("late", |it| it.workers(3));
@@ -276,6 +286,36 @@ async fn of_the_log_level_the_later_word_holds() {
     assert!(matches!(without, Err(LoggingError::Gone)), "{without:?}");
 }
 
+#[test]
+fn a_log_line_has_room_for_ten_problems() {
+    let problems = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>();
+    assert_eq!(summary(&problems(2)), "1; 2");
+    assert_eq!(summary(&problems(10)), "1; 2; 3; 4; 5; 6; 7; 8; 9; 10");
+    assert_eq!(summary(&problems(11)), "1; 2; 3; 4; 5; 6; 7; 8; 9; 10; and more, which /debug/config shows");
+}
+
+#[tokio::test]
+async fn what_comes_out_of_a_pipe_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let manager = at(&pipe, HEAD);
+    assert_eq!(manager.standing().borrow().file, None);
+    assert!(manager.shared.follower(&CancellationToken::new()).is_none());
+    // One that is being replaced may be back in a moment.
+    let manager = at(&folder.path().join("gone"), HEAD);
+    assert!(manager.shared.follower(&CancellationToken::new()).is_some());
+}
+
+/// A manager that was started with a text that was read there.
+fn at(path: &Path, text: &str) -> Manager {
+    let source = Source::new(path, Overrides::default(), Some(&["web"]));
+    let loaded = source.parse(Ok(text.to_owned())).unwrap();
+    let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
+    Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_leaves_is_given_the_time_that_the_file_says_by_then() {
     let subject = Subject::new("");
@@ -304,10 +344,10 @@ async fn the_pod_is_told_of_what_was_applied_and_of_what_was_refused() {
     writing.spawn(subject.manager.shared.clusters.clone().run_writers(stop.clone(), Duration::ZERO));
     let files = [
         (
-            "controllers: {web: {workers: 5}}\ncache: {resync: 1h}",
+            "controllers: {web: {workers: 5}}\ncache: {resync: 1h}\nlogging: {level: debug}",
             "Normal",
             "ConfigApplied",
-            "m.yaml: controllers.web.workers unset -> 5; at the next start: cache.resync 10h -> 1h",
+            "m.yaml: controllers.web.workers unset -> 5; at the next start: cache.resync 10h -> 1h; not applied: logging.level: the program has set up its logs by itself",
         ),
         (
             "controllers: {web: {workers: 0}}\nx: 1",
@@ -339,11 +379,12 @@ async fn the_file_is_followed_from_the_start_of_the_manager_to_its_stop() {
     let file = folder.path().join("manager.yaml");
     let write = |body: &str| std::fs::write(&file, format!("{HEAD}{body}")).unwrap();
     write("");
-    let source = Source::new(folder.path(), Overrides::default(), Some(&["web"]));
-    let loaded = source.parse(std::fs::read_to_string(&file)).unwrap();
-    let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
-    let manager =
-        Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+    let manager = at(folder.path(), HEAD);
+    let (asked, mut runtimes) = mpsc::unbounded_channel();
+    let code = move |_: &mut _| asked.send(Handle::current().id()).expect("the test listens");
+    let controller = Controller::new("web").queue(code).source(channel().1).reconciler(Nothing);
+    let _web = manager.register(controller).unwrap();
+    let work = runtimes.recv().await.unwrap();
     // Between the load and the start, too.
     write("controllers: {web: {workers: 3}}");
     let mut standing = manager.standing();
@@ -351,6 +392,7 @@ async fn the_file_is_followed_from_the_start_of_the_manager_to_its_stop() {
     let running = crate::manager::lifecycle::tests::run(&manager);
     let workers = |standing: &Standing| standing.accepted.configuration.controller("web").workers;
     standing.wait_for(|standing| workers(standing) == 3).await.unwrap();
+    assert_eq!(runtimes.recv().await, Some(work), "code runs on no runtime but the one of the reconciles");
     write("controllers: {web: {workers: 0}}");
     standing.wait_for(|standing| standing.refused.is_some()).await.unwrap();
     write("controllers: {web: {workers: 4}}");

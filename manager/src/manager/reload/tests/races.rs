@@ -65,6 +65,29 @@ async fn a_controller_registered_while_a_file_is_judged_works_by_that_file() {
 }
 
 #[tokio::test]
+async fn who_registers_while_reading_the_configuration_holds_up_nobody() {
+    let subject = Subject::new("");
+    let configurations = subject.manager.configurations();
+    let read = configurations.borrow();
+    let (reloads, source, manager) =
+        (subject.reloads.clone(), subject.source.clone(), subject.manager.clone());
+    let saving =
+        thread::spawn(move || reloads.take(&source, Ok(format!("{HEAD}shutdown: {{gracePeriod: 7s}}"))));
+    let (tell, registered) = mpsc::channel();
+    let registering = thread::spawn(move || {
+        while manager.configuration().shutdown.grace_period != Duration::from_secs(7) {
+            thread::yield_now();
+        }
+        let late = manager.register(Controller::new("late").source(channel().1).reconciler(Nothing));
+        tell.send(late.is_ok()).expect("the test listens");
+    });
+    let in_time = registered.recv_timeout(Duration::from_mins(1));
+    drop(read);
+    assert_eq!((in_time, saving.join().unwrap()), (Ok(true), Outcome::Applied));
+    registering.join().unwrap();
+}
+
+#[tokio::test]
 async fn a_file_applied_while_a_controller_is_registered_is_the_one_it_works_by() {
     let subject = Subject::new(r#"controllers: {"*": {queue: {maxDepth: 77}}}"#);
     let (wait, code) = waits(77);
