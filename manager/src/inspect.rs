@@ -13,7 +13,7 @@
 //! | `/debug/leader` | who leads, and what has happened to the Lease |
 //!
 //! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
-//! of the log says so.
+//! of the log says so, as a warning.
 //!
 //! | path | body | what it does |
 //! |---|---|---|
@@ -43,7 +43,9 @@
 //! 1. Nothing is said to who neither was [`Admitted`] by token nor names a loopback host, so that a web page whose name is made to resolve to this
 //!    machine reads nothing.
 //! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
-//!    texts of keys are users' code. At most one answer is put together at a time, which bounds what they cost.
+//!    texts of keys are users' code. One answer about a queue is in memory at a time, from its first key until its
+//!    reader has taken it all, and one other is put together at a time: that bounds what they cost, and who reads a
+//!    queue slowly keeps nobody from acting.
 
 mod actions;
 mod caches;
@@ -69,7 +71,7 @@ use self::query::Query;
 use crate::cache::Cache;
 use crate::config::{Loaded, LogFilter, Setting, Standing};
 use crate::controller::{ControllerView, Directory, Intervention};
-use crate::serve::{Handler, blocking};
+use crate::serve::{Handler, blocking, blocking_until_taken};
 
 pub use actions::SetLogLevel;
 pub use host::Admitted;
@@ -144,9 +146,16 @@ impl Inspect {
         Self { set_log_level: Some(Box::new(set)), ..self }
     }
 
-    /// Returns what a server answers with: one answer at a time, away from the runtime's own threads.
+    /// Returns what a server answers with, away from the runtime's own threads: one queue and one other page at a time.
     pub fn handler(self) -> Handler {
-        blocking(1, move |request| self.answer(request))
+        let queues = Arc::new(self);
+        let others = Arc::clone(&queues);
+        let queues = blocking_until_taken(1, move |request| queues.answer(request));
+        let others = blocking(1, move |request| others.answer(request));
+        Arc::new(move |request| match Page::at(request.uri().path()) {
+            Ok(Page::Queue(_)) => queues(request),
+            _ => others(request),
+        })
     }
 
     /// Answers one request; may take long where a queue is large.

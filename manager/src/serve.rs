@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use conversation::Conversation;
 use places::{Place, Places};
 
-pub(crate) use blocking::blocking;
+pub(crate) use blocking::{blocking, blocking_until_taken};
 pub use tls::{CertificateError, Certificates, Reads};
 
 /// Pause after an accept that failed for want of something, usually descriptors: trying at once would only spin.

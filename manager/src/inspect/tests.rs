@@ -472,6 +472,25 @@ async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
     live.end().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
+    let live = Live::start(Term::new());
+    while listed_count(&live.controllers) < 1 {
+        live.notifier.notify(ObjectName::namespaced("shop", "any"));
+        tokio::task::yield_now().await;
+    }
+    let handler = inspect(&live.controllers).handler();
+    let ask = |path| handler(request("GET", "localhost", path));
+    let unread = ask("/debug/controllers/web/queue").await;
+    let status = async |path| ask(path).await.status();
+    assert_eq!(status("/debug/leader").await, StatusCode::OK);
+    // It waited for its turn until its time was over.
+    assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::SERVICE_UNAVAILABLE);
+    drop(unread);
+    assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::OK);
+    live.end().await;
+}
+
 /// How many keys the controller `web` holds, once it runs.
 fn listed_count(controllers: &Directory) -> usize {
     controllers.find("web").map_or(0, |web| web.status().counts.ready())

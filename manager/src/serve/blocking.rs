@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -17,11 +17,44 @@ use super::Handler;
 /// How long an answer may take, its wait for a turn included: longer than any prober waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// An error only where the turns are closed, which nobody does.
+type Turn = Result<OwnedSemaphorePermit, AcquireError>;
+
 /// Makes a handler of a function that may block. At most `at_once` calls run at the same time; who has no answer within
 /// ten seconds gets a 503, while a call that has begun keeps its turn until it ends. A panic answers 500.
 pub(crate) fn blocking(
     at_once: usize,
     answer: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+) -> Handler {
+    in_turns(at_once, move |request, _turn| answer(request))
+}
+
+/// As [`blocking`], but an answer keeps its turn until it has left this process or was given up: however many ask for
+/// long answers and read them slowly, `at_once` of these are in memory.
+pub(crate) fn blocking_until_taken(
+    at_once: usize,
+    answer: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+) -> Handler {
+    in_turns(at_once, move |request, turn| {
+        answer(request).map(|body| Bytes::from_owner(Held { body, _turn: turn }))
+    })
+}
+
+/// An answer that keeps its turn.
+struct Held {
+    body: Bytes,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+fn in_turns(
+    at_once: usize,
+    answer: impl Fn(&Request<Bytes>, Turn) -> Response<Bytes> + Send + Sync + 'static,
 ) -> Handler {
     let (turns, answer) = (Arc::new(Semaphore::new(at_once)), Arc::new(answer));
     Arc::new(move |request| {
@@ -29,11 +62,7 @@ pub(crate) fn blocking(
         Box::pin(async move {
             let answered = timeout(PATIENCE, async {
                 let turn = turns.acquire_owned().await;
-                spawn_blocking(move || {
-                    let _turn = turn;
-                    answer(&request)
-                })
-                .await
+                spawn_blocking(move || answer(&request, turn)).await
             });
             match answered.await {
                 Ok(Ok(response)) => response,
@@ -93,6 +122,16 @@ mod tests {
         let answer = asking.join_next().await.expect("asked").expect("answered");
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         drop(go);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_taken_keeps_its_turn() {
+        let handler = blocking_until_taken(1, |_| plain(StatusCode::OK, "ok"));
+        let untaken = handler(asked("/")).await;
+        // The clock moves on by itself only while no blocking thread works, that is while this waits for its turn.
+        assert_eq!(handler(asked("/")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(untaken.into_body(), "ok");
+        assert_eq!(handler(asked("/")).await.status(), StatusCode::OK);
     }
 
     #[tokio::test]
