@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
 
 use super::{Exit, fail, print, refuse, say, wrong_input};
-use crate::config::{Loaded, Overrides};
+use crate::config::{ConfigError, Loaded, ManagerConfiguration, Overrides};
 use crate::inspect::{sorts, states};
 use crate::key::Chain;
 
@@ -180,8 +180,17 @@ impl Flags {
     fn server(&self, controllers: &[&str], err: &mut dyn Write) -> Result<Server, Exit> {
         let (mut address, mut token_file) = (self.address.clone(), self.token_file.clone());
         if let Some(path) = &self.config {
-            let loaded = Loaded::load(path, &Overrides::default(), Some(controllers));
-            let inspect = loaded.map_err(|error| refuse(&error, err))?.configuration.inspect;
+            let inspect = match Loaded::load(path, &Overrides::default(), Some(controllers)) {
+                Ok(loaded) => loaded.configuration.inspect,
+                Err(error @ ConfigError::Read { .. }) => return Err(refuse(&error, err)),
+                // A manager that refuses this file runs on with the one before, and that is what people want to see.
+                Err(error) => {
+                    let assumed = ManagerConfiguration::default().inspect;
+                    let text = "the manager may run on with an older one; its default address is assumed";
+                    say(err, &format!("{}\n{text}, and no token\n", error.lines().join("\n")));
+                    assumed
+                }
+            };
             token_file = token_file.or(inspect.token_file);
             address = match (address, inspect.bind_address.socket()) {
                 (Some(address), _) => Some(address),
@@ -197,7 +206,12 @@ impl Flags {
                 .map_err(|error| wrong_input(err, &format!("error: {}: {error}\n", path.display())))
         });
         let token = token.transpose()?.map(|token| token.trim().to_owned());
-        Ok(Server::new(address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()), token))
+        let address = address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
+        if !client::is_address(&address) {
+            let text = "expected HOST:PORT, such as localhost:8082";
+            return Err(wrong_input(err, &format!("error: --address {address:?}: {text}\n")));
+        }
+        Ok(Server::new(address, token))
     }
 }
 

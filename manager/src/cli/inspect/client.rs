@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::uri::Authority;
 use http::{Request, StatusCode, request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
@@ -76,6 +77,15 @@ pub(super) fn reachable(socket: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, socket.port())
+}
+
+/// Returns whether a text names a host, or an address, and a port.
+pub(super) fn is_address(text: &str) -> bool {
+    text.parse::<Authority>().is_ok_and(|authority| {
+        !authority.host().is_empty()
+            && !text.contains('@')
+            && authority.port_u16().is_some_and(|port| port > 0)
+    })
 }
 
 // === impl Server ===

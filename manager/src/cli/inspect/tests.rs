@@ -265,6 +265,30 @@ fn address_and_token_come_from_the_managers_own_configuration() {
 }
 
 #[test]
+fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
+    let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("manager.yaml");
+    std::fs::write(&file, "inspekt: {}\n").unwrap();
+    let (file, address) = (file.display().to_string(), manager.address.to_string());
+    let (exit, _, err) = run(&["caches", "--config", &file, "--address", &address]);
+    assert!(exit == Exit::Success && err.contains("inspekt"), "{exit:?} {err}");
+    assert!(err.ends_with("its default address is assumed, and no token\n"), "{err}");
+    assert_eq!(run(&["caches", "--config", "/nonexistent"]).0, Exit::WrongInput);
+}
+
+#[test]
+fn an_address_that_is_none_is_wrong_input() {
+    for address in ["localhost", ":8082", "http://127.0.0.1:8082", "127.0.0.1:0", "a@b:1", "[::1]"] {
+        let expected = format!("error: --address {address:?}: expected HOST:PORT, such as localhost:8082\n");
+        assert_eq!(run(&["caches", "--address", address]), (Exit::WrongInput, String::new(), expected));
+    }
+    for address in ["localhost:8082", "[::1]:8082", "10.0.0.1:1"] {
+        assert!(client::is_address(address), "{address}");
+    }
+}
+
+#[test]
 fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
     let table = |keys: &[(&str, u32, f64)], matched: usize| {
         let keys: Vec<_> = keys
