@@ -74,6 +74,15 @@ pub enum InterventionError {
         /// Whether they do.
         namespaced: bool,
     },
+    /// There is no such pause.
+    #[error("that is not paused by hand; there are {}", Pauses(.pauses))]
+    NotPaused {
+        /// Those there are.
+        pauses: Vec<Target>,
+    },
+    /// A key, or the keys of a namespace, and none of these is on the queue and has failed.
+    #[error("no such key is on the queue and has failed")]
+    NothingToForget,
     /// As many pauses as are kept.
     #[error("{limit} pauses are kept at most; resume some, or pause a namespace or the controller")]
     TooMany {
@@ -81,6 +90,9 @@ pub enum InterventionError {
         limit: usize,
     },
 }
+
+/// Pauses in a sentence.
+struct Pauses<'a>(&'a [Target]);
 
 /// How a controller is doing.
 #[derive(Clone, Debug)]
@@ -184,6 +196,18 @@ impl Target {
         let namespace = key.namespace().unwrap_or_default();
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == key.name())
+    }
+}
+
+// === impl Pauses ===
+
+impl fmt::Display for Pauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "*".to_owned());
+        let pauses: Vec<_> =
+            self.0.iter().map(|pause| format!("{}/{}", part(&pause.namespace), part(&pause.name))).collect();
+        f.write_str(if pauses.is_empty() { "none" } else { "pauses of " })?;
+        f.write_str(&pauses.join(", "))
     }
 }
 

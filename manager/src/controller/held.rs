@@ -50,15 +50,16 @@ impl Held {
         Ok(())
     }
 
-    /// Ends the pause of a target; that of all ends every other one too.
-    pub(super) fn resume(&self, target: &Target) {
+    /// Ends the pause of a target; that of all ends every other one too. Returns whether there was any.
+    pub(super) fn resume(&self, target: &Target) -> bool {
         let mut some = self.some.lock();
+        let before = some.len();
         some.retain(|paused| !target.is_all() && paused != target);
+        let fewer = some.len() < before;
         self.any.store(!some.is_empty(), Ordering::Relaxed);
         drop(some);
-        if target.is_all() {
-            self.whole.send_replace(false);
-        }
+        let whole = target.is_all() && self.whole.send_replace(false);
+        fewer || whole
     }
 
     /// Returns whether a key is paused, be it as one of all.

@@ -132,7 +132,11 @@ impl<Q: Key> ControllerView for Post<Q> {
                 let add = Add::by_hand().with_new_generation();
                 let failed =
                     |snapshot: &KeySnapshot<Q>| snapshot.attempts > 0 && target.admits(&snapshot.key);
-                Ok(self.add_each(&add, failed))
+                let count = self.add_each(&add, failed);
+                if count == 0 && !target.is_all() {
+                    return Err(InterventionError::NothingToForget);
+                }
+                Ok(count)
             }
             Intervention::Pause => {
                 self.held.pause(target)?;
@@ -141,7 +145,9 @@ impl<Q: Key> ControllerView for Post<Q> {
                 Ok(count)
             }
             Intervention::Resume => {
-                self.held.resume(target);
+                if !self.held.resume(target) && !target.is_all() {
+                    return Err(InterventionError::NotPaused { pauses: self.held.all() });
+                }
                 let parked = |snapshot: &KeySnapshot<Q>| snapshot.reason == Some(BY_HAND);
                 let resumed = |snapshot: &KeySnapshot<Q>| parked(snapshot) && !self.held.holds(&snapshot.key);
                 Ok(self.add_each(&Add::by_hand(), resumed))

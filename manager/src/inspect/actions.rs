@@ -6,11 +6,11 @@
 use http::header::{CONTENT_TYPE, HeaderValue, ORIGIN};
 use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
-use tracing::info;
+use tracing::{Level as Severity, enabled, warn};
 
 use super::{Refusal, host};
 use crate::config::LogFilter;
-use crate::controller::{ControllerView, Intervention, Target};
+use crate::controller::{ControllerView, Intervention, InterventionError, Target};
 
 /// The words in paths.
 const INTERVENTIONS: [(&str, Intervention); 4] = [
@@ -77,12 +77,15 @@ pub(super) fn intervene(
 ) -> Result<Done, Refusal> {
     let Body { namespace, name } = read(body)?;
     let target = Target { namespace, name };
-    let matched = controller
-        .intervene(what, &target)
-        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let matched = controller.intervene(what, &target).map_err(|error| {
+        let nothing =
+            matches!(error, InterventionError::NotPaused { .. } | InterventionError::NothingToForget);
+        let status = if nothing { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
+        Refusal(status, error.to_string())
+    })?;
     let word = INTERVENTIONS.into_iter().find(|(_, known)| *known == what).map(|(word, _)| word);
     let Target { namespace, name } = target;
-    info!(
+    warn!(
         controller = controller.status().name,
         action = word,
         namespace,
@@ -100,9 +103,14 @@ pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<Lo
     })?;
     let gone = || "this program sets up its logs by itself".to_owned();
     let level = filter.to_string();
+    // The new level may hide what is said after it is set, the old one what is said before.
+    let told = enabled!(Severity::WARN);
+    warn!(level, "setting the log level, asked for by hand");
     let set = set.ok_or_else(gone).and_then(|set| set(filter));
     set.map_err(|text| Refusal(StatusCode::CONFLICT, text))?;
-    info!(level, "log level set by hand");
+    if !told {
+        warn!(level, "the log level was set by hand");
+    }
     Ok(Logged { level })
 }
 

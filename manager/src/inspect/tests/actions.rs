@@ -102,7 +102,14 @@ async fn a_paused_key_waits_and_is_run_when_it_is_resumed() {
         Some(key("parked", 0, "paused by hand".into(), "generic")),
         "an event ends no pause"
     );
-    assert_eq!(act(&inspect, "resume", r#"{"namespace":"site"}"#), 0, "another pause than this one");
+    for (action, expected) in [
+        ("resume", "that is not paused by hand; there are pauses of shop/*"),
+        ("forget", "no such key is on the queue and has failed"),
+    ] {
+        let path = format!("/debug/controllers/web/{action}");
+        let refused = (404, format!("{{\"error\":\"{expected}\"}}\n"));
+        assert_eq!(post(&inspect, &path, r#"{"namespace":"site"}"#), refused);
+    }
     assert_eq!(act(&inspect, "resume", r#"{"namespace":"shop"}"#), 1);
     settled().await;
     assert_eq!(found(&inspect, "any"), Some(key("requeued", 0, Value::Null, "manual")));
@@ -200,4 +207,43 @@ async fn the_log_level_is_set_as_the_file_spells_it() {
     let (status, text) = post(&inspect, "/debug/log", r#"{"level":"inof"}"#);
     assert!(status == 400 && text.contains(r#"level \"inof\" is none; expected "#), "{status} {text}");
     assert_eq!(*set.lock(), ["info,mainstay::queue=debug"]);
+}
+
+/// Keeps what was logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
+    use tracing_subscriber::filter::Targets;
+    use tracing_subscriber::layer::SubscriberExt as _;
+    for (before, after) in [("info", "off"), ("info", "error"), ("off", "info"), ("error", "debug")] {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let (filter, log) = tracing_subscriber::reload::Layer::new(before.parse::<Targets>().unwrap());
+        let written = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(filter).with(written);
+        // With a second subscriber tracing asks both whether a line is wanted, whichever thread met that line first.
+        let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+        let _scope = tracing::subscriber::set_default(subscriber);
+        let inspect = inspect(&Directory::default()).with_log_level(move |filter| {
+            let filter: Targets = filter.to_string().parse().unwrap();
+            log.reload(filter).map_err(|error| error.to_string())
+        });
+        assert_eq!(post(&inspect, "/debug/log", &format!(r#"{{"level":"{after}"}}"#)).0, 200);
+        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{before} to {after}: {text}");
+        assert!(text.contains("by hand"), "{text}");
+    }
 }
