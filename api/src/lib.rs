@@ -8,6 +8,10 @@ pub mod wait_deployment;
 
 pub mod wait_probe;
 
+pub mod wait_for;
+
+pub mod plan;
+
 pub mod address;
 
 pub mod status;
@@ -15,6 +19,8 @@ pub mod status;
 pub mod crd;
 
 pub use address::{Address, Host, InvalidAddress};
+pub use plan::{Check, InvalidSpec, Plan, PlannedDependency, ProbeCheck};
 pub use status::{Condition, DependencyStatus, DeploymentReference, WaitDeploymentStatus};
 pub use wait_deployment::{GROUP, KIND, PLURAL, VERSION, WaitDeployment, WaitDeploymentSpec};
+pub use wait_for::{Dependency, WaitFor};
 pub use wait_probe::{InvalidProbe, ProbeTiming, Timeout, WaitProbe};

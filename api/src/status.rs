@@ -51,6 +51,15 @@ pub struct WaitDeploymentStatus {
     /// What is waited for, in a few words; empty when nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// When the gate last opened; absent while it is closed for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_opened_time: Option<Time>,
+    /// When the gate last closed; absent while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_closed_time: Option<Time>,
+    /// When onDeadline applies; absent while the gate is open, and without a deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_time: Option<Time>,
     /// The prerequisites, one entry each. Nothing here changes while a prerequisite stays as it is.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyStatus>,

@@ -85,6 +85,9 @@ pub struct WaitDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub progress_deadline_seconds: Option<i32>,
+    /// What must hold before the Deployment starts. Never passed on to the Deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<crate::wait_for::WaitFor>,
     /// The Pods to create, as in a Deployment. Carried verbatim; the API server checks it when the Deployment is
     /// written.
     pub template: Map<String, Value>,

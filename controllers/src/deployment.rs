@@ -119,11 +119,15 @@ pub fn desired(object: &WaitDeployment) -> Value {
     if !labels.is_empty() {
         metadata["labels"] = labels.into();
     }
+    let mut spec = json!(object.spec);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("waitFor");
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
-        "spec": object.spec,
+        "spec": spec,
     })
 }
 

@@ -17,6 +17,7 @@ pub mod gate;
 pub mod mirror;
 mod status;
 
+pub mod dependencies;
 pub mod deployment;
 pub mod probe;
 pub mod services;

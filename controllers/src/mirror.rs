@@ -65,6 +65,9 @@ fn owned_part(status: &WaitDeploymentStatus) -> WaitDeploymentStatus {
     WaitDeploymentStatus {
         observed_generation: None,
         waiting_for: None,
+        gate_opened_time: None,
+        gate_closed_time: None,
+        deadline_time: None,
         dependencies: Vec::new(),
         conditions: conditions.collect(),
         ..status.clone()
