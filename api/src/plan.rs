@@ -217,6 +217,17 @@ pub struct InvalidSpec {
     pub expected: String,
 }
 
+// === impl PortReference ===
+
+impl std::fmt::Display for PortReference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
 // === impl Gates ===
 
 impl Default for Gates {

@@ -74,7 +74,11 @@ pub mod probe {
     pub const FAILED: &str = "Failed";
     /// No Service of that name.
     pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
-    /// The Service has no such TCP port.
+    /// Enough endpoints of the Service are ready.
+    pub const ENDPOINTS_READY: &str = "EndpointsReady";
+    /// Some endpoints of the Service are ready, and fewer than asked for.
+    pub const TOO_FEW_ENDPOINTS: &str = "TooFewEndpoints";
+    /// The Service has no such port.
     pub const PORT_NOT_FOUND: &str = "PortNotFound";
     /// The Service has no ready endpoint.
     pub const NO_ENDPOINTS: &str = "NoEndpoints";

@@ -17,6 +17,7 @@ use mainstay_api::WaitDeployment;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::dependencies::Dependencies;
 use crate::probe::{Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
@@ -59,10 +60,11 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let slices = manager.store::<EndpointSlice>(Scope::all());
 
     let (notifier, results) = channel::<Request>();
+    let found = Arc::new(CachedServices::new(&services, &slices));
     let seams = Seams {
         dial: sockets.dial,
         resolve: sockets.resolve,
-        services: Arc::new(CachedServices::new(&services, &slices)),
+        services: found.clone(),
         random: Arc::new(fastrand::f64),
     };
     let mut configurations = manager.configurations();
@@ -70,9 +72,14 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let tell = move |request| notifier.notify(request);
     let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
 
+    let dependencies = Dependencies::new(engine.clone(), found);
+    let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
+
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
         .watches(&deployments, enqueue_mapped(concerned(objects.clone())))
+        .watches(&services, enqueue_mapped(move |service| of_service.concerned_by_service(service)))
+        .watches(&slices, enqueue_mapped(move |slice| of_slice.concerned_by_slice(slice)))
         .source(results)
         .reconciler(WaitDeploymentReconciler::new(
             &objects,

@@ -1,14 +1,18 @@
-//! Services as the cache knows them, for the probe engine.
+//! Services as the cache knows them: where a probe would get to, and how many endpoints are ready.
+
+mod ready;
 
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use mainstay::cache::{ReadError, Select, Store};
+use mainstay::cache::{Meta, ReadError, Select, Store};
 use mainstay::key::Request;
 use serde::Deserialize;
 
 use crate::probe::{ServiceAnswer, Services};
+
+pub use ready::Endpoints;
 
 /// Which Service a slice belongs to.
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
@@ -42,6 +46,8 @@ struct ServiceSpecView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PortView {
+    /// Empty where there is one port alone.
+    name: String,
     port: u16,
     /// Empty means TCP.
     protocol: String,
@@ -51,13 +57,30 @@ struct PortView {
 struct SliceView {
     #[serde(default)]
     endpoints: Option<Vec<EndpointView>>,
+    #[serde(default)]
+    ports: Option<Vec<SlicePortView>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SlicePortView {
+    /// That of the port of the Service.
+    #[serde(default)]
+    name: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EndpointView {
+    addresses: Vec<String>,
+    conditions: EndpointConditions,
+    /// Mostly a Pod.
+    target_ref: Option<TargetView>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct EndpointView {
-    addresses: Vec<String>,
-    conditions: EndpointConditions,
+struct TargetView {
+    uid: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -72,6 +95,7 @@ struct EndpointConditions {
 impl CachedServices {
     /// Reads from these stores.
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
+        slices.kind_store().index_label(SERVICE_NAME_LABEL);
         Self { services: services.view(), slices: slices.view() }
     }
 
@@ -103,6 +127,12 @@ impl Services for CachedServices {
     }
 }
 
+/// Returns the Service whose endpoints a slice lists.
+pub fn service_of_slice(slice: &Meta) -> Option<Request> {
+    let service = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
+    Some(Request::new(slice.namespace(), service))
+}
+
 // === impl views ===
 
 impl ServiceSpecView {
@@ -126,11 +156,13 @@ impl ServiceSpecView {
 }
 
 impl SliceView {
+    fn ready(&self) -> impl Iterator<Item = &EndpointView> {
+        self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false))
+    }
+
     /// Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.
     fn ready_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let ready =
-            self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false));
-        ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok())
+        self.ready().flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok())
     }
 }
 

@@ -1,0 +1,95 @@
+//! Who waits for what, both ways round.
+//!
+//! # Invariants
+//! 1. `by_thing` and `by_request` hold the same pairs; neither holds an empty list.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use mainstay::key::Request;
+
+/// Who waits for things that are known by a `T`.
+#[derive(Debug)]
+pub(crate) struct Waiters<T> {
+    by_thing: HashMap<T, HashSet<Request>>,
+    /// As given: in order, and a thing that is waited for twice stands there twice.
+    by_request: HashMap<Request, Vec<T>>,
+}
+
+// === impl Waiters ===
+
+impl<T: Clone + Eq + Hash> Waiters<T> {
+    /// Notes that `request` waits for these things and for no others.
+    pub(crate) fn set(&mut self, request: &Request, things: Vec<T>) {
+        if self.by_request.get(request).map_or(things.is_empty(), |known| *known == things) {
+            return;
+        }
+        self.forget(request);
+        if things.is_empty() {
+            return;
+        }
+        for thing in &things {
+            self.by_thing.entry(thing.clone()).or_default().insert(request.clone());
+        }
+        self.by_request.insert(request.clone(), things);
+    }
+
+    /// Notes that `request` waits for nothing any more.
+    pub(crate) fn forget(&mut self, request: &Request) {
+        for thing in self.by_request.remove(request).unwrap_or_default() {
+            if let Some(waiting) = self.by_thing.get_mut(&thing) {
+                waiting.remove(request);
+                if waiting.is_empty() {
+                    self.by_thing.remove(&thing);
+                }
+            }
+        }
+    }
+
+    /// Returns who waits for a thing, in no particular order.
+    pub(crate) fn of(&self, thing: &T) -> Vec<Request> {
+        self.by_thing.get(thing).into_iter().flatten().cloned().collect()
+    }
+}
+
+impl<T> Default for Waiters<T> {
+    fn default() -> Self {
+        Self { by_thing: HashMap::new(), by_request: HashMap::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn who_waits_is_who_said_so_last(steps in vec((0..4_u8, vec(0..5_u8, 0..4)), 0..40)) {
+            let (mut waiters, mut model) = (Waiters::default(), BTreeMap::new());
+            for (name, things) in steps {
+                let request = Request::namespaced("shop", name.to_string());
+                if things.len() == 3 {
+                    waiters.forget(&request);
+                    model.remove(&request);
+                } else {
+                    waiters.set(&request, things.clone());
+                    model.insert(request, things);
+                }
+                for thing in 0..5 {
+                    let waiting: BTreeSet<_> = waiters.of(&thing).into_iter().collect();
+                    let expected = model.iter().filter(|(_, things)| things.contains(&thing));
+                    prop_assert_eq!(waiting, expected.map(|(request, _)| request.clone()).collect());
+                }
+                let things: BTreeSet<_> = model.values().flatten().collect();
+                prop_assert_eq!(waiters.by_thing.len(), things.len(), "nothing is kept for nobody");
+                let waiting = model.values().filter(|things| !things.is_empty()).count();
+                prop_assert_eq!(waiters.by_request.len(), waiting, "nor of those who wait for nothing");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How many endpoints of a Service are ready, as its `EndpointSlices` say.
+//!
+//! Nothing is dialled, so it holds for Services of every form: headless ones, and those without a selector, whose slices
+//! somebody else writes. What `publishNotReadyAddresses` declares ready is ready here too.
+
+use std::collections::HashSet;
+
+use mainstay::cache::{ReadError, Select};
+use mainstay::key::Request;
+use mainstay_api::plan::PortReference;
+
+use super::{CachedServices, PortView, SERVICE_NAME_LABEL, ServiceSpecView, SliceView};
+
+/// What is known of the endpoints of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoints {
+    /// So many of those that serve the port are ready.
+    Ready(usize),
+    /// It is another name for a host outside, and has no endpoints. With the number of the port that is meant, if that
+    /// can be told.
+    External(Option<u16>),
+    /// It exists, and has no such port.
+    NoPort,
+    /// It does not exist.
+    NotFound,
+    /// The cache cannot tell at present; with the cause.
+    Unknown(String),
+}
+
+// === impl CachedServices ===
+
+impl CachedServices {
+    /// Counts the ready endpoints of a Service: of those that serve `port`, where one is given.
+    pub fn endpoints(&self, namespace: &str, name: &str, port: Option<&PortReference>) -> Endpoints {
+        self.count(namespace, name, port).unwrap_or_else(|error| Endpoints::Unknown(error.to_string()))
+    }
+
+    fn count(
+        &self,
+        namespace: &str,
+        name: &str,
+        port: Option<&PortReference>,
+    ) -> Result<Endpoints, ReadError> {
+        let Some(service) = self.services.get(&Request::namespaced(namespace, name))? else {
+            return Ok(Endpoints::NotFound);
+        };
+        if service.spec.r#type == "ExternalName" {
+            return Ok(service.spec.external_port(port));
+        }
+        let port = match port.map(|port| service.spec.find(port)) {
+            None => None,
+            Some(Some(port)) => Some(port.name.as_str()),
+            Some(None) => return Ok(Endpoints::NoPort),
+        };
+        let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
+        let mut slices = Vec::new();
+        for slice in self.slices.list(&select)? {
+            slices.push(slice.decode()?);
+        }
+        Ok(Endpoints::Ready(count_ready(slices.iter().map(AsRef::as_ref), port)))
+    }
+}
+
+// === impl ServiceSpecView ===
+
+impl ServiceSpecView {
+    /// Finds a port whatever its protocol: nothing is dialled.
+    fn find(&self, port: &PortReference) -> Option<&PortView> {
+        self.ports.iter().find(|entry| match port {
+            PortReference::Number(number) => entry.port == *number,
+            PortReference::Name(name) => entry.name == *name,
+        })
+    }
+
+    /// Such a Service need not list any port: a number is taken as it is.
+    fn external_port(&self, port: Option<&PortReference>) -> Endpoints {
+        match (port, self.ports.as_slice()) {
+            (Some(PortReference::Number(number)), _) => Endpoints::External(Some(*number)),
+            (Some(by_name), _) => {
+                let found = self.find(by_name).map(|entry| entry.port);
+                found.map_or(Endpoints::NoPort, |port| Endpoints::External(Some(port)))
+            }
+            (None, [only]) => Endpoints::External(Some(only.port)),
+            (None, _) => Endpoints::External(None),
+        }
+    }
+}
+
+// === private ===
+
+/// Counts each ready endpoint once: a Pod with addresses of two families stands in two slices. A port of a Service and
+/// that of a slice belong together by name; a Pod that lacks a named target port stands in a slice without it.
+fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&str>) -> usize {
+    let serves = |slice: &&SliceView| {
+        let mut ports = slice.ports.iter().flatten();
+        port.is_none_or(|wanted| ports.any(|port| port.name.as_deref().unwrap_or_default() == wanted))
+    };
+    let ready = slices.filter(serves).flat_map(SliceView::ready);
+    let mut seen = HashSet::new();
+    for endpoint in ready {
+        let uid = endpoint.target_ref.as_ref().map(|target| target.uid.as_str());
+        // Those that stand for no Pod have nothing but their addresses to be told apart by.
+        let by_address = || endpoint.addresses.first().map(String::as_str);
+        seen.extend(uid.filter(|uid| !uid.is_empty()).or_else(by_address));
+    }
+    seen.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Service;
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use mainstay::cache::Store;
+    use mainstay::key::KindId;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn number(port: u16) -> PortReference {
+        PortReference::Number(port)
+    }
+
+    fn named(port: &str) -> PortReference {
+        PortReference::Name(port.to_owned())
+    }
+
+    fn slice(name: &str, ports: &Value, endpoints: &Value) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "shop", "labels": {SERVICE_NAME_LABEL: "db"}},
+            "addressType": "IPv4",
+            "ports": ports,
+            "endpoints": endpoints,
+        })
+    }
+
+    fn pod(uid: &str, address: &str, ready: impl Into<Value>) -> Value {
+        let target = json!({"kind": "Pod", "uid": uid});
+        json!({"addresses": [address], "conditions": {"ready": ready.into()}, "targetRef": target})
+    }
+
+    fn services(spec: &Value, slices: impl IntoIterator<Item = Value>) -> CachedServices {
+        let service = json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": spec});
+        CachedServices::new(
+            &Store::from_values(&KindId::of::<Service>(), [service]),
+            &Store::from_values(&KindId::of::<EndpointSlice>(), slices),
+        )
+    }
+
+    #[test]
+    fn each_ready_pod_counts_once_whatever_its_families() {
+        let ports = json!([{"name": "", "port": 5432}]);
+        let v4 = json!([pod("a", "10.1.0.1", true), pod("b", "10.1.0.2", false), pod("c", "10.1.0.3", ())]);
+        let v6 = json!([pod("a", "fd00::1", true), pod("b", "fd00::2", false), pod("c", "fd00::3", true)]);
+        let spec = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]});
+        let services = services(&spec, [slice("v4", &ports, &v4), slice("v6", &ports, &v6)]);
+        assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "no word means ready");
+        assert_eq!(services.endpoints("shop", "db", Some(&number(5432))), Endpoints::Ready(2));
+        assert_eq!(services.endpoints("shop", "db", Some(&number(80))), Endpoints::NoPort);
+        assert_eq!(services.endpoints("shop", "other", None), Endpoints::NotFound);
+        assert_eq!(services.endpoints("pay", "db", None), Endpoints::NotFound, "each namespace has its own");
+    }
+
+    #[test]
+    fn only_slices_that_have_the_port_count_for_it() {
+        let spec = json!({"ports": [
+            {"name": "sql", "port": 5432, "targetPort": "sql"},
+            {"name": "metrics", "port": 9090, "protocol": "TCP"},
+            {"name": "gossip", "port": 9090, "protocol": "UDP"},
+        ]});
+        let all = json!([{"name": "sql", "port": 5433}, {"name": "metrics", "port": 9090}]);
+        let old = json!([{"name": "metrics", "port": 9090}]);
+        let services = services(
+            &spec,
+            [
+                slice("all", &all, &json!([pod("a", "10.1.0.1", true)])),
+                slice("old", &old, &json!([pod("b", "10.1.0.2", true), pod("c", "10.1.0.3", true)])),
+            ],
+        );
+        assert_eq!(services.endpoints("shop", "db", Some(&named("sql"))), Endpoints::Ready(1));
+        assert_eq!(services.endpoints("shop", "db", Some(&number(5432))), Endpoints::Ready(1));
+        assert_eq!(services.endpoints("shop", "db", Some(&named("metrics"))), Endpoints::Ready(3));
+        assert_eq!(services.endpoints("shop", "db", Some(&named("gossip"))), Endpoints::Ready(0));
+        assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(3));
+        assert_eq!(services.endpoints("shop", "db", Some(&named("http"))), Endpoints::NoPort);
+    }
+
+    #[test]
+    fn headless_services_and_slices_by_hand_count_alike() {
+        let bare = json!([{"addresses": ["10.1.0.1"]}, {"addresses": ["10.1.0.2", "10.1.0.9"]}]);
+        let again = json!([{"addresses": ["10.1.0.2"]}, {"addresses": []}]);
+        let slices = [slice("one", &json!(null), &bare), slice("two", &json!([]), &again)];
+        let services = services(&json!({"clusterIP": "None"}), slices);
+        assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "one stands there twice");
+        let empty = self::services(&json!({"clusterIP": "None"}), [slice("e", &json!(null), &json!(null))]);
+        assert_eq!(empty.endpoints("shop", "db", None), Endpoints::Ready(0));
+    }
+
+    #[test]
+    fn a_host_outside_has_a_port_if_it_can_be_told() {
+        let outside = |ports: Value| {
+            services(&json!({"type": "ExternalName", "externalName": "db.example.com", "ports": ports}), [])
+        };
+        let (none, sql) = (outside(json!([])), outside(json!([{"name": "sql", "port": 5432}])));
+        assert_eq!(none.endpoints("shop", "db", Some(&number(80))), Endpoints::External(Some(80)));
+        assert_eq!(none.endpoints("shop", "db", Some(&named("sql"))), Endpoints::NoPort);
+        assert_eq!(none.endpoints("shop", "db", None), Endpoints::External(None));
+        assert_eq!(sql.endpoints("shop", "db", Some(&named("sql"))), Endpoints::External(Some(5432)));
+        assert_eq!(sql.endpoints("shop", "db", None), Endpoints::External(Some(5432)), "there is no other");
+    }
+}
