@@ -11,6 +11,7 @@
 //! 3. Every key does something: there is none for what this release cannot do.
 
 mod allow;
+mod allowed;
 mod bind;
 mod change;
 mod complete;
@@ -20,6 +21,7 @@ mod follow;
 mod guide;
 mod loaded;
 mod log_filter;
+mod network;
 mod problem;
 mod raw;
 mod resolve;
@@ -41,13 +43,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use allow::AllowRule;
+pub use allow::{AllowEntry, AllowRule};
 pub use bind::BindAddress;
 pub use change::{Change, Difference};
 pub use controllers::Controllers;
 pub(crate) use follow::Follower;
 pub use loaded::{Loaded, Origin, Origins, Setting};
 pub use log_filter::{LogFilter, LogLevel};
+pub use network::Network;
 pub use problem::{ConfigError, Problem};
 pub use schema::schema;
 pub use source::Source;
@@ -197,13 +200,27 @@ pub struct ProbePolicy {
     /// Which kinds of address are allowed.
     pub mode: ProbeMode,
     /// What `AllowList` allows beside Services; empty in every other mode.
-    pub allow: Vec<AllowRule>,
+    pub allow: Vec<AllowEntry>,
+    /// Namespaces whose Services objects of other namespaces may name; `*` among them is every one.
+    pub cross_namespace: Vec<String>,
+    /// Domains whose names `dns` checks may look up, themselves and what is below them.
+    pub dns_suffixes: Vec<String>,
+    /// Kinds that `resource` checks may look at, such as `Job.batch`.
+    pub resources: Vec<String>,
     /// Whether loopback addresses may be dialled; for development, where prerequisites are local.
     pub allow_loopback: bool,
+    /// Networks never dialled, whatever else admits them.
+    pub denied: Vec<Network>,
     /// Ports never dialled.
     pub denied_ports: Vec<u16>,
+    /// The shortest period; a shorter one that an object asks for is lengthened to it.
+    pub min_period: Duration,
     /// The most probes begun per second, over all targets; one probe opens at most four connections.
     pub max_per_second: u32,
+    /// The most probes begun per second for the objects of one namespace.
+    pub max_per_second_per_namespace: u32,
+    /// The most targets probed at one time for the objects of one namespace.
+    pub max_targets_per_namespace: u32,
 }
 
 /// Which kinds of address probes may connect to.

@@ -41,7 +41,7 @@ pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
         "inspect": {"bindAddress": ""},
         "cache": {"namespaces": [cluster.namespace()]},
         "shutdown": {"gracePeriod": "10s"},
-        "probePolicy": {"mode": "Any", "allowLoopback": true},
+        "probePolicy": {"mode": "Any", "allowLoopback": true, "minPeriod": "1s"},
     });
     merge(&mut configuration, &for_tests);
     merge(&mut configuration, changes);

@@ -78,7 +78,7 @@ fn route_ip(policy: &ProbePolicy, ip: IpAddr, port: u16) -> Route {
     let admitted = special(ip).is_some()
         || match policy.mode {
             ProbeMode::ServicesOnly => false,
-            ProbeMode::AllowList => policy.allow.iter().any(|rule| rule.allows_address(ip)),
+            ProbeMode::AllowList => policy.allow.iter().any(|rule| rule.to.allows_address(ip)),
             ProbeMode::Any => true,
         };
     if admitted { dial(policy, [ip], port, Detail::Coarse) } else { denied(not_admitted(policy.mode)) }
@@ -87,7 +87,7 @@ fn route_ip(policy: &ProbePolicy, ip: IpAddr, port: u16) -> Route {
 fn route_name(policy: &ProbePolicy, namespace: &str, name: &str) -> Route {
     let admitted = match policy.mode {
         ProbeMode::ServicesOnly => false,
-        ProbeMode::AllowList => policy.allow.iter().any(|rule| rule.allows_host(name)),
+        ProbeMode::AllowList => policy.allow.iter().any(|rule| rule.to.allows_host(name)),
         ProbeMode::Any => true,
     };
     if admitted {
@@ -185,6 +185,7 @@ fn denied(message: String) -> Route {
 mod tests {
     use std::collections::HashMap;
 
+    use mainstay::config::{AllowEntry, AllowRule, ManagerConfiguration};
     use mainstay_api::Address;
 
     use super::*;
@@ -212,11 +213,15 @@ mod tests {
         ]))
     }
 
+    fn entry(rule: &str) -> AllowEntry {
+        rule.parse::<AllowRule>().unwrap().into()
+    }
+
     fn policy(mode: ProbeMode) -> ProbePolicy {
-        let allow =
-            ["203.0.113.0/24", "2001:db8::/32", "::/0", ".example.com"].map(|rule| rule.parse().unwrap());
+        let allow = ["203.0.113.0/24", "2001:db8::/32", "::/0", ".example.com"].map(entry);
         let allow = if mode == ProbeMode::AllowList { allow.to_vec() } else { Vec::new() };
-        ProbePolicy { mode, allow, allow_loopback: false, denied_ports: vec![6000], max_per_second: 200 }
+        let default = ManagerConfiguration::default().probe_policy;
+        ProbePolicy { mode, allow, denied_ports: vec![6000], ..default }
     }
 
     fn check(policy: &ProbePolicy, text: &str) -> String {

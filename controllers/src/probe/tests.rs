@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mainstay::config::ProbeMode;
+use mainstay::config::{ManagerConfiguration, ProbeMode};
 use proptest::prelude::*;
 use tokio::sync::mpsc;
 
@@ -136,13 +136,7 @@ fn request(name: &str) -> Request {
 }
 
 fn any() -> ProbePolicy {
-    ProbePolicy {
-        mode: ProbeMode::Any,
-        allow: Vec::new(),
-        allow_loopback: false,
-        denied_ports: Vec::new(),
-        max_per_second: 200,
-    }
+    ProbePolicy { mode: ProbeMode::Any, ..ManagerConfiguration::default().probe_policy }
 }
 
 async fn pass(seconds: f64) {

@@ -1,9 +1,10 @@
-//! One entry of `probePolicy.allow`: a network, a host, or all hosts below a domain.
+//! One entry of `probePolicy.allow`: a network, a host, or all hosts below a domain, and whose objects may name it.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use super::network::{self, Network};
 use crate::key::is_dns_label;
 
 /// What an entry looks like, for messages.
@@ -31,17 +32,41 @@ pub(super) const DNS_NAME_PATTERN: &str =
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AllowRule {
-    /// Every address that begins with the same bits.
-    Network {
-        /// The network's address; its bits beyond the prefix are zero.
-        address: IpAddr,
-        /// How many leading bits count; at most 32 or 128.
-        prefix: u8,
-    },
+    /// Every address of a network.
+    Network(Network),
     /// One host, lower-case.
     Host(String),
     /// Every host below a domain, lower-case, without the leading dot.
     Domain(String),
+}
+
+/// An entry of `probePolicy.allow`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AllowEntry {
+    /// What may be named.
+    pub to: AllowRule,
+    /// By objects of which namespaces. Empty: of every one that does not enforce a Pod Security level below privileged.
+    pub namespaces: Vec<String>,
+}
+
+// === impl AllowEntry ===
+
+impl AllowEntry {
+    /// Returns whether objects of a namespace may use the entry. `restricted` says that the namespace enforces the Pod
+    /// Security level baseline or restricted: it has to be named then.
+    pub fn serves(&self, namespace: &str, restricted: bool) -> bool {
+        if self.namespaces.is_empty() {
+            !restricted
+        } else {
+            self.namespaces.iter().any(|name| name == namespace)
+        }
+    }
+}
+
+impl From<AllowRule> for AllowEntry {
+    fn from(to: AllowRule) -> Self {
+        Self { to, namespaces: Vec::new() }
+    }
 }
 
 // === impl AllowRule ===
@@ -49,25 +74,14 @@ pub enum AllowRule {
 impl AllowRule {
     /// Returns whether the rule allows an address. An IPv4 address in IPv6 form is the IPv4 address.
     pub fn allows_address(&self, candidate: IpAddr) -> bool {
-        let Self::Network { address, prefix } = self else { return false };
-        match (address, candidate.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(candidate)) => {
-                (network.to_bits() ^ candidate.to_bits()).checked_shr(32 - u32::from(*prefix)).unwrap_or(0)
-                    == 0
-            }
-            (IpAddr::V6(network), IpAddr::V6(candidate)) => {
-                (network.to_bits() ^ candidate.to_bits()).checked_shr(128 - u32::from(*prefix)).unwrap_or(0)
-                    == 0
-            }
-            _ => false,
-        }
+        matches!(self, Self::Network(network) if network.contains(candidate))
     }
 
     /// Returns whether the rule allows a host by its name; a dot at its end does not matter.
     pub fn allows_host(&self, candidate: &str) -> bool {
         let candidate = candidate.strip_suffix('.').unwrap_or(candidate).to_ascii_lowercase();
         match self {
-            Self::Network { .. } => false,
+            Self::Network(_) => false,
             Self::Host(host) => candidate == *host,
             Self::Domain(domain) => candidate
                 .strip_suffix(domain.as_str())
@@ -80,12 +94,11 @@ impl FromStr for AllowRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse::<IpAddr>() {
-            let prefix = if address.is_ipv4() { 32 } else { 128 };
-            return Ok(Self::Network { address, prefix });
-        }
-        if let Some((address, prefix)) = text.split_once('/') {
-            return network(address, prefix);
+        if text.contains('/') || text.parse::<IpAddr>().is_ok() {
+            return match text.parse() {
+                Err(expected) if expected == network::FORM => Err(FORM.to_owned()),
+                network => network.map(Self::Network),
+            };
         }
         let (name, domain) = text.strip_prefix('.').map_or((text, false), |domain| (domain, true));
         // A last label of digits would be an IPv4 address in one of its odd spellings.
@@ -102,7 +115,7 @@ impl FromStr for AllowRule {
 impl fmt::Display for AllowRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Network { address, prefix } => write!(f, "{address}/{prefix}"),
+            Self::Network(network) => network.fmt(f),
             Self::Host(host) => f.write_str(host),
             Self::Domain(domain) => write!(f, ".{domain}"),
         }
@@ -112,30 +125,6 @@ impl fmt::Display for AllowRule {
 /// Returns whether a text is a DNS name as Kubernetes takes them: lower-case labels, joined by dots.
 pub(super) fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
-}
-
-fn network(address: &str, prefix: &str) -> Result<AllowRule, String> {
-    let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u8>()) else {
-        return Err(FORM.to_owned());
-    };
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    if prefix > bits {
-        return Err(format!("a prefix of at most {bits} bits"));
-    }
-    let first = match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::V4((v4.to_bits() & mask).into())
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::V6((v6.to_bits() & mask).into())
-        }
-    };
-    if first != address {
-        return Err(format!("the network's own address, {first}/{prefix}"));
-    }
-    Ok(AllowRule::Network { address, prefix })
 }
 
 #[cfg(test)]

@@ -94,13 +94,33 @@ impl From<&CacheSettings> for RawCache {
 
 impl From<&ProbePolicy> for RawProbePolicy {
     fn from(policy: &ProbePolicy) -> Self {
-        let ProbePolicy { mode, allow, allow_loopback, denied_ports, max_per_second } = policy;
+        let ProbePolicy {
+            mode,
+            allow,
+            cross_namespace,
+            dns_suffixes,
+            resources,
+            allow_loopback,
+            denied,
+            denied_ports,
+            min_period,
+            max_per_second,
+            max_per_second_per_namespace,
+            max_targets_per_namespace,
+        } = policy;
         Self {
             mode: Some(*mode),
             allow: Some(allow.clone()),
+            cross_namespace: Some(cross_namespace.clone()),
+            dns_suffixes: Some(dns_suffixes.clone()),
+            resources: Some(resources.clone()),
             allow_loopback: Some(*allow_loopback),
+            denied: Some(denied.clone()),
             denied_ports: Some(denied_ports.clone()),
+            min_period: Some(*min_period),
             max_per_second: Some(*max_per_second),
+            max_per_second_per_namespace: Some(*max_per_second_per_namespace),
+            max_targets_per_namespace: Some(*max_targets_per_namespace),
         }
     }
 }

@@ -58,6 +58,11 @@ impl<'a> Cursor<'a> {
         matches!(self.node.value, Value::Null)
     }
 
+    /// Returns whether the value is a mapping, for keys that also take something else.
+    pub(super) fn is_mapping(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
     pub(super) fn boolean(&self) -> Option<bool> {
         match self.node.value {
             Value::Bool(value) => Some(value),

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::allow::{self, AllowRule, is_dns_name};
+use super::allow::{self, AllowEntry, is_dns_name};
+use super::allowed::{Allowed, NAMESPACE};
+use super::network::{self, Network};
 use super::shape::{
-    AbsolutePath, Boolean, Choice, Kinds, List, Name, Number, OptionalRate, Parsed, Percent, Port, Size,
-    Time, Whole,
+    AbsolutePath, Boolean, Choice, KIND_PATTERN, Kinds, List, Name, Number, OptionalRate, Parsed, Percent,
+    Port, Size, Time, Whole, is_kind,
 };
 use super::walk::{
     Applies::{AtNextStart, Live},
@@ -33,6 +35,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_hours(365 * 24);
 /// Above what one process can open, or a queue can hand out, per second.
 const MAX_PER_SECOND: u32 = 100_000;
+/// Above what one process can keep an eye on.
+const MAX_TARGETS: u32 = 1_000_000;
 /// The growth 100 passes any delay within a few failures.
 const MAX_FACTOR: f64 = 100.0;
 /// The API server takes objects of some 3 MiB at most; a gibibyte stands for "no limit".
@@ -114,10 +118,17 @@ pub(super) struct RawLogging {
 #[derive(Debug, Default)]
 pub(super) struct RawProbePolicy {
     pub(super) mode: Option<ProbeMode>,
-    pub(super) allow: Option<Vec<AllowRule>>,
+    pub(super) allow: Option<Vec<AllowEntry>>,
+    pub(super) cross_namespace: Option<Vec<String>>,
+    pub(super) dns_suffixes: Option<Vec<String>>,
+    pub(super) resources: Option<Vec<String>>,
     pub(super) allow_loopback: Option<bool>,
+    pub(super) denied: Option<Vec<Network>>,
     pub(super) denied_ports: Option<Vec<u16>>,
+    pub(super) min_period: Option<Duration>,
     pub(super) max_per_second: Option<u32>,
+    pub(super) max_per_second_per_namespace: Option<u32>,
+    pub(super) max_targets_per_namespace: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -273,12 +284,7 @@ impl Section for RawInspect {
 
 impl Section for RawCache {
     fn walk(&mut self, keys: &mut impl Walk) {
-        let namespace = Name {
-            expected: "the name of a namespace",
-            accepts: is_dns_label,
-            pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-        };
-        let namespaces = List { of: "namespaces", item: namespace };
+        let namespaces = List { of: "namespaces", item: NAMESPACE };
         keys.key("namespaces", AtNextStart, &mut self.namespaces, namespaces);
         keys.key("resync", AtNextStart, &mut self.resync, Time(Duration::ZERO..=YEAR));
         keys.key("maxObjectBytes", AtNextStart, &mut self.max_object_bytes, Size(OBJECT_BYTES));
@@ -315,12 +321,37 @@ impl Section for RawProbePolicy {
             ("AllowList", ProbeMode::AllowList),
             ("Any", ProbeMode::Any),
         ]);
-        let rule = Parsed { pattern: allow::PATTERN, write: AllowRule::to_string };
+        let network = Parsed { pattern: network::PATTERN, write: Network::to_string };
+        let namespace = Name {
+            expected: "the name of a namespace, or \"*\" for every one",
+            accepts: |text| text == "*" || is_dns_label(text),
+            pattern: r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$",
+        };
+        let suffix = Name {
+            expected: "a domain such as example.com",
+            accepts: is_dns_name,
+            pattern: allow::DNS_NAME_PATTERN,
+        };
+        let kind =
+            Name { expected: "a kind such as Pod or Job.batch", accepts: is_kind, pattern: KIND_PATTERN };
         keys.key("mode", Live, &mut self.mode, modes);
-        keys.key("allow", Live, &mut self.allow, List { of: "networks, hosts and domains", item: rule });
+        keys.key("allow", Live, &mut self.allow, List { of: "networks, hosts and domains", item: Allowed });
+        keys.key(
+            "crossNamespace",
+            Live,
+            &mut self.cross_namespace,
+            List { of: "namespaces", item: namespace },
+        );
+        keys.key("dnsSuffixes", Live, &mut self.dns_suffixes, List { of: "domains", item: suffix });
+        keys.key("resources", Live, &mut self.resources, List { of: "kinds", item: kind });
         keys.key("allowLoopback", Live, &mut self.allow_loopback, Boolean);
+        keys.key("denied", Live, &mut self.denied, List { of: "networks", item: network });
         keys.key("deniedPorts", Live, &mut self.denied_ports, List { of: "ports", item: Port });
-        keys.key("maxPerSecond", Live, &mut self.max_per_second, Whole(1..=MAX_PER_SECOND));
+        keys.key("minPeriod", Live, &mut self.min_period, Time(SECOND..=HOUR));
+        let per_second = || Whole(1..=MAX_PER_SECOND);
+        keys.key("maxPerSecond", Live, &mut self.max_per_second, per_second());
+        keys.key("maxPerSecondPerNamespace", Live, &mut self.max_per_second_per_namespace, per_second());
+        keys.key("maxTargetsPerNamespace", Live, &mut self.max_targets_per_namespace, Whole(1..=MAX_TARGETS));
     }
 }
 

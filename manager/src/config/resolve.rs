@@ -30,6 +30,14 @@ const DEFAULT_GRACE_PERIOD: Duration = Duration::from_secs(30);
 const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 /// Two hundred connections a second are noticed by no network and serve thousands of objects.
 const DEFAULT_PROBES_PER_SECOND: u32 = 200;
+/// A quarter of all, so that one namespace alone cannot slow down the rest.
+const DEFAULT_PROBES_PER_SECOND_PER_NAMESPACE: u32 = 50;
+/// As many as the rate of a namespace serves with the default period of 10 s.
+const DEFAULT_TARGETS_PER_NAMESPACE: u32 = 500;
+/// Half the period that an object has by default.
+const DEFAULT_MIN_PERIOD: Duration = Duration::from_secs(5);
+/// What starts before something else, and has a condition that says so.
+const DEFAULT_RESOURCES: [&str; 3] = ["Deployment.apps", "Job.batch", "WaitDeployment.apps.mainstay.dev"];
 
 /// Returns a complete configuration, which is valid if no problem was reported.
 pub(super) fn resolve(raw: &RawManager, problems: &Problems) -> ManagerConfiguration {
@@ -102,9 +110,18 @@ fn probe_policy(raw: &RawProbePolicy) -> ProbePolicy {
     ProbePolicy {
         mode: raw.mode.unwrap_or(ProbeMode::ServicesOnly),
         allow: raw.allow.clone().unwrap_or_default(),
+        cross_namespace: raw.cross_namespace.clone().unwrap_or_default(),
+        dns_suffixes: raw.dns_suffixes.clone().unwrap_or_default(),
+        resources: raw.resources.clone().unwrap_or_else(|| DEFAULT_RESOURCES.map(str::to_owned).into()),
         allow_loopback: raw.allow_loopback.unwrap_or(false),
+        denied: raw.denied.clone().unwrap_or_default(),
         denied_ports: raw.denied_ports.clone().unwrap_or_default(),
+        min_period: raw.min_period.unwrap_or(DEFAULT_MIN_PERIOD),
         max_per_second: raw.max_per_second.unwrap_or(DEFAULT_PROBES_PER_SECOND),
+        max_per_second_per_namespace: raw
+            .max_per_second_per_namespace
+            .unwrap_or(DEFAULT_PROBES_PER_SECOND_PER_NAMESPACE),
+        max_targets_per_namespace: raw.max_targets_per_namespace.unwrap_or(DEFAULT_TARGETS_PER_NAMESPACE),
     }
 }
 

@@ -77,6 +77,15 @@ pub(super) struct List<S> {
 /// Settings of single kinds, by name.
 pub(super) struct Kinds;
 
+/// What [`is_kind`] accepts.
+pub(super) const KIND_PATTERN: &str = "^[A-Z][A-Za-z0-9.-]*$";
+
+/// Returns whether a text looks like a kind with its group, such as `Deployment.apps`.
+pub(super) fn is_kind(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+}
+
 /// `null`, or a mapping with a rate and a burst.
 pub(super) struct OptionalRate;
 
@@ -283,9 +292,7 @@ impl Shape for Kinds {
     fn read(&self, cursor: &Cursor<'_>) -> Option<Self::Value> {
         let mut kinds = BTreeMap::new();
         for (kind, cursor) in cursor.entries("a mapping from kinds to their settings").unwrap_or_default() {
-            let named = kind.starts_with(|c: char| c.is_ascii_uppercase())
-                && kind.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
-            if !named {
+            if !is_kind(&kind) {
                 cursor.report("unknown kind; expected a kind such as Pod or Deployment.apps".to_owned());
             }
             kinds.insert(kind, read(&cursor, None));
@@ -301,7 +308,7 @@ impl Shape for Kinds {
     fn schema(&self) -> Json {
         json!({
             "type": ["object", "null"],
-            "propertyNames": {"pattern": "^[A-Z][A-Za-z0-9.-]*$"},
+            "propertyNames": {"pattern": KIND_PATTERN},
             "additionalProperties": schema::section::<RawKind>(),
         })
     }

@@ -201,6 +201,33 @@ controllers:
         ],
     );
     refused(
+        r#"probePolicy:
+  mode: AllowList
+  allow: [{to: 10.0.0.0/8}, {to: 10.0.0.0/33, namespaces: []}, {to: x.y, namespaces: [A], for: 1}, [], 7]
+  crossNamespace: ["**"]
+  denied: [10.8.0.1/16, example.com, 10.0.0.0/33]
+  dnsSuffixes: [.example.com]
+  resources: [jobs]
+  minPeriod: 10ms
+"#,
+        &[
+            "m.yaml:5:11: probePolicy.allow[0]: a mapping of 1; expected {to: 10.8.0.0/16, namespaces: [shop]}, or the text 10.8.0.0/16 for all namespaces",
+            r#"m.yaml:5:34: probePolicy.allow[1].to: "10.0.0.0/33"; expected a prefix of at most 32 bits"#,
+            "m.yaml:5:59: probePolicy.allow[1].namespaces: []; expected at least one namespace",
+            r#"m.yaml:5:87: probePolicy.allow[2].namespaces[0]: "A"; expected the name of a namespace"#,
+            "m.yaml:5:96: probePolicy.allow[2].for: unknown key, set to 1; expected to or namespaces",
+            "m.yaml:5:100: probePolicy.allow[3]: []; expected a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com",
+            "m.yaml:5:104: probePolicy.allow[4]: 7; expected a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com",
+            r#"m.yaml:6:20: probePolicy.crossNamespace[0]: "**"; expected the name of a namespace, or "*" for every one"#,
+            r#"m.yaml:7:12: probePolicy.denied[0]: "10.8.0.1/16"; expected the network's own address, 10.8.0.0/16"#,
+            r#"m.yaml:7:25: probePolicy.denied[1]: "example.com"; expected a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address"#,
+            r#"m.yaml:7:38: probePolicy.denied[2]: "10.0.0.0/33"; expected a prefix of at most 32 bits"#,
+            r#"m.yaml:8:17: probePolicy.dnsSuffixes[0]: ".example.com"; expected a domain such as example.com"#,
+            r#"m.yaml:9:15: probePolicy.resources[0]: "jobs"; expected a kind such as Pod or Job.batch"#,
+            r#"m.yaml:10:14: probePolicy.minPeriod: "10ms"; expected a duration from 1s to 1h"#,
+        ],
+    );
+    refused(
         "probePolicy: {mode: AllowList}\n",
         &[
             "m.yaml:3:14: probePolicy.allow: [] with probePolicy.mode AllowList; expected at least one entry, or mode ServicesOnly",

@@ -30,6 +30,9 @@ fn violations(schema: &Json, root: &Json, document: &Json, path: &str, found: &m
                 let pattern = regex::Regex::new(rule.as_str().unwrap()).unwrap();
                 document.as_str().is_none_or(|text| pattern.is_match(text))
             }
+            "minItems" => {
+                document.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap())
+            }
             "uniqueItems" => document.as_array().is_none_or(|items| {
                 items.iter().enumerate().all(|(index, item)| !items[..index].contains(item))
             }),
@@ -139,6 +142,15 @@ fn the_schema_refuses_what_a_schema_can() {
         ("cache: {kinds: {Pod: {packs: Auto}}}", ".cache.kinds.Pod.packs: unknown"),
         ("logging: {level: inof}", ".logging.level: pattern"),
         ("probePolicy: {allow: ['*.example.com']}", ".probePolicy.allow[0]: pattern"),
+        ("probePolicy: {allow: [{to: 10.0.0.0/8}]}", ".probePolicy.allow[0]: required"),
+        (
+            "probePolicy: {allow: [{to: 10.0.0.0/8, namespaces: []}]}",
+            ".probePolicy.allow[0].namespaces: minItems",
+        ),
+        ("probePolicy: {denied: [example.com]}", ".probePolicy.denied[0]: pattern"),
+        ("probePolicy: {crossNamespace: [a.b]}", ".probePolicy.crossNamespace[0]: pattern"),
+        ("probePolicy: {dnsSuffixes: [.example.com]}", ".probePolicy.dnsSuffixes[0]: pattern"),
+        ("probePolicy: {resources: [jobs]}", ".probePolicy.resources[0]: pattern"),
         ("probePolicy: {deniedPorts: [0]}", ".probePolicy.deniedPorts[0]: minimum"),
         ("controllers: {wbe: {workers: 1}}", ".controllers.wbe: unknown"),
         ("controllers: {web: {workers: 1001}}", ".controllers.web.workers: maximum"),
