@@ -1,13 +1,16 @@
 //! The definition of the custom resource, generated from the Rust types.
 //!
-//! Field names, types and descriptions come from the types; what Rust cannot say is added here: list keys for
-//! server-side apply, the parts carried as JSON, one CEL rule, subresources and columns.
+//! Field names, types, bounds and descriptions come from the types; what Rust cannot say is added: list keys for
+//! server-side apply, the parts carried as JSON and rules by [`rules`], subresources and columns here.
 //!
 //! # Invariants
 //! 1. Nothing below `spec.template` is pruned: every object there preserves unknown fields.
 //! 2. No CEL rule stands below `spec.template`: its lists are unbounded, and the server would refuse the CRD for its cost.
 //! 3. No description stands below `spec.template`, which keeps the whole far below the 262,144 bytes that client-side
 //!    apply can carry.
+
+mod patterns;
+mod rules;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
@@ -83,78 +86,22 @@ fn schema() -> Value {
     if let Some(root) = schema.as_object_mut() {
         root.remove("title");
     }
-    merge(&mut schema, &touches());
+    drop_nullable(&mut schema);
+    merge(&mut schema, &rules::touches());
     schema
 }
 
-/// What the types cannot say; merged over the generated schema, where `null` takes a key away.
-fn touches() -> Value {
-    json!({
-        "properties": {
-            "spec": {
-                "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {
-                    "selector": {
-                        "description": "Which Pods belong to the Deployment; must match the template's labels and cannot be changed later.",
-                        "x-kubernetes-map-type": "atomic",
-                        "x-kubernetes-validations": [{
-                            "rule": "self == oldSelf",
-                            "message": "spec.selector is immutable: a Deployment cannot change which Pods it owns; create a new WaitDeployment instead",
-                        }],
-                    },
-                    "strategy": open_object(),
-                    "template": pod_template(),
-                },
-            },
-            "status": {
-                "properties": {
-                    "conditions": {
-                        "x-kubernetes-list-type": "map",
-                        "x-kubernetes-list-map-keys": ["type"],
-                        "items": {"properties": {"status": {"enum": ["True", "False", "Unknown"]}}},
-                    },
-                    "dependencies": {
-                        "x-kubernetes-list-type": "map",
-                        "x-kubernetes-list-map-keys": ["name"],
-                    },
-                },
-            },
-        },
-    })
-}
-
-/// Enough structure for server-side apply to merge containers and volumes by name; all else is open. The API
-/// server checks the whole when the Deployment is written.
-fn pod_template() -> Value {
-    let named = json!({
-        "type": "array",
-        "nullable": true,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-        "items": {
-            "type": "object",
-            "required": ["name"],
-            "properties": {"name": {"type": "string"}},
-            "x-kubernetes-preserve-unknown-fields": true,
-        },
-    });
-    let mut template = open_object();
-    let inner = json!({
-        "properties": {
-            "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-            "spec": {
-                "type": "object",
-                "x-kubernetes-preserve-unknown-fields": true,
-                "properties": {"containers": named, "initContainers": named, "volumes": named},
-            },
-        },
-    });
-    merge(&mut template, &inner);
-    template
-}
-
-fn open_object() -> Value {
-    json!({"type": "object", "additionalProperties": null, "x-kubernetes-preserve-unknown-fields": true})
+/// A `null` for a field that may not be `null` is the absence of the field to the server, for rules and defaults too.
+/// See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting-and-nullable>.
+fn drop_nullable(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.remove("nullable");
+            object.values_mut().for_each(drop_nullable);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nullable),
+        _ => {}
+    }
 }
 
 /// RFC 7386: objects merge, `null` removes, anything else replaces.
@@ -265,6 +212,71 @@ mod tests {
     #[test]
     fn the_definition_fits_client_side_apply() {
         let bytes = serde_json::to_vec(&crd()).unwrap().len();
-        assert!(bytes < 32 * 1024, "{bytes} bytes");
+        assert!(bytes < 64 * 1024, "{bytes} bytes");
+    }
+
+    /// The server estimates what rules cost from the bounds, and refuses a definition without them.
+    #[test]
+    fn everything_below_wait_for_is_bounded() {
+        let version = version();
+        let wait_for = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["waitFor"];
+        let mut checked = 0;
+        walk(wait_for, "waitFor", &mut |path, map| {
+            let is_any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
+            let bounded = match map.get("type").and_then(Value::as_str) {
+                Some("string") => is_any(&["maxLength", "enum"]),
+                Some("array") => is_any(&["maxItems"]),
+                Some("integer") => is_any(&["minimum"]) && is_any(&["maximum"]),
+                Some("object") if is_any(&["additionalProperties"]) => is_any(&["maxProperties"]),
+                Some("object") => is_any(&["properties"]),
+                _ => return,
+            };
+            assert!(bounded, "{path} has no bounds");
+            checked += 1;
+        });
+        assert!(checked > 50, "{checked} schemas");
+    }
+
+    #[test]
+    fn no_default_changes_what_absence_means() {
+        let version = version();
+        let mut defaults = Vec::new();
+        walk(&version["schema"], "", &mut |path, map| {
+            if let Some(default) = map.get("default").filter(|_| !path.ends_with(".properties")) {
+                let (_, field) = path.rsplit_once('.').unwrap();
+                defaults.push(format!("{field}: {default}"));
+            }
+        });
+        defaults.sort();
+        let expected = [
+            r#"adoption: "IfUnowned""#,
+            "failureThreshold: 3",
+            "initialDelaySeconds: 0",
+            r#"key: "ca.crt""#,
+            r#"match: "All""#,
+            "minReadyEndpoints: 1",
+            "minRecords: 1",
+            r#"onDeadline: "Fail""#,
+            r#"onLoss: "Report""#,
+            r#"path: "/""#,
+            "periodSeconds: 10",
+            r#"record: "Address""#,
+            r#"scheme: "HTTP""#,
+            r#"service: """#,
+            "successThreshold: 1",
+            r#"tlsMode: "Plaintext""#,
+        ];
+        // Not replicas, which an autoscaler may own; not timeoutSeconds, which follows a short period; not gates, since
+        // server-side apply would join a set that nobody owns with the one that a user writes later.
+        assert_eq!(defaults, expected);
+    }
+
+    #[test]
+    fn a_null_is_an_absent_field() {
+        let version = version();
+        walk(&version["schema"], "", &mut |path, map| {
+            let of_template = path.contains(".template.");
+            assert!(of_template || !map.contains_key("nullable"), "{path} would keep a null");
+        });
     }
 }

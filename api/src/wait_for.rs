@@ -17,6 +17,26 @@ use serde::{Deserialize, Serialize};
 /// Most dependencies of one object.
 pub const MAX_DEPENDENCIES: usize = 16;
 
+/// Headers that a probe does not send, in lower case: what carries credentials, and what belongs to the connection.
+pub const FORBIDDEN_HEADERS: [&str; 14] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "cookie2",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+];
+/// As those, all that begin so.
+pub const FORBIDDEN_HEADER_PREFIX: &str = "proxy-";
+
 /// What must hold before the Deployment starts, and what follows if it does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -28,10 +48,10 @@ pub struct WaitFor {
     #[serde(default, rename = "match")]
     pub match_policy: MatchPolicy,
     /// What is held back until the dependencies hold: Create, the first start; Update, a new template, while the old
-    /// one keeps running; ScaleFromZero, replicas from 0 to more.
-    #[serde(default = "default_gates")]
+    /// one keeps running; ScaleFromZero, replicas from 0 to more. Create when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 3))]
-    pub gates: Vec<Gate>,
+    pub gates: Option<Vec<Gate>>,
     /// Seconds after the gate closed at which onDeadline applies; without it the wait has no end. Restarts of the
     /// manager do not begin it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +84,7 @@ pub struct WaitFor {
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
     /// Name of the dependency, a DNS label, once per object.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// Ready endpoints of a Service in the same namespace. Nothing is dialled: changes are told by the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,7 +286,7 @@ pub struct ResourceDependency {
     pub selector: Option<LabelSelector>,
     /// A condition of status.conditions as TYPE or TYPE=STATUS; True where no status is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 400))]
+    #[schemars(length(min = 1, max = 330))]
     pub condition: Option<String>,
     /// A CEL expression over object that gives a bool, such as object.status.readyReplicas >= 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,8 +386,4 @@ pub enum DnsRecord {
     Address,
     /// SRV.
     Srv,
-}
-
-fn default_gates() -> Vec<Gate> {
-    vec![Gate::Create]
 }

@@ -90,7 +90,7 @@ fn of_wait_for(object: &WaitDeployment, wait_for: &WaitFor) -> Result<Plan, Inva
             "onLoss that looks",
         ));
     }
-    let gates = |gate| wait_for.gates.contains(&gate);
+    let gates = |gate| wait_for.gates.as_deref().unwrap_or(&[Gate::Create]).contains(&gate);
     let optional = |field: &str, value: Option<i32>, range| {
         let found = |value: i32| seconds(&format!("{path}.{field}"), value, range);
         value.map(found).transpose()

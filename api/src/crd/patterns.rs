@@ -1,0 +1,57 @@
+//! The forms of strings, as regular expressions for the definition.
+//!
+//! The plan checks the same forms with code that does not need an engine for them
+//! ([`names`](crate::plan)); a test holds the two against each other.
+
+/// Characters of a label in a name that DNS serves; underscores are common there.
+macro_rules! dns_label {
+    () => {
+        "[0-9A-Za-z_]([-0-9A-Za-z_]{0,61}[0-9A-Za-z_])?"
+    };
+}
+
+/// A number of an IPv4 address, without leading zeros.
+macro_rules! octet {
+    () => {
+        "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+    };
+}
+
+/// A DNS-1123 subdomain, without its length.
+macro_rules! subdomain {
+    () => {
+        "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+    };
+}
+
+/// A name that DNS can be asked for.
+pub(crate) const DNS_NAME: &str = concat!("^", dns_label!(), "([.]", dns_label!(), ")*[.]?$");
+/// A name whose last label is a number, which some resolvers read as an address.
+pub(crate) const NUMERIC: &str = "(^|[.])([0-9]+|0[xX][0-9A-Fa-f]*)[.]?$";
+/// Four decimal numbers.
+pub(crate) const IPV4: &str = concat!("^", octet!(), "([.]", octet!(), "){3}[.]?$");
+/// What only an IPv6 address can look like; whether it is one, the plan says.
+pub(crate) const IPV6: &str = r"^(\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$";
+/// A DNS-1123 label, without its length.
+pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// A DNS-1123 subdomain, without its length.
+pub(crate) const SUBDOMAIN: &str = concat!("^", subdomain!(), "$");
+/// An absolute path with query, percent-encoded (RFC 3986).
+pub(crate) const PATH: &str = "^/([-0-9A-Za-z._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*$";
+/// A token of RFC 9110.
+pub(crate) const TOKEN: &str = "^[-0-9A-Za-z!#$%&'*+.^_`|~]+$";
+/// Printable ASCII, with spaces and tabs inside.
+pub(crate) const HEADER_VALUE: &str = "^([!-~]([ -~\t]*[!-~])?)?$";
+/// Printable ASCII without spaces.
+pub(crate) const GRAPHIC: &str = "^[!-~]*$";
+/// A key of a `ConfigMap`, which also is the name of a file.
+pub(crate) const CONFIG_MAP_KEY: &str = "^[-._0-9A-Za-z]+$";
+/// A version with its group in front, unless it is the core's.
+pub(crate) const API_VERSION: &str = concat!("^(", subdomain!(), "/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$");
+/// A kind.
+pub(crate) const KIND: &str = "^[A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$";
+/// What can stand for an object in a path of the API server.
+pub(crate) const PATH_SEGMENT: &str = "^[^/%]+$";
+/// TYPE or TYPE=STATUS; a type may be qualified as a label key may.
+pub(crate) const CONDITION: &str =
+    concat!("^(", subdomain!(), "/)?[0-9A-Za-z]([-0-9A-Za-z_.]*[0-9A-Za-z])?(=(True|False|Unknown))?$");

@@ -1,0 +1,354 @@
+//! What the types cannot say: rules between fields, forms of strings, keys of lists, defaults.
+//!
+//! Each rule says in its message what is wrong and what to write instead; the server puts the path of the field in front.
+//! Lists and strings are bounded in the types, since the server refuses a definition whose rules could become
+//! expensive (<https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>).
+//!
+//! # Invariants
+//! 1. No rule speaks of `waitProbe` alone: whatever the article's manifests may hold is admitted, and judged by
+//!    [`WaitProbe::resolve`](crate::wait_probe::WaitProbe::resolve).
+//! 2. No rule stands below `spec.template`.
+//! 3. A default is only given where it means the same as the absence of the field.
+
+use serde_json::{Value, json};
+
+use super::patterns;
+use crate::wait_for::{FORBIDDEN_HEADER_PREFIX, FORBIDDEN_HEADERS};
+
+// Why a rule refuses: <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-reason>.
+const REQUIRED: &str = "FieldValueRequired";
+const FORBIDDEN: &str = "FieldValueForbidden";
+const INVALID: &str = "FieldValueInvalid";
+
+/// The kinds of check, of which a dependency has exactly one.
+const CHECKS: [&str; 7] = ["service", "tcpSocket", "httpGet", "grpc", "tls", "dns", "resource"];
+
+/// Returns what is to be merged over the generated schema.
+pub(super) fn touches() -> Value {
+    json!({
+        "description": "A Deployment that starts only once what it needs is there.",
+        "x-kubernetes-validations": [rule(
+            FORBIDDEN,
+            ".waitProbe",
+            "!has(self.waitProbe) || !has(self.spec.waitFor)",
+            "waitProbe and spec.waitFor exclude each other: write the prerequisite as one more of spec.waitFor.dependencies, with tcpSocket, and remove waitProbe",
+        )],
+        "properties": {
+            "spec": {
+                "x-kubernetes-preserve-unknown-fields": true,
+                "x-kubernetes-validations": [rule(
+                    REQUIRED,
+                    ".replicas",
+                    "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || has(self.replicas)",
+                    "replicas has to be set where waitFor.onLoss is ScaleToZero: it says how many Pods to come back to",
+                )],
+                "properties": {
+                    "selector": selector_of_deployment(),
+                    "strategy": open_object(),
+                    "template": pod_template(),
+                    "waitFor": wait_for(),
+                },
+            },
+            "status": {
+                "properties": {
+                    "conditions": {
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["type"],
+                        "items": {"properties": {"status": {"enum": ["True", "False", "Unknown"]}}},
+                    },
+                    "dependencies": {
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["name"],
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn selector_of_deployment() -> Value {
+    json!({
+        "description": "Which Pods belong to the Deployment; must match the template's labels and cannot be changed later.",
+        "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-validations": [
+            {
+                "rule": "self == oldSelf",
+                "message": "spec.selector is immutable: a Deployment cannot change which Pods it owns; create a new WaitDeployment instead",
+            },
+            {
+                "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+                "message": "spec.selector is empty, which a Deployment does not accept: write labels of the template in matchLabels",
+            },
+        ],
+    })
+}
+
+fn wait_for() -> Value {
+    json!({
+        "x-kubernetes-validations": [
+            rule(
+                REQUIRED,
+                ".lossGraceSeconds",
+                "!has(self.onLoss) || self.onLoss != 'ScaleToZero' || has(self.lossGraceSeconds)",
+                "lossGraceSeconds has to be set where onLoss is ScaleToZero: it says how long a loss lasts before the Pods go; 0 takes them at once",
+            ),
+            rule(
+                FORBIDDEN,
+                ".lossGraceSeconds",
+                "!has(self.onLoss) || self.onLoss != 'Ignore' || !has(self.lossGraceSeconds)",
+                "lossGraceSeconds has no effect where onLoss is Ignore: remove it, or write onLoss: Report",
+            ),
+            rule(
+                FORBIDDEN,
+                ".recoveryDeadlineSeconds",
+                "!has(self.onLoss) || self.onLoss != 'Ignore' || !has(self.recoveryDeadlineSeconds)",
+                "recoveryDeadlineSeconds has no effect where onLoss is Ignore: remove it, or write onLoss: Report",
+            ),
+            rule(
+                FORBIDDEN,
+                ".onDeadline",
+                "!has(self.onDeadline) || self.onDeadline == 'Fail' || has(self.deadlineSeconds)",
+                "onDeadline has no effect without deadlineSeconds: set deadlineSeconds, or remove onDeadline",
+            ),
+        ],
+        "properties": {
+            "gates": {"x-kubernetes-list-type": "set"},
+            "dependencies": {
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": dependency(),
+            },
+        },
+    })
+}
+
+fn dependency() -> Value {
+    let set: Vec<String> = CHECKS.iter().map(|check| format!("has(self.{check})")).collect();
+    json!({
+        "x-kubernetes-validations": [
+            {
+                "rule": format!("[{}].filter(set, set).size() == 1", set.join(", ")),
+                "message": format!("exactly one of {} has to be set", CHECKS.join(", ")),
+            },
+            rule(
+                INVALID,
+                ".timeoutSeconds",
+                "!has(self.timeoutSeconds) || !has(self.periodSeconds) || self.timeoutSeconds <= self.periodSeconds",
+                "timeoutSeconds is longer than periodSeconds: an attempt ends before the next one begins; lower the one or raise the other",
+            ),
+        ],
+        "properties": {
+            "name": form(patterns::LABEL, "name must consist of lower-case letters, digits and - inside, such as database"),
+            "initialDelaySeconds": {"default": 0},
+            "periodSeconds": {"default": 10},
+            "successThreshold": {"default": 1},
+            "failureThreshold": {"default": 3},
+            "service": {"properties": {
+                "name": form(patterns::LABEL, "name must be that of a Service in the same namespace: lower-case letters, digits and - inside, such as postgres"),
+                "port": port_of_service(),
+                "minReadyEndpoints": {"default": 1},
+            }},
+            "tcpSocket": {"properties": {"host": host()}},
+            "httpGet": http_get(),
+            "grpc": {"properties": {
+                "host": host(),
+                "service": with(form(patterns::GRAPHIC, "service must be the name of a gRPC service, such as shop.v1.Orders"), &json!({"default": ""})),
+                "tlsMode": {"default": "Plaintext"},
+            }},
+            "tls": {"properties": {
+                "host": host(),
+                "serverName": host_called("serverName", "the name in the certificate, such as postgres.shop.svc, or an address"),
+                "caConfigMap": {"properties": {
+                    "name": form(patterns::SUBDOMAIN, "name must be that of a ConfigMap in the same namespace: lower-case letters, digits, - and . inside"),
+                    "key": with(form(patterns::CONFIG_MAP_KEY, "key must consist of letters, digits, -, _ and ., such as ca.crt"), &json!({"default": "ca.crt"})),
+                }},
+            }},
+            "dns": {"properties": {
+                "name": dns_name(),
+                "record": {"default": "Address"},
+                "minRecords": {"default": 1},
+            }},
+            "resource": resource(),
+        },
+    })
+}
+
+fn http_get() -> Value {
+    let names: Vec<String> = FORBIDDEN_HEADERS.iter().map(|name| format!("'{name}'")).collect();
+    let forbidden = format!(
+        "!(self.lowerAscii() in [{}]) && !self.lowerAscii().startsWith('{FORBIDDEN_HEADER_PREFIX}')",
+        names.join(", ")
+    );
+    json!({"properties": {
+        "host": host(),
+        "path": with(
+            form(patterns::PATH, "path must begin with / and be percent-encoded, such as /ready?full=1"),
+            &json!({"default": "/"}),
+        ),
+        "scheme": {"default": "HTTP"},
+        "httpHeaders": {"items": {"properties": {
+            "name": {"x-kubernetes-validations": [
+                {
+                    "rule": matches(patterns::TOKEN),
+                    "message": "name must be that of a header, without colon or spaces, such as X-Probe",
+                },
+                {
+                    "rule": forbidden,
+                    "message": "this header is not sent: it carries credentials, or is part of the connection itself; remove it",
+                },
+            ]},
+            "value": form(patterns::HEADER_VALUE, "value must be printable ASCII, without spaces at its ends"),
+        }}},
+        "expectedStatuses": {
+            "x-kubernetes-list-type": "set",
+            "items": {"minimum": 200, "maximum": 599},
+        },
+    }})
+}
+
+fn resource() -> Value {
+    json!({
+        "x-kubernetes-validations": [
+            {
+                "rule": "has(self.name) != has(self.selector)",
+                "message": "exactly one of name and selector has to be set: name for one object, selector for all that have its labels",
+            },
+            {
+                "rule": "has(self.condition) != has(self.expression)",
+                "message": "exactly one of condition and expression has to be set, such as condition: Complete",
+            },
+        ],
+        "properties": {
+            "apiVersion": form(patterns::API_VERSION, "apiVersion must be a version, with its group in front unless it is the core's, such as batch/v1"),
+            "kind": form(patterns::KIND, "kind must consist of letters and digits, such as Job"),
+            "name": {"x-kubernetes-validations": [{
+                "rule": format!("{} && self != '.' && self != '..'", matches(patterns::PATH_SEGMENT)),
+                "message": "name must be that of one object in the same namespace, without / and %",
+            }]},
+            "condition": form(patterns::CONDITION, "condition must be TYPE, or TYPE=STATUS with the status True, False or Unknown, such as Complete or Suspended=False"),
+            "selector": {
+                "description": "Labels of objects of the same namespace: at least one has to be there, and all have to be in the state.",
+                "x-kubernetes-validations": [{
+                    "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+                    "message": "selector is empty, which would be every object of the kind: write the labels of those meant in matchLabels",
+                }],
+                "properties": {
+                    "matchLabels": {
+                        "maxProperties": 16,
+                        "additionalProperties": {"maxLength": 63},
+                    },
+                    "matchExpressions": {"maxItems": 16, "items": {
+                        "x-kubernetes-validations": [
+                            {
+                                "rule": "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 : !has(self.values) || self.values.size() == 0",
+                                "message": "values has to be given for the operators In and NotIn, and for no other",
+                                "fieldPath": ".values",
+                            },
+                        ],
+                        "properties": {
+                            "key": {"minLength": 1, "maxLength": 317},
+                            "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                            "values": {"maxItems": 16, "items": {"maxLength": 63}},
+                        },
+                    }},
+                },
+            },
+        },
+    })
+}
+
+/// A number or a name. Both forms of the rule are needed: the schema of such a field has no type.
+fn port_of_service() -> Value {
+    json!({
+        "maxLength": 63,
+        "x-kubernetes-validations": [{
+            "rule": format!(
+                "type(self) == int ? self >= 1 && self <= 65535 : self.matches('{}') && !self.matches('^[0-9]+$')",
+                patterns::LABEL
+            ),
+            "message": "port must be a number from 1 to 65535, without quotes, or the name of a port of the Service, such as postgres",
+        }],
+    })
+}
+
+fn host() -> Value {
+    host_called(
+        "host",
+        "a Service by name, a DNS name, an IPv4 address of four decimal numbers without leading zeros, or an IPv6 address; the port stands beside it",
+    )
+}
+
+fn host_called(field: &str, what: &str) -> Value {
+    let rule = format!(
+        "{} || {} || ({})",
+        matches(patterns::IPV4),
+        matches(patterns::IPV6),
+        is_name_without_number()
+    );
+    json!({"x-kubernetes-validations": [{"rule": rule, "message": format!("{field} must be {what}")}]})
+}
+
+fn dns_name() -> Value {
+    json!({"x-kubernetes-validations": [{
+        "rule": is_name_without_number(),
+        "message": "name must be a DNS name, complete and not an address, such as db.example.com or _postgres._tcp.db.example.com",
+    }]})
+}
+
+fn is_name_without_number() -> String {
+    format!("{} && !{}", matches(patterns::DNS_NAME), matches(patterns::NUMERIC))
+}
+
+/// Enough structure for server-side apply to merge containers and volumes by name; all else is open. The API
+/// server checks the whole when the Deployment is written.
+fn pod_template() -> Value {
+    let named = json!({
+        "type": "array",
+        "nullable": true,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}},
+            "x-kubernetes-preserve-unknown-fields": true,
+        },
+    });
+    with(
+        open_object(),
+        &json!({
+            "properties": {
+                "metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "spec": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"containers": named, "initContainers": named, "volumes": named},
+                },
+            },
+        }),
+    )
+}
+
+fn open_object() -> Value {
+    json!({"type": "object", "additionalProperties": null, "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// A rule over an object by which one of its fields is wanted, forbidden or wrong.
+fn rule(reason: &str, field: &str, rule: &str, message: &str) -> Value {
+    json!({"reason": reason, "fieldPath": field, "rule": rule, "message": message})
+}
+
+/// A string of this form.
+fn form(pattern: &str, message: &str) -> Value {
+    json!({"x-kubernetes-validations": [{"rule": matches(pattern), "message": message}]})
+}
+
+/// A raw string, so that what a regular expression escapes needs no second escape.
+fn matches(pattern: &str) -> String {
+    format!("self.matches(r\"{pattern}\")")
+}
+
+fn with(mut base: Value, more: &Value) -> Value {
+    super::merge(&mut base, more);
+    base
+}
