@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use mainstay::cache::View;
 use mainstay::key::{Key as _, Request};
-use mainstay_api::{Check, Plan, PlannedDependency, ProbeCheck, ProbeTiming};
+use mainstay_api::{Check, Plan, PlannedDependency};
 use parking_lot::Mutex;
 
 use self::endpoints::Look;
 use self::waiters::Waiters;
-use crate::probe::{Engine, ProbeResult, Target};
+use crate::probe::{Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
 use crate::services::{CachedServices, service_of_slice};
 
@@ -79,41 +79,13 @@ impl Dependencies {
 
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
     pub fn observe(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
-        let namespace = request.namespace().unwrap_or_default();
-        let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
-            Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
-            Check::Probe(_) | Check::Resource(_) => None,
-        });
-        self.shared.of_services.lock().set(request, services.collect());
-        plan.dependencies.iter().map(|dependency| self.observe_one(request, namespace, dependency)).collect()
+        self.look(request, plan, false)
     }
 
-    fn observe_one(&self, request: &Request, namespace: &str, dependency: &PlannedDependency) -> Observation {
-        match &dependency.check {
-            Check::Service(check) => {
-                let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
-                match endpoints::judge(namespace, check, found) {
-                    Look::Known(observation) => observation,
-                    Look::Probe(check) => self.probe(request, namespace, dependency, &check),
-                }
-            }
-            Check::Probe(check) => self.probe(request, namespace, dependency, check),
-            Check::Resource(_) => Observation::unknown(),
-        }
-    }
-
-    fn probe(
-        &self,
-        request: &Request,
-        namespace: &str,
-        dependency: &PlannedDependency,
-        check: &ProbeCheck,
-    ) -> Observation {
-        let engine = &self.shared.engine;
-        let ProbeCheck::Tcp(address) = check else { return Observation::unknown() };
-        let timing = ProbeTiming { period: dependency.period, timeout: dependency.timeout };
-        engine.watch(request, Target::new(namespace, address.clone()), timing);
-        engine.result(request).map_or_else(Observation::unknown, Observation::from)
+    /// As [`observe`](Self::observe), for a gate that is open, where only a loss matters: what nobody has seen ready,
+    /// because the manager was started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
+    pub fn observe_held(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
+        self.look(request, plan, true)
     }
 
     /// Ends the look at everything that `request` waits for.
@@ -132,6 +104,43 @@ impl Dependencies {
         let service = service_of_slice(slice.meta());
         service.map(|service| self.shared.of_services.lock().of(&service)).unwrap_or_default()
     }
+
+    fn look(&self, request: &Request, plan: &Plan, held: bool) -> Vec<Observation> {
+        let namespace = request.namespace().unwrap_or_default();
+        let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
+            Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
+            Check::Probe(_) | Check::Resource(_) => None,
+        });
+        self.shared.of_services.lock().set(request, services.collect());
+
+        let mut wants = Vec::new();
+        let mut look = |dependency| {
+            let look = self.look_at(namespace, dependency);
+            if let Look::Probe(check) = &look {
+                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held));
+            }
+            look
+        };
+        let looks: Vec<Look> = plan.dependencies.iter().map(&mut look).collect();
+        self.shared.engine.watch(request, wants);
+        let mut verdicts = self.shared.engine.verdicts(request).into_iter();
+        let answer = |look| match look {
+            Look::Known(observation) => observation,
+            Look::Probe(_) => verdicts.next().map_or_else(Observation::unknown, Observation::from),
+        };
+        looks.into_iter().map(answer).collect()
+    }
+
+    fn look_at(&self, namespace: &str, dependency: &PlannedDependency) -> Look {
+        match &dependency.check {
+            Check::Service(check) => {
+                let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
+                endpoints::judge(namespace, check, found)
+            }
+            Check::Probe(check) => Look::Probe(check.clone()),
+            Check::Resource(_) => Look::Known(Observation::unknown()),
+        }
+    }
 }
 
 impl fmt::Debug for Dependencies {
@@ -149,13 +158,23 @@ impl Observation {
     }
 }
 
-impl From<ProbeResult> for Observation {
-    fn from(result: ProbeResult) -> Self {
-        let state = match result {
-            ProbeResult::Ready => State::Ready,
-            ProbeResult::NotReady { .. } => State::NotReady,
-            ProbeResult::Denied { .. } => State::Denied,
+impl From<Verdict> for Observation {
+    /// What is judged by more than the last result keeps the same words for as long as the judgement lasts.
+    fn from(verdict: Verdict) -> Self {
+        let Some(result) = verdict.result else { return Self::unknown() };
+        let state = match verdict.state {
+            VerdictState::Pending => return Self::unknown(),
+            VerdictState::Ready => State::Ready,
+            VerdictState::NotReady => State::NotReady,
+            VerdictState::Denied => State::Denied,
         };
-        Self { state, reason: result.reason(), message: result.message().to_owned() }
+        let (reason, message) = match (state, &result) {
+            (State::Ready, _) => (ProbeResult::Ready.reason(), ProbeResult::Ready.message()),
+            (State::NotReady, ProbeResult::Ready) => {
+                (reasons::probe::TOO_FEW_SUCCESSES, "it answers, not often enough in a row yet")
+            }
+            _ => (result.reason(), result.message()),
+        };
+        Self { state, reason, message: message.to_owned() }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether prerequisites answer, found out beside the reconciles.
 //!
-//! A reconcile only says what it waits for ([`Engine::watch`]) and reads the latest result ([`Engine::result`]); the
-//! [`Driver`] opens the sockets. When a result changes, everybody who waits for it is named to a callback, which
+//! A reconcile only says what it waits for ([`Engine::watch`]) and reads what is known ([`Engine::verdicts`]); the
+//! [`Driver`] opens the sockets. When a verdict changes, everybody whose it is is named to a callback, which
 //! feeds the queue. A black hole so costs a socket and never a worker.
 //!
 //! The one mutable thing is a `schedule::Schedule` under a lock; everything that needs it is a method on it, and
@@ -10,7 +10,7 @@
 //! # Invariants
 //! 1. At most one probe per target is in flight, however many wait for it.
 //! 2. The period never grows: it is the shortest that one of the waiting asked for, less up to a tenth of jitter.
-//! 3. A result is told on its first appearance and on change only.
+//! 3. A verdict is told on its first appearance and on change only.
 //! 4. Nothing is dialled that the policy in force when the probe began had not checked, and exactly the checked
 //!    addresses are dialled: there is no second look-up.
 //! 5. After [`Engine::forget`] of the last who waits, no probe starts, and one in flight is dropped.
@@ -18,6 +18,7 @@
 mod attempt;
 mod bucket;
 mod dial;
+mod judge;
 mod metrics;
 mod policy;
 mod ranges;
@@ -25,6 +26,8 @@ mod schedule;
 mod services;
 #[cfg(test)]
 mod tests;
+mod turns;
+mod want;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +36,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
 use mainstay::key::Request;
 use mainstay::metrics::Registry;
-use mainstay_api::{Address, Host, ProbeTiming};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -45,18 +47,10 @@ use schedule::{Next, Schedule};
 
 pub use dial::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial, TokioResolve};
 pub use services::{NoServices, ServiceAnswer, Services};
+pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
 pub const MAX_IN_FLIGHT: usize = 128;
-
-/// What is probed. Two requests that wait for equal targets share one probe.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
-    /// Whose Services a name means; `None` for literal addresses, which mean the same everywhere.
-    namespace: Option<Arc<str>>,
-    /// Where to connect.
-    address: Address,
-}
 
 /// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +94,7 @@ pub struct Engine {
 pub struct Driver {
     shared: Arc<Shared>,
     seams: Seams,
-    /// Told who waits for a result that changed.
+    /// Told whose verdict has changed.
     changed: Box<dyn Fn(Request) + Send + Sync>,
     metrics: ProbeMetrics,
 }
@@ -110,26 +104,6 @@ struct Shared {
     policy: Mutex<Arc<ProbePolicy>>,
     /// Wakes the driver after the schedule has changed from outside.
     wake: Notify,
-}
-
-// === impl Target ===
-
-impl Target {
-    /// Names an address as an object in `namespace` means it.
-    pub fn new(namespace: &str, address: Address) -> Self {
-        let namespace = matches!(address.host, Host::Name(_)).then(|| namespace.into());
-        Self { namespace, address }
-    }
-
-    /// Returns where to connect.
-    pub fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// Returns the namespace a name is understood in; empty for literal addresses.
-    pub(crate) fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or_default()
-    }
 }
 
 // === impl ProbeResult ===
@@ -156,8 +130,8 @@ impl ProbeResult {
 // === impl Engine ===
 
 impl Engine {
-    /// Makes an engine and its driver. `changed` is called by the driver, outside any lock, once for each request
-    /// whose result is new or has changed; it must not block.
+    /// Makes an engine and its driver. `changed` is called by the driver, outside any lock, for each request of which a
+    /// verdict is new or has changed; it must not block.
     pub fn new(
         policy: ProbePolicy,
         seams: Seams,
@@ -185,26 +159,26 @@ impl Engine {
         (Self { shared }, driver)
     }
 
-    /// Has `target` probed for `request` until it is [forgotten](Self::forget): now if it is new, then every period.
+    /// Has these targets, and no others, probed for `request` until it is [forgotten](Self::forget): each now if it is
+    /// new, or after its delay, then every period. An empty list forgets.
     ///
-    /// Saying the same again changes nothing; another target or timing replaces the earlier one. A target that others
-    /// wait for already gives its latest result at once.
-    pub fn watch(&self, request: &Request, target: Target, timing: ProbeTiming) {
-        if self.shared.schedule.lock().watch(request, target, timing, Instant::now()) {
+    /// Saying the same again changes nothing. What is known of a target stays known while its times or thresholds
+    /// change; one that others wait for already is judged at once by what is known.
+    pub fn watch(&self, request: &Request, wants: Vec<Want>) {
+        if self.shared.schedule.lock().watch(request, wants, Instant::now()) {
             self.shared.wake.notify_one();
         }
     }
 
     /// Ends the wait of `request`, if there is one.
     pub fn forget(&self, request: &Request) {
-        if self.shared.schedule.lock().forget(request) {
-            self.shared.wake.notify_one();
-        }
+        self.watch(request, Vec::new());
     }
 
-    /// Returns the latest result of what `request` waits for; `None` before the first.
-    pub fn result(&self, request: &Request) -> Option<ProbeResult> {
-        self.shared.schedule.lock().result(request)
+    /// Returns what is known of each target that `request` waits for, in the order in which it named them; empty if it
+    /// waits for nothing.
+    pub fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+        self.shared.schedule.lock().verdicts(request)
     }
 
     /// Puts another policy in force. Probes in flight end under the old one; targets it had denied are looked at now.
@@ -259,7 +233,7 @@ impl Driver {
         let attempt = attempt::attempt(&start.target, start.timeout, &policy, &self.seams);
         let result = start.cancel.run_until_cancelled(attempt).await;
         if let Some(result) = &result {
-            self.metrics.count(result, began.elapsed());
+            self.metrics.count(&start.target, result, began.elapsed());
         }
         (start.id, result)
     }

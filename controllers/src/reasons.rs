@@ -84,6 +84,8 @@ pub mod probe {
     pub const NO_ENDPOINTS: &str = "NoEndpoints";
     /// The Services cannot be read at present.
     pub const SERVICES_UNKNOWN: &str = "ServicesUnknown";
+    /// It answers, and has not done so often enough in a row yet.
+    pub const TOO_FEW_SUCCESSES: &str = "TooFewSuccesses";
     /// All that is ever said about a raw address that does not answer.
     pub const NOT_READY: &str = "NotReady";
 }

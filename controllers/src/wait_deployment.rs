@@ -24,12 +24,12 @@ use mainstay::cache::Store;
 use mainstay::client::{Applier, EventType, WriteError, refusal};
 use mainstay::key::{Key, Request};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
-use mainstay_api::{Condition, WaitDeployment};
+use mainstay_api::{Condition, ProbeCheck, WaitDeployment};
 use tracing::info;
 
 use crate::deployment::{LiveDeployment, desired, guarded};
 use crate::gate::{self, Applied, Decision, GateStatus};
-use crate::probe::{Engine, Target};
+use crate::probe::{Engine, Target, Want};
 use crate::reasons::{self, condition};
 use written::{Attempt, Memory};
 
@@ -85,8 +85,17 @@ impl WaitDeploymentReconciler {
     fn decide(&self, request: &Request, object: &WaitDeployment, live: Option<&LiveDeployment>) -> Decision {
         let decision = gate::decide(object, live, |address, timing| {
             let namespace = request.namespace().unwrap_or_default();
-            self.engine.watch(request, Target::new(namespace, address.clone()), timing);
-            self.engine.result(request)
+            let want = Want {
+                target: Target::new(namespace, ProbeCheck::Tcp(address.clone())),
+                period: timing.period,
+                timeout: timing.timeout,
+                initial_delay: Duration::ZERO,
+                success_threshold: 1,
+                failure_threshold: 1,
+                held: false,
+            };
+            self.engine.watch(request, vec![want]);
+            self.engine.verdicts(request).pop()?.result
         });
         if !decision.keeps_probing() {
             self.engine.forget(request);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
+use mainstay_api::ProbeCheck;
 
 use super::policy::{Detail, Route, check_resolved, route};
 use super::{ProbeResult, Seams, Target};
@@ -22,6 +23,9 @@ pub(super) async fn attempt(
     policy: &ProbePolicy,
     seams: &Seams,
 ) -> ProbeResult {
+    let ProbeCheck::Tcp(address) = target.check() else {
+        return not_ready(probe::FAILED, format!("checks of kind {} are not made", target.check().kind()));
+    };
     let (addresses, detail) = match route(policy, target, &*seams.services) {
         Route::Known(result) => return result,
         Route::Dial(addresses, detail) => (Ok(addresses), detail),
@@ -32,7 +36,7 @@ pub(super) async fn attempt(
             Ok(addresses) => addresses,
             Err(name) => match seams.resolve.resolve(&name).await {
                 Err(error) => return failed(&error, detail),
-                Ok(found) => match check_resolved(policy, found, target.address().port) {
+                Ok(found) => match check_resolved(policy, found, address.port) {
                     Route::Dial(addresses, _) => addresses,
                     Route::Known(result) => return result,
                     Route::Resolve(_) => return coarse(),

@@ -9,8 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::ProbeResult;
 use super::schedule::Schedule;
+use super::{ProbeResult, Target};
 
 /// From a connection inside the node to the longest accepted timeout, in seconds.
 const DURATION_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 30.0];
@@ -64,13 +64,13 @@ impl ProbeMetrics {
     }
 
     /// Counts a probe that ended by itself.
-    pub(super) fn count(&self, result: &ProbeResult, took: Duration) {
+    pub(super) fn count(&self, target: &Target, result: &ProbeResult, took: Duration) {
         let result = match result {
             ProbeResult::Ready => "ready",
             ProbeResult::NotReady { .. } => "not_ready",
             ProbeResult::Denied { .. } => "denied",
         };
-        self.probes.get_or_create(&ProbeLabels { r#type: "tcp", result }).inc();
+        self.probes.get_or_create(&ProbeLabels { r#type: target.check().kind(), result }).inc();
         self.duration.observe(took.as_secs_f64());
     }
 

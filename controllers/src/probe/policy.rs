@@ -13,7 +13,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mainstay::config::{ProbeMode, ProbePolicy};
-use mainstay_api::Host;
+use mainstay_api::{Address, Host};
 
 use super::ranges::{Special, canonical, special};
 use super::services::{ServiceAnswer, Services, service_name};
@@ -46,11 +46,17 @@ pub(super) enum Route {
 
 /// Decides what to do about a target under a policy.
 pub(super) fn route(policy: &ProbePolicy, target: &Target, services: &dyn Services) -> Route {
-    let port = target.address.port;
+    let Some(Address { host, port }) = target.address() else {
+        return Route::Known(ProbeResult::NotReady {
+            reason: probe::FAILED,
+            message: "nothing to connect to".to_owned(),
+        });
+    };
+    let port = *port;
     if policy.denied_ports.contains(&port) {
         return denied(format!("port {port} is listed in probePolicy.deniedPorts"));
     }
-    match &target.address.host {
+    match host {
         Host::Ip(ip) => route_ip(policy, *ip, port),
         Host::Name(name) if name == "localhost" || name.ends_with(".localhost") => {
             // RFC 6761: never asked of DNS.
@@ -58,7 +64,7 @@ pub(super) fn route(policy: &ProbePolicy, target: &Target, services: &dyn Servic
         }
         Host::Name(name) => match service_name(name, target.namespace()) {
             Some((service, namespace)) if namespace == target.namespace() => {
-                route_service(policy, target, name, service, services)
+                route_service(policy, target, name, port, service, services)
             }
             _ => route_name(policy, target.namespace(), name),
         },
@@ -101,10 +107,11 @@ fn route_service(
     policy: &ProbePolicy,
     target: &Target,
     host: &str,
+    port: u16,
     name: &str,
     services: &dyn Services,
 ) -> Route {
-    let (namespace, port) = (target.namespace(), target.address.port);
+    let namespace = target.namespace();
     let not_ready = |reason, message| Route::Known(ProbeResult::NotReady { reason, message });
     match services.find(namespace, name, port) {
         ServiceAnswer::Cluster(ips) => {
@@ -186,7 +193,7 @@ mod tests {
     use std::collections::HashMap;
 
     use mainstay::config::{AllowEntry, AllowRule, ManagerConfiguration};
-    use mainstay_api::Address;
+    use mainstay_api::ProbeCheck;
 
     use super::*;
 
@@ -225,7 +232,7 @@ mod tests {
     }
 
     fn check(policy: &ProbePolicy, text: &str) -> String {
-        let target = Target::new("shop", Address::parse("waitProbe.address", text).unwrap());
+        let target = Target::new("shop", ProbeCheck::Tcp(Address::parse("waitProbe.address", text).unwrap()));
         match route(policy, &target, &services()) {
             Route::Dial(addresses, detail) => {
                 let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();

@@ -1,27 +1,22 @@
 //! Who waits for what, what is probed next, and what is known: bookkeeping without clock, sockets or randomness.
 //!
 //! # Invariants
-//! 1. Every entry is in exactly one place: in `due` of its lane, or in `flying`.
+//! 1. Every entry is in exactly one place: waiting for its turn, or in flight.
 //! 2. An entry exists exactly as long as somebody waits for it; a probe in flight may outlive it, cancelled, and keeps
 //!    its slot until the driver says that the socket is gone.
-//! 3. Of the slots, targets that timed out last time hold at most half and those never tried at most three quarters:
-//!    black holes cannot starve a target that answers, be they old or new.
-//! 4. Within a lane the longest due goes first.
+//! 3. What is known of a target outlives a change of who waits for it, and how.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use mainstay::key::Request;
-use mainstay_api::ProbeTiming;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::bucket::Bucket;
-use super::{ProbeResult, Target};
-use crate::reasons::probe;
+use super::judge::{Row, judge};
+use super::turns::{Lane, Turn, Turns};
+use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 
-/// A probe that lasted longer than this held its slot for nothing, whatever its result says.
-const SLOW: Duration = Duration::from_secs(1);
 /// The largest part of a period by which a probe may come early, so that targets first asked for together drift apart.
 const JITTER: f64 = 0.1;
 
@@ -51,49 +46,36 @@ pub(super) struct Schedule {
     entries: HashMap<u64, Entry>,
     /// Canonical for which entry belongs to a target.
     by_target: HashMap<Target, u64>,
-    /// Canonical for what a request waits for.
-    waits: HashMap<Request, Wait>,
-    /// By lane: when which entry is to be probed.
-    due: [BTreeSet<(Instant, u64)>; Lane::COUNT],
-    /// Probes in flight, by the lane they were started from.
-    flying: HashMap<u64, Lane>,
-    /// Most probes in flight, by lane and over all.
-    limits: [usize; Lane::COUNT],
-    limit: usize,
-    bucket: Bucket,
+    /// Canonical for what a request waits for, in its order; never an empty list.
+    waits: HashMap<Request, Vec<Wait>>,
+    turns: Turns,
     next_id: u64,
 }
 
 #[derive(Debug)]
 struct Wait {
     entry: u64,
-    timing: ProbeTiming,
+    want: Want,
+    /// Probes that begin earlier do not count for it; `None`: every one counts.
+    from: Option<Instant>,
+    state: VerdictState,
 }
 
 #[derive(Debug)]
 struct Entry {
     target: Target,
+    /// Whose waits are for it, one of them or several.
     waiting: HashSet<Request>,
     periods: Asked,
     timeouts: Asked,
     lane: Lane,
-    /// When it is due; `None` while in flight.
+    /// When its turn comes; `None` while in flight.
     due: Option<Instant>,
     /// When the last probe began.
     started: Option<Instant>,
     result: Option<ProbeResult>,
+    row: Row,
     cancel: CancellationToken,
-}
-
-/// What an entry's next probe is expected to cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    /// Ended quickly last time, either way.
-    Quick,
-    /// Never tried.
-    New,
-    /// Held its slot to the end last time.
-    Slow,
 }
 
 /// What the waiting ask for: each value, and how many asked for it.
@@ -109,99 +91,67 @@ impl Schedule {
             entries: HashMap::new(),
             by_target: HashMap::new(),
             waits: HashMap::new(),
-            due: [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()],
-            flying: HashMap::new(),
-            limits: [limit, (limit * 3 / 4).max(1), (limit / 2).max(1)],
-            limit,
-            bucket: Bucket::new(per_second),
+            turns: Turns::new(limit, per_second),
             next_id: 0,
         }
     }
 
-    /// Notes that `request` waits for `target`. Returns whether something may be due earlier now.
-    pub(super) fn watch(
-        &mut self,
-        request: &Request,
-        target: Target,
-        timing: ProbeTiming,
-        now: Instant,
-    ) -> bool {
-        if let Some(wait) = self.waits.get(request) {
-            let same = self.entries.get(&wait.entry).is_some_and(|entry| entry.target == target);
-            if same && wait.timing == timing {
-                return false;
+    /// Notes that `request` waits for these and for nothing else, or for nothing if there are none. Returns whether
+    /// something has changed, and may be due earlier now.
+    pub(super) fn watch(&mut self, request: &Request, wants: Vec<Want>, now: Instant) -> bool {
+        let mut before = self.waits.remove(request).unwrap_or_default();
+        if before.iter().map(|wait| &wait.want).eq(&wants) {
+            if !before.is_empty() {
+                self.waits.insert(request.clone(), before);
             }
-            // Joining before leaving keeps what is known of the target while only the timing changes.
-            if same {
-                let (id, earlier) = (wait.entry, wait.timing);
-                self.ask(id, timing);
-                self.unask(id, earlier);
-                self.waits.insert(request.clone(), Wait { entry: id, timing });
-                self.pull_forward(id, now);
-                return true;
+            return false;
+        }
+        // Joining before leaving keeps what is known of a target while only the order or the times change.
+        let mut joined = Vec::with_capacity(wants.len());
+        for want in wants {
+            let earlier = before.iter().position(|wait| wait.want.target == want.target);
+            let earlier = earlier.map(|at| before.remove(at));
+            joined.push(self.join(request, want, earlier.as_ref(), now));
+            if let Some(earlier) = earlier {
+                self.unask(&earlier);
             }
-            self.forget(request);
         }
-        let id = self.entry_for(target, now);
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.waiting.insert(request.clone());
-        }
-        self.waits.insert(request.clone(), Wait { entry: id, timing });
-        self.ask(id, timing);
-        self.pull_forward(id, now);
-        true
-    }
-
-    /// Notes that `request` waits no more. Returns whether it did.
-    pub(super) fn forget(&mut self, request: &Request) -> bool {
-        let Some(Wait { entry: id, timing }) = self.waits.remove(request) else { return false };
-        self.unask(id, timing);
-        let Some(entry) = self.entries.get_mut(&id) else { return true };
-        entry.waiting.remove(request);
-        if !entry.waiting.is_empty() {
-            return true;
-        }
-        if let Some(entry) = self.entries.remove(&id) {
-            self.by_target.remove(&entry.target);
-            if let Some(due) = entry.due {
-                self.due[entry.lane as usize].remove(&(due, id));
+        let kept: HashSet<u64> = joined.iter().map(|wait| wait.entry).collect();
+        for wait in before {
+            self.unask(&wait);
+            if !kept.contains(&wait.entry) {
+                self.leave(request, wait.entry);
             }
-            entry.cancel.cancel();
+        }
+        if !joined.is_empty() {
+            self.waits.insert(request.clone(), joined);
         }
         true
     }
 
-    /// Returns what is known of the target that `request` waits for.
-    pub(super) fn result(&self, request: &Request) -> Option<ProbeResult> {
-        self.entries.get(&self.waits.get(request)?.entry)?.result.clone()
+    /// Returns what is known of each target that `request` waits for, in the order in which it named them.
+    pub(super) fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+        let waits = self.waits.get(request).into_iter().flatten();
+        waits.map(|wait| self.verdict(wait)).collect()
     }
 
     /// Changes the rate, and makes due what the old policy denied.
     pub(super) fn reconfigure(&mut self, per_second: u32, now: Instant) {
-        self.bucket = Bucket::new(per_second);
-        let denied = |entry: &Entry| matches!(entry.result, Some(ProbeResult::Denied { .. }));
-        let ids: Vec<u64> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| denied(entry) && entry.due.is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        self.turns.reconfigure(per_second);
+        let denied = |entry: &Entry| entry.row == Row::Denials && entry.due.is_some();
+        let denied = self.entries.iter().filter(|(_, entry)| denied(entry));
+        let denied: Vec<u64> = denied.map(|(id, _)| *id).collect();
+        for id in denied {
             self.set_due(id, now);
         }
     }
 
     /// Says what to do now. A probe that is returned counts as started.
     pub(super) fn next(&mut self, now: Instant) -> Next {
-        let Some((lane, due, id)) = self.first_startable() else { return Next::Wait(None) };
-        if due > now {
-            return Next::Wait(Some(due));
-        }
-        if let Err(at) = self.bucket.take(now) {
-            return Next::Wait(Some(at));
-        }
-        self.due[lane as usize].remove(&(due, id));
-        self.flying.insert(id, lane);
+        let id = match self.turns.next(now) {
+            Turn::Now(id) => id,
+            Turn::At(at) => return Next::Wait(at),
+        };
         let Some(entry) = self.entries.get_mut(&id) else { return Next::Wait(Some(now)) };
         entry.due = None;
         entry.started = Some(now);
@@ -221,14 +171,24 @@ impl Schedule {
         now: Instant,
         random: f64,
     ) -> Vec<Request> {
-        self.flying.remove(&id);
+        self.turns.land(id);
         let (Some(entry), Some(result)) = (self.entries.get_mut(&id), result) else { return Vec::new() };
         let started = entry.started.unwrap_or(now);
         entry.lane = Lane::after(&result, now.duration_since(started));
-        let period = entry.periods.shortest();
-        let changed = entry.result.as_ref() != Some(&result);
+        entry.row = entry.row.and(&result);
+        let is_new = entry.result.as_ref() != Some(&result);
         entry.result = Some(result);
-        let told = if changed { entry.waiting.iter().cloned().collect() } else { Vec::new() };
+        let period = entry.periods.shortest();
+        let row = entry.row;
+        let mut told = Vec::new();
+        for request in &entry.waiting {
+            let waits = self.waits.get_mut(request).into_iter().flatten();
+            // Every one of them is judged, whatever the first comes to.
+            let changed = waits.filter(|wait| wait.entry == id).map(|wait| wait.count(row, started, is_new));
+            if changed.fold(false, |any, one| any | one) {
+                told.push(request.clone());
+            }
+        }
         let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
         self.set_due(id, (started + period - early).max(now));
         told
@@ -236,8 +196,7 @@ impl Schedule {
 
     /// Forgets all probes in flight, because nobody drives them any more, and makes their targets due now.
     pub(super) fn land_all(&mut self, now: Instant) {
-        let ids: Vec<u64> = self.flying.drain().map(|(id, _)| id).collect();
-        for id in ids {
+        for id in self.turns.land_all() {
             self.set_due(id, now);
         }
     }
@@ -249,115 +208,140 @@ impl Schedule {
 
     /// Returns how many probes are in flight.
     pub(super) fn in_flight(&self) -> usize {
-        self.flying.len()
+        self.turns.in_flight()
     }
 
-    fn entry_for(&mut self, target: Target, now: Instant) -> u64 {
-        if let Some(id) = self.by_target.get(&target) {
+    fn verdict(&self, wait: &Wait) -> Verdict {
+        if wait.from.is_some() {
+            return Verdict::PENDING;
+        }
+        let result = self.entries.get(&wait.entry).and_then(|entry| entry.result.clone());
+        Verdict { state: wait.state, result }
+    }
+
+    /// Has `request` wait for one target, with what was judged of it before.
+    fn join(&mut self, request: &Request, want: Want, earlier: Option<&Wait>, now: Instant) -> Wait {
+        let delayed = || (!want.initial_delay.is_zero()).then(|| now + want.initial_delay);
+        let from = earlier.map_or_else(delayed, |wait| wait.from);
+        let id = self.entry_for(&want.target, from.unwrap_or(now));
+        let mut state = earlier.map_or(VerdictState::Pending, |wait| wait.state);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.waiting.insert(request.clone());
+            entry.periods.add(want.period);
+            entry.timeouts.add(want.timeout);
+            // What is known is known at once, unless it is not to be looked at yet.
+            if from.is_none() {
+                state = judge(state, entry.row, &want);
+            }
+        }
+        self.pull_forward(id, from.unwrap_or(now), now);
+        Wait { entry: id, want, from, state }
+    }
+
+    /// Ends what a wait asked of its entry. The request itself stays in `waiting`.
+    fn unask(&mut self, wait: &Wait) {
+        if let Some(entry) = self.entries.get_mut(&wait.entry) {
+            entry.periods.remove(wait.want.period);
+            entry.timeouts.remove(wait.want.timeout);
+        }
+    }
+
+    fn leave(&mut self, request: &Request, id: u64) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.waiting.remove(request);
+        if !entry.waiting.is_empty() {
+            return;
+        }
+        if let Some(entry) = self.entries.remove(&id) {
+            self.by_target.remove(&entry.target);
+            if let Some(due) = entry.due {
+                self.turns.remove(id, entry.lane, due);
+            }
+            entry.cancel.cancel();
+        }
+    }
+
+    fn entry_for(&mut self, target: &Target, due: Instant) -> u64 {
+        if let Some(id) = self.by_target.get(target) {
             return *id;
         }
         let id = self.next_id;
         self.next_id += 1;
         self.by_target.insert(target.clone(), id);
         let entry = Entry {
-            target,
+            target: target.clone(),
             waiting: HashSet::new(),
             periods: Asked::default(),
             timeouts: Asked::default(),
             lane: Lane::New,
-            due: Some(now),
+            due: Some(due),
             started: None,
             result: None,
+            row: Row::Empty,
             cancel: CancellationToken::new(),
         };
-        self.due[entry.lane as usize].insert((now, id));
+        self.turns.insert(id, entry.lane, due);
         self.entries.insert(id, entry);
         id
     }
 
-    fn ask(&mut self, id: u64, timing: ProbeTiming) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.periods.add(timing.period);
-            entry.timeouts.add(timing.timeout);
-        }
-    }
-
-    fn unask(&mut self, id: u64, timing: ProbeTiming) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.periods.remove(timing.period);
-            entry.timeouts.remove(timing.timeout);
-        }
-    }
-
-    /// A shorter period than before must not wait for the end of the longer one.
-    fn pull_forward(&mut self, id: u64, now: Instant) {
+    /// Who asks for less than those before must not wait for the end of their longer period, or of their delay.
+    fn pull_forward(&mut self, id: u64, from: Instant, now: Instant) {
         let Some(entry) = self.entries.get(&id) else { return };
-        let (Some(due), Some(started)) = (entry.due, entry.started) else { return };
-        let at = (started + entry.periods.shortest()).max(now);
+        let Some(due) = entry.due else { return };
+        let next = entry.started.map_or(from, |started| started + entry.periods.shortest());
+        let at = next.max(from).max(now);
         if at < due {
             self.set_due(id, at);
         }
     }
 
-    /// The only place that moves an entry within or into `due`.
+    /// The only place that changes when an entry is due.
     fn set_due(&mut self, id: u64, at: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(due) = entry.due.replace(at) {
-            // Its lane may have changed since it was put there.
-            for lane in &mut self.due {
-                lane.remove(&(due, id));
-            }
+            self.turns.remove(id, entry.lane, due);
         }
-        self.due[entry.lane as usize].insert((at, id));
-    }
-
-    fn first_startable(&self) -> Option<(Lane, Instant, u64)> {
-        if self.flying.len() >= self.limit {
-            return None;
-        }
-        let has_room = |lane: &Lane| {
-            self.flying.values().filter(|flying| *flying == lane).count() < self.limits[*lane as usize]
-        };
-        let firsts = Lane::ALL
-            .into_iter()
-            .filter(has_room)
-            .filter_map(|lane| self.due[lane as usize].first().map(|(due, id)| (lane, *due, *id)));
-        firsts.min_by_key(|(_, due, id)| (*due, *id))
+        self.turns.insert(id, entry.lane, at);
     }
 
     #[cfg(test)]
     pub(super) fn check(&self) {
         for (id, entry) in &self.entries {
-            let places = self
-                .due
-                .iter()
-                .filter(|lane| entry.due.is_some_and(|due| lane.contains(&(due, *id))))
-                .count();
-            let flies = usize::from(self.flying.contains_key(id));
-            assert_eq!(places + flies, 1, "entry {id} is in {places} lanes and {flies} times in flight");
+            self.turns.check_place(*id, entry.lane, entry.due);
             assert!(!entry.waiting.is_empty(), "entry {id} is waited for by nobody");
             assert_eq!(self.by_target.get(&entry.target), Some(id));
-            assert_eq!(entry.periods.0.values().sum::<usize>(), entry.waiting.len());
+            let waits =
+                self.waits.iter().flat_map(|(request, waits)| waits.iter().map(move |w| (request, w)));
+            let mine: Vec<_> = waits.filter(|(_, wait)| wait.entry == *id).collect();
+            assert_eq!(entry.periods.0.values().sum::<usize>(), mine.len());
+            assert_eq!(entry.timeouts.0.values().sum::<usize>(), mine.len());
+            let requests: HashSet<_> = mine.iter().map(|(request, _)| (*request).clone()).collect();
+            assert_eq!(entry.waiting, requests, "who waits for entry {id}");
+            for (request, wait) in mine {
+                assert_eq!(wait.want.target, entry.target, "what {request} waits for");
+                assert!(wait.from.is_some() || judge(wait.state, entry.row, &wait.want) == wait.state);
+            }
         }
-        assert_eq!(
-            self.due.iter().map(BTreeSet::len).sum::<usize>(),
-            self.entries.values().filter(|e| e.due.is_some()).count()
-        );
         assert_eq!(self.by_target.len(), self.entries.len());
-        assert_eq!(self.waits.len(), self.entries.values().map(|entry| entry.waiting.len()).sum::<usize>());
-        assert!(self.flying.len() <= self.limit);
+        assert!(self.waits.values().all(|waits| !waits.is_empty()));
+        self.turns.check(self.entries.values().filter(|entry| entry.due.is_some()).count());
     }
 }
 
-// === impl Lane ===
+// === impl Wait ===
 
-impl Lane {
-    const COUNT: usize = 3;
-    const ALL: [Self; Self::COUNT] = [Self::Quick, Self::New, Self::Slow];
-
-    fn after(result: &ProbeResult, took: Duration) -> Self {
-        let timed_out = matches!(result, ProbeResult::NotReady { reason: probe::TIMEOUT, .. });
-        if timed_out || took >= SLOW { Self::Slow } else { Self::Quick }
+impl Wait {
+    /// Takes a result into account whose probe began then. Returns whether its verdict has changed.
+    fn count(&mut self, row: Row, started: Instant, is_new: bool) -> bool {
+        let first = self.from.is_some();
+        if self.from.is_some_and(|from| started < from) {
+            return false;
+        }
+        self.from = None;
+        let before = self.state;
+        self.state = judge(before, row, &self.want);
+        first || is_new || before != self.state
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mainstay::config::{ManagerConfiguration, ProbeMode};
+use mainstay_api::{Address, ProbeCheck};
 use proptest::prelude::*;
 use tokio::sync::mpsc;
 
@@ -111,12 +112,25 @@ impl Bench {
 
     fn watch(&self, name: &str, address: &str, period: u64) {
         let address = Address::parse("address", address).unwrap();
-        let timing = ProbeTiming { period: Duration::from_secs(period), timeout: Duration::from_secs(3) };
-        self.engine.watch(&request(name), Target::new("shop", address), timing);
+        self.engine.watch(&request(name), vec![want(address, period)]);
+    }
+
+    fn wants(&self, name: &str, wants: &[(&str, u64)]) {
+        let one =
+            |(address, period): &(&str, u64)| want(Address::parse("address", address).unwrap(), *period);
+        self.engine.watch(&request(name), wants.iter().map(one).collect());
+    }
+
+    fn states(&self, name: &str) -> Vec<VerdictState> {
+        self.engine.verdicts(&request(name)).into_iter().map(|verdict| verdict.state).collect()
+    }
+
+    fn result(&self, name: &str) -> Option<ProbeResult> {
+        self.engine.verdicts(&request(name)).pop()?.result
     }
 
     fn reason(&self, name: &str) -> Option<&'static str> {
-        self.engine.result(&request(name)).map(|result| result.reason())
+        self.result(name).map(|result| result.reason())
     }
 
     fn dials(&self) -> usize {
@@ -133,6 +147,18 @@ impl Bench {
 
 fn request(name: &str) -> Request {
     Request::namespaced("shop", name.to_owned())
+}
+
+fn want(address: Address, period: u64) -> Want {
+    Want {
+        target: Target::new("shop", ProbeCheck::Tcp(address)),
+        period: Duration::from_secs(period),
+        timeout: Duration::from_secs(3),
+        initial_delay: Duration::ZERO,
+        success_threshold: 1,
+        failure_threshold: 1,
+        held: false,
+    }
 }
 
 fn any() -> ProbePolicy {
@@ -200,7 +226,7 @@ async fn a_probe_in_flight_is_not_doubled_and_ends_when_nobody_waits() {
     bench.engine.forget(&request("other"));
     pass(0.01).await;
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 0, "the socket is closed at once");
-    assert_eq!(bench.engine.result(&request("web")), None);
+    assert_eq!(bench.result("web"), None);
     pass(60.0).await;
     assert_eq!(bench.dials(), 2);
 }
@@ -212,11 +238,7 @@ async fn another_address_starts_afresh() {
     pass(1.0).await;
     assert_eq!(bench.told(), ["shop/web"]);
     bench.watch("web", "10.0.0.2:80", 10);
-    assert_eq!(
-        bench.engine.result(&request("web")),
-        None,
-        "the old result says nothing about the new address"
-    );
+    assert_eq!(bench.result("web"), None, "the old result says nothing about the new address");
     pass(1.0).await;
     assert_eq!(bench.told(), ["shop/web"]);
     let last = bench.net.dialled.lock().last().unwrap().1;
@@ -274,14 +296,10 @@ async fn services_tell_why_and_raw_addresses_do_not() {
     pass(4.0).await;
     assert_eq!(bench.reason("service"), Some("Refused"));
     assert_eq!(bench.reason("missing"), Some("ServiceNotFound"));
-    let raw = bench.engine.result(&request("raw")).unwrap();
+    let raw = bench.result("raw").unwrap();
     assert_eq!(raw.reason(), "NotReady");
-    assert_eq!(
-        bench.engine.result(&request("name")),
-        Some(raw.clone()),
-        "no such name, and refused, look the same"
-    );
-    assert_eq!(bench.engine.result(&request("silent")), Some(raw), "and so does a timeout");
+    assert_eq!(bench.result("name"), Some(raw.clone()), "no such name, and refused, look the same");
+    assert_eq!(bench.result("silent"), Some(raw), "and so does a timeout");
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,10 +347,105 @@ async fn stopping_closes_sockets_and_keeps_what_is_known() {
     assert_eq!(bench.reason("known"), Some("NotReady"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn every_target_of_a_request_has_its_own_verdict_in_order() {
+    let mut bench = Bench::new(8, any());
+    bench.set("10.0.0.2:80", Net::Accept);
+    bench.wants("web", &[("10.0.0.1:80", 10), ("10.0.0.2:80", 10), ("10.0.0.1:80", 60)]);
+    assert_eq!(bench.states("web"), [VerdictState::Pending; 3]);
+    pass(1.0).await;
+    assert_eq!(bench.states("web"), [VerdictState::NotReady, VerdictState::Ready, VerdictState::NotReady]);
+    assert_eq!(bench.dials(), 2, "what is named twice is probed once");
+    assert_eq!(bench.told(), ["shop/web", "shop/web"], "once for each result");
+
+    bench.wants("web", &[("10.0.0.2:80", 10), ("10.0.0.3:80", 10)]);
+    assert_eq!(
+        bench.states("web"),
+        [VerdictState::Ready, VerdictState::Pending],
+        "what is known stays known"
+    );
+    pass(60.0).await;
+    let dialled = bench.net.dialled.lock().clone();
+    let gone = dialled.iter().filter(|(_, address)| address.ip().to_string() == "10.0.0.1").count();
+    assert_eq!(gone, 1, "what is not named any more is not probed any more");
+    bench.wants("web", &[]);
+    assert_eq!(bench.states("web"), []);
+    let dials = bench.dials();
+    pass(60.0).await;
+    assert_eq!(bench.dials(), dials);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thresholds_are_those_of_each_who_waits() {
+    let mut bench = Bench::new(8, any());
+    bench.set("10.0.0.1:80", Net::Accept);
+    let address = || Address::parse("address", "10.0.0.1:80").unwrap();
+    let patient = Want { success_threshold: 3, failure_threshold: 2, ..want(address(), 10) };
+    bench.engine.watch(&request("patient"), vec![patient]);
+    bench.watch("quick", "10.0.0.1:80", 10);
+    pass(1.0).await;
+    assert_eq!(bench.states("quick"), [VerdictState::Ready]);
+    assert_eq!(bench.states("patient"), [VerdictState::NotReady], "one success of three");
+    assert_eq!(bench.reason("patient"), Some("Connected"));
+    assert_eq!(bench.told(), ["shop/patient", "shop/quick"]);
+    pass(10.0).await;
+    assert!(bench.told().is_empty(), "the second success is no news");
+    pass(10.0).await;
+    assert_eq!(
+        (bench.states("patient"), bench.told()),
+        (vec![VerdictState::Ready], vec!["shop/patient".to_owned()])
+    );
+
+    bench.net.hosts.lock().clear();
+    pass(10.0).await;
+    assert_eq!(
+        (bench.states("quick"), bench.states("patient")),
+        (vec![VerdictState::NotReady], vec![VerdictState::Ready])
+    );
+    pass(10.0).await;
+    assert_eq!(bench.states("patient"), [VerdictState::NotReady]);
+    assert_eq!(
+        bench.told(),
+        ["shop/patient", "shop/patient", "shop/quick"],
+        "the result, then the judgement"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_is_waited_for_by_who_asked_for_it_alone() {
+    let mut bench = Bench::new(8, any());
+    let address = || Address::parse("address", "10.0.0.1:80").unwrap();
+    let late = || vec![Want { initial_delay: Duration::from_secs(25), ..want(address(), 10) }];
+    bench.engine.watch(&request("late"), late());
+    pass(20.0).await;
+    assert_eq!(bench.dials(), 0);
+    bench.watch("early", "10.0.0.1:80", 10);
+    pass(4.0).await;
+    assert_eq!((bench.dials(), bench.told()), (1, vec!["shop/early".to_owned()]));
+    bench.engine.watch(&request("late"), late());
+    assert_eq!(bench.states("late"), [VerdictState::Pending], "a probe before its time does not count");
+    pass(6.0).await;
+    assert_eq!(
+        (bench.states("late"), bench.told()),
+        (vec![VerdictState::NotReady], vec!["shop/late".to_owned()])
+    );
+
+    bench.engine.forget(&request("late"));
+    bench.engine.forget(&request("early"));
+    let dials = bench.dials();
+    bench.engine.watch(&request("late"), late());
+    pass(24.9).await;
+    assert_eq!(bench.dials(), dials);
+    pass(0.2).await;
+    assert_eq!(bench.dials(), dials + 1);
+}
+
+/// Target, period, timeout and delay of one want, in small numbers.
+type AnyWant = (u8, u64, u64, u64);
+
 #[derive(Clone, Debug)]
 enum Step {
-    Watch(u8, u8, u64, u64),
-    Forget(u8),
+    Watch(u8, Vec<AnyWant>),
     Start,
     Finish(usize, Option<bool>),
     Pass(u64),
@@ -341,13 +454,22 @@ enum Step {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..6u8, 0..4u8, 1..4u64, 1..4u64).prop_map(|(a, b, c, d)| Step::Watch(a, b, c, d)),
-        2 => (0..6u8).prop_map(Step::Forget),
+        4 => (0..6u8, prop::collection::vec((0..5u8, 1..4u64, 1..4u64, 0..3u64), 0..4)).prop_map(|(a, b)| Step::Watch(a, b)),
         4 => Just(Step::Start),
         4 => (0..8usize, prop::option::of(proptest::bool::ANY)).prop_map(|(a, b)| Step::Finish(a, b)),
         2 => (0..5000u64).prop_map(Step::Pass),
         1 => Just(Step::Reconfigure),
     ]
+}
+
+fn any_want((target, period, timeout, delay): AnyWant) -> Want {
+    let address = Address::parse("a", &format!("10.0.0.{target}:80")).unwrap();
+    Want {
+        timeout: Duration::from_secs(timeout),
+        initial_delay: Duration::from_secs(delay),
+        failure_threshold: 2,
+        ..want(address, period)
+    }
 }
 
 proptest! {
@@ -358,12 +480,13 @@ proptest! {
         let mut flying: Vec<schedule::Start> = Vec::new();
         for step in steps {
             match step {
-                Step::Watch(name, target, period, timeout) => {
-                    let address = Address::parse("a", &format!("10.0.0.{target}:80")).unwrap();
-                    let timing = ProbeTiming { period: Duration::from_secs(period), timeout: Duration::from_secs(timeout) };
-                    schedule.watch(&request(&name.to_string()), Target::new("shop", address), timing, now);
+                Step::Watch(name, wants) => {
+                    let wants: Vec<Want> = wants.into_iter().map(any_want).collect();
+                    let count = wants.len();
+                    schedule.watch(&request(&name.to_string()), wants.clone(), now);
+                    prop_assert_eq!(schedule.verdicts(&request(&name.to_string())).len(), count);
+                    prop_assert!(!schedule.watch(&request(&name.to_string()), wants, now), "said again");
                 }
-                Step::Forget(name) => drop(schedule.forget(&request(&name.to_string()))),
                 Step::Start => {
                     if let Next::Start(start) = schedule.next(now) {
                         let twice = flying.iter().any(|f| f.target == start.target && !f.cancel.is_cancelled());

@@ -1,0 +1,138 @@
+//! What a row of results means to one who waits: thresholds with a memory, as those of a kubelet's probes.
+//!
+//! The row is the target's and shared; the thresholds, and what was judged before, are of each who waits.
+//!
+//! # Invariants
+//! 1. Judging twice by the same row changes nothing.
+//! 2. A row that is too short for a threshold leaves what is ready ready, and makes nothing ready.
+
+use super::{ProbeResult, VerdictState, Want};
+
+/// Results of one kind in a row, the latest included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Row {
+    /// No result yet.
+    #[default]
+    Empty,
+    /// So many successes, at least 1.
+    Successes(u32),
+    /// So many failures, at least 1.
+    Failures(u32),
+    /// The policy forbade the last one; what was before does not count any more.
+    Denials,
+}
+
+// === impl Row ===
+
+impl Row {
+    /// Returns the row once this result has come.
+    pub(super) fn and(self, result: &ProbeResult) -> Self {
+        match (result, self) {
+            (ProbeResult::Ready, Self::Successes(count)) => Self::Successes(count.saturating_add(1)),
+            (ProbeResult::Ready, _) => Self::Successes(1),
+            (ProbeResult::NotReady { .. }, Self::Failures(count)) => Self::Failures(count.saturating_add(1)),
+            (ProbeResult::NotReady { .. }, _) => Self::Failures(1),
+            (ProbeResult::Denied { .. }, _) => Self::Denials,
+        }
+    }
+}
+
+/// Judges what was judged `before` anew by a row.
+pub(super) fn judge(before: VerdictState, row: Row, want: &Want) -> VerdictState {
+    use VerdictState::{Denied, NotReady, Pending, Ready};
+    match (row, before) {
+        (Row::Empty, _) => Pending,
+        (Row::Denials, _) => Denied,
+        (Row::Successes(count), _) if count >= want.success_threshold => Ready,
+        (Row::Failures(count), _) if count >= want.failure_threshold => NotReady,
+        (_, Ready) => Ready,
+        (_, Pending) if want.held => Pending,
+        (_, Pending | NotReady | Denied) => NotReady,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mainstay_api::{Address, ProbeCheck};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::probe::Target;
+
+    fn want(successes: u32, failures: u32, held: bool) -> Want {
+        let address = Address::parse("a", "10.0.0.1:80").unwrap();
+        Want {
+            target: Target::new("shop", ProbeCheck::Tcp(address)),
+            period: Duration::from_secs(10),
+            timeout: Duration::from_secs(3),
+            initial_delay: Duration::ZERO,
+            success_threshold: successes,
+            failure_threshold: failures,
+            held,
+        }
+    }
+
+    /// The judgements after each result: `+` a success, `-` a failure, `x` a denial; `?`, `r`, `n` and `d` are said.
+    fn judged(want: &Want, results: &str) -> String {
+        let (mut row, mut state) = (Row::default(), VerdictState::Pending);
+        let mut said = String::new();
+        for result in results.chars() {
+            let result = match result {
+                '+' => ProbeResult::Ready,
+                '-' => ProbeResult::NotReady { reason: "Refused", message: String::new() },
+                _ => ProbeResult::Denied { message: String::new() },
+            };
+            row = row.and(&result);
+            state = judge(state, row, want);
+            assert_eq!(judge(state, row, want), state, "judged twice after {said}{result:?}");
+            said.push(match state {
+                VerdictState::Pending => '?',
+                VerdictState::Ready => 'r',
+                VerdictState::NotReady => 'n',
+                VerdictState::Denied => 'd',
+            });
+        }
+        said
+    }
+
+    #[test]
+    fn thresholds_are_counted_in_a_row() {
+        assert_eq!(judged(&want(1, 3, false), "-+--+---+"), "nrrrrrrnr");
+        assert_eq!(judged(&want(2, 1, false), "+-+++-++"), "nnnrrnnr");
+        assert_eq!(judged(&want(3, 2, false), "+++-+--"), "nnrrrrn");
+        assert_eq!(judged(&want(0, 0, false), "+-"), "rn", "a threshold of 0 counts as 1");
+    }
+
+    #[test]
+    fn what_held_is_lost_by_enough_failures_only() {
+        assert_eq!(judged(&want(1, 3, true), "--+"), "??r");
+        assert_eq!(judged(&want(1, 3, true), "---+-"), "??nrr");
+        assert_eq!(judged(&want(2, 3, true), "+-+"), "???");
+        assert_eq!(judged(&want(1, 1, true), "-"), "n");
+    }
+
+    #[test]
+    fn a_denial_is_no_failure_and_ends_every_row() {
+        assert_eq!(judged(&want(1, 2, false), "+x-x+"), "rdndr");
+        assert_eq!(judged(&want(2, 2, true), "+x+-+"), "?dnnn");
+    }
+
+    proptest! {
+        #[test]
+        fn ready_takes_the_successes_and_is_lost_by_the_failures(
+            results in "[-+]{1,40}", successes in 1..5u32, failures in 1..5u32, held: bool,
+        ) {
+            let said = judged(&want(successes, failures, held), &results);
+            let mut ready = false;
+            for (at, state) in said.chars().enumerate() {
+                let ends = |with: char, count: u32| {
+                    results[..=at].chars().rev().take_while(|result| *result == with).count() >= count as usize
+                };
+                ready = ends('+', successes) || (ready && !ends('-', failures));
+                prop_assert_eq!(state == 'r', ready, "{} at {}: {}", results, at, said);
+            }
+        }
+    }
+}

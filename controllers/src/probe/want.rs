@@ -1,0 +1,109 @@
+//! What is asked of the engine, and what it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay_api::{Address, PlannedDependency, ProbeCheck};
+
+use super::ProbeResult;
+
+/// What is probed. Requests of one namespace that wait for the same share one probe.
+///
+/// The namespace always counts, even for a literal address: what the policy admits may differ between two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    namespace: Arc<str>,
+    check: ProbeCheck,
+}
+
+/// One target, and how the one who waits for it wants it judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// What is probed.
+    pub target: Target,
+    /// From the start of one probe to the start of the next, before jitter. Of those who share a target the shortest
+    /// counts.
+    pub period: Duration,
+    /// Longest duration of one probe. Of those who share a target the longest counts.
+    pub timeout: Duration,
+    /// From the first call that names this target to the first probe that counts.
+    pub initial_delay: Duration,
+    /// Successes in a row after which it is [`Ready`](VerdictState::Ready); 0 counts as 1.
+    pub success_threshold: u32,
+    /// Failures in a row after which what was ready is [`NotReady`](VerdictState::NotReady); 0 counts as 1.
+    pub failure_threshold: u32,
+    /// Whether it is watched for its loss: until as many probes have failed in a row as it takes, nothing is said
+    /// against it, though this engine may never have seen it ready. Else the first failure tells.
+    pub held: bool,
+}
+
+/// What is known of one [`Want`]. Equal for equal states: it holds no times and no counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The judgement, thresholds applied.
+    pub state: VerdictState,
+    /// How the last probe ended, which in a row that is shorter than the threshold speaks against the state; `None`
+    /// before the first.
+    pub result: Option<ProbeResult>,
+}
+
+/// Whether a target is there, judged by the thresholds of one [`Want`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictState {
+    /// Nothing can be said yet.
+    Pending,
+    /// Enough successes in a row, and since then not enough failures.
+    Ready,
+    /// No success yet, too few of them in a row, or enough failures in a row.
+    NotReady,
+    /// The policy forbids to try.
+    Denied,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Names what an object in `namespace` means by a check.
+    pub fn new(namespace: &str, check: ProbeCheck) -> Self {
+        Self { namespace: namespace.into(), check }
+    }
+
+    /// Returns the namespace of those who wait, in which names of Services are understood.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns what is done.
+    pub fn check(&self) -> &ProbeCheck {
+        &self.check
+    }
+
+    /// Returns where it connects to; `None` for a look-up.
+    pub fn address(&self) -> Option<&Address> {
+        self.check.address()
+    }
+}
+
+// === impl Want ===
+
+impl Want {
+    /// Asks for a check as a dependency has it; `held` as on the field.
+    pub fn new(target: Target, dependency: &PlannedDependency, held: bool) -> Self {
+        Self {
+            target,
+            period: dependency.period,
+            timeout: dependency.timeout,
+            initial_delay: dependency.initial_delay,
+            success_threshold: dependency.success_threshold,
+            failure_threshold: dependency.failure_threshold,
+            held,
+        }
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// What is known before the first probe that counts.
+    pub(super) const PENDING: Self = Self { state: VerdictState::Pending, result: None };
+}
