@@ -83,6 +83,30 @@ impl fmt::Display for Address {
     }
 }
 
+// === impl Host ===
+
+impl Host {
+    /// Reads a name or an IPv4 address.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        parse_host(text)
+    }
+
+    /// Reads an IPv6 address without brackets.
+    pub(crate) fn parse_ipv6(text: &str) -> Result<Self, &'static str> {
+        parse_ipv6(text)
+    }
+}
+
+/// Displays without brackets.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Ip(ip) => fmt::Display::fmt(ip, f),
+        }
+    }
+}
+
 // === private ===
 
 fn parse(text: &str) -> Result<Address, &'static str> {

@@ -9,7 +9,7 @@
 //! 3. No description stands below `spec.template`, which keeps the whole far below the 262,144 bytes that client-side
 //!    apply can carry.
 
-mod patterns;
+pub(crate) mod patterns;
 mod rules;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -16,7 +16,14 @@ use crate::wait_for::{
     Adoption, ConfigMapKey, DnsRecord, GrpcTlsMode, HttpHeader, HttpScheme, MatchPolicy, OnDeadline, OnLoss,
 };
 
+mod checks;
+mod names;
+mod refusal;
 mod resolve;
+#[cfg(test)]
+mod tests;
+
+pub use refusal::InvalidSpec;
 
 /// What to wait for, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -203,18 +210,6 @@ pub enum ResourceState {
     },
     /// A CEL expression over `object` is true.
     Expression(String),
-}
-
-/// A spec that cannot be acted on. Retrying does not help; the object must be edited.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path} {value}: {expected}")]
-pub struct InvalidSpec {
-    /// Path of the field, such as `spec.waitFor.dependencies[database].httpGet.port`.
-    pub path: String,
-    /// As written, in JSON.
-    pub value: String,
-    /// What is wrong with it, and what was expected.
-    pub expected: String,
 }
 
 // === impl PortReference ===

@@ -5,8 +5,8 @@
 //! a newer cluster knows survives a read and a write here.
 //!
 //! # Invariants
-//! 1. Decoding and encoding a spec loses no key and changes no value below `strategy`, `template` or any key that
-//!    this version does not know.
+//! 1. Decoding and encoding a spec loses no key and changes no value below `strategy`, `template`, `waitFor` or any key
+//!    that this version does not know.
 //! 2. `replicas` has no default: absent means that somebody else, such as an autoscaler on the Deployment, owns it.
 
 #![expect(
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::status::WaitDeploymentStatus;
+use crate::wait_for::WaitFor;
 use crate::wait_probe::WaitProbe;
 
 /// API group of the custom resources.
@@ -86,8 +87,11 @@ pub struct WaitDeploymentSpec {
     #[schemars(range(min = 0))]
     pub progress_deadline_seconds: Option<i32>,
     /// What must hold before the Deployment starts. Never passed on to the Deployment.
+    // As JSON, so that what a newer version wrote neither is lost nor makes the object unreadable; its fields are
+    // given by the method of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_for: Option<crate::wait_for::WaitFor>,
+    #[schemars(with = "Option<WaitFor>")]
+    pub wait_for: Option<Value>,
     /// The Pods to create, as in a Deployment. Carried verbatim; the API server checks it when the Deployment is
     /// written.
     pub template: Map<String, Value>,

@@ -1,0 +1,353 @@
+//! From one dependency of a manifest to one of a plan.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::names;
+use super::refusal::At;
+use super::{
+    Check, DnsCheck, GrpcCheck, HttpCheck, InvalidSpec, PlannedDependency, PortReference, ProbeCheck,
+    ResourceCheck, ResourceState, ServiceCheck, TlsCheck, Which,
+};
+use crate::address::{Address, Host};
+use crate::wait_for::{
+    ConfigMapKey, Dependency, DnsDependency, FORBIDDEN_HEADER_PREFIX, FORBIDDEN_HEADERS, GrpcDependency,
+    HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TlsDependency,
+};
+
+/// Key of a `ConfigMap` that holds authorities, where none is given.
+const DEFAULT_CA_KEY: &str = "ca.crt";
+const DEFAULT_PERIOD: i32 = 10;
+const DEFAULT_TIMEOUT: i32 = 3;
+const DEFAULT_FAILURES: i32 = 3;
+/// Longest condition with its status, in bytes.
+const MAX_CONDITION: usize = 330;
+/// Longest expression in bytes.
+const MAX_EXPRESSION: usize = 1024;
+/// Most headers and statuses of one GET, and most parts of one selector.
+const MAX_PARTS: usize = 16;
+
+const HOST: &str =
+    "a Service by name, a DNS name, an IPv4 address of four decimal numbers, or an IPv6 address";
+
+/// Returns what the dependency at `at` comes to.
+pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDependency, InvalidSpec> {
+    if !names::is_label(&dependency.name) {
+        let expected = "lower-case letters, digits and - inside, at most 63, such as database";
+        return at.field("name").refuse(dependency.name.as_str(), expected);
+    }
+    let number = |field: &str, value: Option<i32>, default: i32, range| {
+        at.field(field).number(value.unwrap_or(default), range)
+    };
+    let period = number("periodSeconds", dependency.period_seconds, DEFAULT_PERIOD, 1..=3600)?;
+    let default_timeout = i32::try_from(period).unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
+    let timeout = number("timeoutSeconds", dependency.timeout_seconds, default_timeout, 1..=60)?;
+    if timeout > period {
+        return at.field("timeoutSeconds").refuse(timeout, &format!("at most periodSeconds, {period}"));
+    }
+    let delay = number("initialDelaySeconds", dependency.initial_delay_seconds, 0, 0..=3600)?;
+    Ok(PlannedDependency {
+        name: dependency.name.clone(),
+        check: check(at, dependency)?,
+        initial_delay: Duration::from_secs(delay.into()),
+        period: Duration::from_secs(period.into()),
+        timeout: Duration::from_secs(timeout.into()),
+        success_threshold: number("successThreshold", dependency.success_threshold, 1, 1..=10)?,
+        failure_threshold: number(
+            "failureThreshold",
+            dependency.failure_threshold,
+            DEFAULT_FAILURES,
+            1..=100,
+        )?,
+        optional: dependency.optional,
+    })
+}
+
+/// Splits TYPE=STATUS, where the status may be left out; `None` for what is neither.
+pub(super) fn condition(text: &str) -> Option<(&str, &str)> {
+    let (type_, status) = text.split_once('=').unwrap_or((text, "True"));
+    let is_status = matches!(status, "True" | "False" | "Unknown");
+    (is_status && text.len() <= MAX_CONDITION && names::is_condition_type(type_)).then_some((type_, status))
+}
+
+fn check(at: &At, dependency: &Dependency) -> Result<Check, InvalidSpec> {
+    let Dependency { service, tcp_socket, http_get, grpc, tls, dns, resource, .. } = dependency;
+    let set = [
+        ("service", service.is_some()),
+        ("tcpSocket", tcp_socket.is_some()),
+        ("httpGet", http_get.is_some()),
+        ("grpc", grpc.is_some()),
+        ("tls", tls.is_some()),
+        ("dns", dns.is_some()),
+        ("resource", resource.is_some()),
+    ];
+    let set: Vec<&str> = set.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
+    let ([_], Some(found)) = (set.as_slice(), first_check(at, dependency)?) else {
+        return at.refuse(set, "exactly one of service, tcpSocket, httpGet, grpc, tls, dns and resource");
+    };
+    Ok(found)
+}
+
+fn first_check(at: &At, dependency: &Dependency) -> Result<Option<Check>, InvalidSpec> {
+    let Dependency { service, tcp_socket, http_get, grpc, tls, dns, resource, .. } = dependency;
+    let probe = if let Some(tcp) = tcp_socket {
+        ProbeCheck::Tcp(address(&at.field("tcpSocket"), &tcp.host, tcp.port)?)
+    } else if let Some(http) = http_get {
+        ProbeCheck::Http(of_http(&at.field("httpGet"), http)?)
+    } else if let Some(grpc) = grpc {
+        ProbeCheck::Grpc(of_grpc(&at.field("grpc"), grpc)?)
+    } else if let Some(tls) = tls {
+        ProbeCheck::Tls(of_tls(&at.field("tls"), tls)?)
+    } else if let Some(dns) = dns {
+        ProbeCheck::Dns(of_dns(&at.field("dns"), dns)?)
+    } else if let Some(service) = service {
+        return of_service(&at.field("service"), service).map(|check| Some(Check::Service(check)));
+    } else if let Some(resource) = resource {
+        return of_resource(&at.field("resource"), resource).map(|check| Some(Check::Resource(check)));
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Check::Probe(probe)))
+}
+
+fn of_service(at: &At, service: &ServiceDependency) -> Result<ServiceCheck, InvalidSpec> {
+    if !names::is_label(&service.name) {
+        return at.field("name").refuse(service.name.as_str(), "the name of a Service in the same namespace");
+    }
+    let at_port = at.field("port");
+    let port = match &service.port {
+        None => None,
+        Some(IntOrString::Int(number)) => Some(PortReference::Number(port(&at_port, *number)?)),
+        Some(IntOrString::String(name)) => {
+            if !names::is_label(name) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+                let expected =
+                    "a number from 1 to 65535 without quotes, or the name of a port of the Service";
+                return at_port.refuse(name.as_str(), expected);
+            }
+            Some(PortReference::Name(name.clone()))
+        }
+    };
+    let min_ready = service.min_ready_endpoints.unwrap_or(1);
+    let min_ready = at.field("minReadyEndpoints").number(min_ready, 1..=1000)?;
+    Ok(ServiceCheck { name: service.name.clone(), port, min_ready: min_ready as usize })
+}
+
+fn of_http(at: &At, http: &HttpDependency) -> Result<HttpCheck, InvalidSpec> {
+    let path = http.path.clone().unwrap_or_else(|| "/".to_owned());
+    if !names::is_path(&path) || path.len() > 1024 {
+        let expected = "a path that begins with / and is percent-encoded, at most 1024 characters";
+        return at.field("path").refuse(path, expected);
+    }
+    let at_headers = at.field("httpHeaders");
+    at_headers.at_most(http.http_headers.len(), MAX_PARTS)?;
+    for (index, header) in http.http_headers.iter().enumerate() {
+        of_header(&at_headers.item(index), header)?;
+    }
+    let at_statuses = at.field("expectedStatuses");
+    at_statuses.at_most(http.expected_statuses.len(), MAX_PARTS)?;
+    let mut statuses = Vec::new();
+    for (index, status) in http.expected_statuses.iter().enumerate() {
+        let number = at_statuses.item(index).number(*status, 200..=599)?;
+        statuses.push(u16::try_from(number).unwrap_or_default());
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    Ok(HttpCheck {
+        address: address(at, &http.host, http.port)?,
+        scheme: http.scheme.unwrap_or_default(),
+        path,
+        headers: http.http_headers.clone(),
+        statuses,
+    })
+}
+
+fn of_header(at: &At, header: &HttpHeader) -> Result<(), InvalidSpec> {
+    let at_name = at.field("name");
+    let name = header.name.to_ascii_lowercase();
+    if !names::is_token(&name) || name.len() > 128 {
+        return at_name.refuse(header.name.as_str(), "the name of a header, without colon and spaces");
+    }
+    if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.starts_with(FORBIDDEN_HEADER_PREFIX) {
+        let expected = "a header that neither carries credentials nor belongs to the connection";
+        return at_name.refuse(header.name.as_str(), expected);
+    }
+    if !names::is_header_value(&header.value) || header.value.len() > 1024 {
+        let expected = "printable ASCII without spaces at its ends, at most 1024 characters";
+        // Not the value: a secret that somebody put there does not belong into a status.
+        return at.field("value").refuse(format!("of {} bytes", header.value.len()), expected);
+    }
+    Ok(())
+}
+
+fn of_grpc(at: &At, grpc: &GrpcDependency) -> Result<GrpcCheck, InvalidSpec> {
+    let service = grpc.service.clone().unwrap_or_default();
+    if !service.bytes().all(|byte| byte.is_ascii_graphic()) || service.len() > 253 {
+        return at.field("service").refuse(service, "the name of a gRPC service, such as shop.v1.Orders");
+    }
+    let tls = grpc.tls_mode.unwrap_or_default();
+    Ok(GrpcCheck { address: address(at, &grpc.host, grpc.port)?, service, tls })
+}
+
+fn of_tls(at: &At, tls: &TlsDependency) -> Result<TlsCheck, InvalidSpec> {
+    let address = address(at, &tls.host, tls.port)?;
+    let server_name = match &tls.server_name {
+        None => address.host.clone(),
+        Some(name) => host(name).or_else(|problem| {
+            let expected = format!("the name in the certificate, or an address; {problem}");
+            at.field("serverName").refuse(name.as_str(), &expected)
+        })?,
+    };
+    let ca = tls.ca_config_map.as_ref().map(|ca| of_config_map(&at.field("caConfigMap"), ca)).transpose()?;
+    Ok(TlsCheck { address, server_name: server_name.to_string(), ca })
+}
+
+fn of_config_map(at: &At, reference: &ConfigMapKey) -> Result<ConfigMapKey, InvalidSpec> {
+    if !names::is_subdomain(&reference.name) {
+        return at
+            .field("name")
+            .refuse(reference.name.as_str(), "the name of a ConfigMap in the same namespace");
+    }
+    let key = reference.key.clone().unwrap_or_else(|| DEFAULT_CA_KEY.to_owned());
+    if !names::is_config_map_key(&key) {
+        return at.field("key").refuse(key, "letters, digits, -, _ and ., such as ca.crt");
+    }
+    Ok(ConfigMapKey { name: reference.name.clone(), key: Some(key) })
+}
+
+fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
+    let min_records = at.field("minRecords").number(dns.min_records.unwrap_or(1), 1..=100)?;
+    let Ok(Host::Name(name)) = Host::parse(&dns.name) else {
+        let expected = "a DNS name, complete and not an address, such as db.example.com";
+        return at.field("name").refuse(dns.name.as_str(), expected);
+    };
+    Ok(DnsCheck { name, record: dns.record.unwrap_or_default(), min_records: min_records as usize })
+}
+
+fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, InvalidSpec> {
+    if !names::is_api_version(&resource.api_version) {
+        let expected = "a version with its group in front unless it is the core's, such as batch/v1";
+        return at.field("apiVersion").refuse(resource.api_version.as_str(), expected);
+    }
+    if !names::is_kind(&resource.kind) {
+        return at.field("kind").refuse(resource.kind.as_str(), "letters and digits, such as Job");
+    }
+    let (group, version) = resource.api_version.rsplit_once('/').unwrap_or(("", &resource.api_version));
+    Ok(ResourceCheck {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: resource.kind.clone(),
+        which: which(at, resource)?,
+        state: state(at, resource)?,
+    })
+}
+
+fn which(at: &At, resource: &ResourceDependency) -> Result<Which, InvalidSpec> {
+    match (&resource.name, &resource.selector) {
+        (Some(name), None) if names::is_path_segment(name) => Ok(Which::Name(name.clone())),
+        (Some(name), None) => {
+            at.field("name").refuse(name.as_str(), "the name of an object, without / and %")
+        }
+        (None, Some(selector)) => {
+            of_selector(&at.field("selector"), selector)?;
+            Ok(Which::Selector(selector.clone()))
+        }
+        (name, _) => at.refuse(both("name", "selector", name.is_some()), "exactly one of name and selector"),
+    }
+}
+
+fn state(at: &At, resource: &ResourceDependency) -> Result<ResourceState, InvalidSpec> {
+    match (&resource.condition, &resource.expression) {
+        (Some(text), None) => {
+            let expected = "TYPE, or TYPE=STATUS with the status True, False or Unknown";
+            let found = condition(text).ok_or_else(|| at.field("condition").refusal(text.as_str(), expected));
+            let (type_, status) = found?;
+            Ok(ResourceState::Condition { type_: type_.to_owned(), status: status.to_owned() })
+        }
+        (None, Some(text)) if text.is_empty() || text.len() > MAX_EXPRESSION => {
+            at.field("expression").refuse(text.as_str(), "a CEL expression of 1 to 1024 characters")
+        }
+        (None, Some(text)) => Ok(ResourceState::Expression(text.clone())),
+        (condition, _) => {
+            let found = both("condition", "expression", condition.is_some());
+            at.refuse(found, "exactly one of condition and expression")
+        }
+    }
+}
+
+fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
+    let labels = selector.match_labels.iter().flatten();
+    let expressions = selector.match_expressions.as_deref().unwrap_or_default();
+    let (label_count, at_expressions) = (labels.clone().count(), at.field("matchExpressions"));
+    if label_count + expressions.len() == 0 {
+        return at
+            .refuse(serde_json::json!({}), "at least one label: without one it is every object of the kind");
+    }
+    at.field("matchLabels").at_most(label_count, MAX_PARTS)?;
+    at_expressions.at_most(expressions.len(), MAX_PARTS)?;
+    for (key, value) in labels {
+        is_key(&at.field("matchLabels"), key)?;
+        is_value(&at.field("matchLabels").field(key), value)?;
+    }
+    for (index, expression) in expressions.iter().enumerate() {
+        let at = at_expressions.item(index);
+        is_key(&at.field("key"), &expression.key)?;
+        let values = expression.values.as_deref().unwrap_or_default();
+        let at_values = at.field("values");
+        at_values.at_most(values.len(), MAX_PARTS)?;
+        match (expression.operator.as_str(), values) {
+            ("In" | "NotIn", []) => return at_values.refuse(Vec::<&str>::new(), "at least one value"),
+            ("In" | "NotIn", values) => {
+                for (index, value) in values.iter().enumerate() {
+                    is_value(&at_values.item(index), value)?;
+                }
+            }
+            ("Exists" | "DoesNotExist", []) => {}
+            ("Exists" | "DoesNotExist", values) => {
+                return at_values.refuse(values, "no values beside Exists and DoesNotExist");
+            }
+            (operator, _) => {
+                return at.field("operator").refuse(operator, "In, NotIn, Exists or DoesNotExist");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_key(at: &At, key: &str) -> Result<(), InvalidSpec> {
+    let expected = "the key of a label, such as app or example.com/app";
+    if names::is_label_key(key) { Ok(()) } else { at.refuse(key, expected) }
+}
+
+fn is_value(at: &At, value: &str) -> Result<(), InvalidSpec> {
+    let expected = "the value of a label: at most 63 letters, digits, and -, _ and . inside";
+    if names::is_label_value(value) { Ok(()) } else { at.refuse(value, expected) }
+}
+
+/// What is there where one of two was expected, and neither or both are.
+fn both(one: &'static str, other: &'static str, is_there: bool) -> Vec<&'static str> {
+    if is_there { vec![one, other] } else { Vec::new() }
+}
+
+fn address(at: &At, text: &str, number: i32) -> Result<Address, InvalidSpec> {
+    let port = port(&at.field("port"), number)?;
+    match host(text) {
+        Ok(host) => Ok(Address { host, port }),
+        Err(problem) => at.field("host").refuse(text, &format!("{HOST}; {problem}")),
+    }
+}
+
+/// An IPv6 address needs no brackets where no port follows it, and may have them.
+fn host(text: &str) -> Result<Host, &'static str> {
+    let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    if inside.is_some() || text.contains(':') {
+        return Host::parse_ipv6(inside.unwrap_or(text));
+    }
+    Host::parse(text)
+}
+
+fn port(at: &At, number: i32) -> Result<u16, InvalidSpec> {
+    let number = at.number(number, 1..=65535)?;
+    Ok(u16::try_from(number).unwrap_or_default())
+}

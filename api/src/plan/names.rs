@@ -1,0 +1,214 @@
+//! The forms of names and other strings, as the API server and the protocols have them.
+//!
+//! The definition says the same in regular expressions (`crd::patterns`), so that what is wrong is refused on its way in;
+//! here it is checked for what an older definition let in. A test holds the two against each other.
+
+/// Longest label of a DNS name, and longest value of a label of an object, in bytes.
+const MAX_LABEL: usize = 63;
+/// Longest DNS name in bytes, which also bounds names of objects.
+const MAX_NAME: usize = 253;
+
+/// Returns whether this is a DNS-1123 label: the name of a Service, of a port, of a dependency.
+pub(super) fn is_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= MAX_LABEL && is_framed(text, |byte| inner(byte) && byte != b'-', inner)
+}
+
+/// Returns whether this is a DNS-1123 subdomain: the name of most objects, the group of a kind.
+pub(super) fn is_subdomain(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    // Unlike those of a name, labels of a subdomain have no length of their own.
+    let is_part = |part: &str| is_framed(part, |byte| inner(byte) && byte != b'-', inner);
+    text.len() <= MAX_NAME && text.split('.').all(is_part)
+}
+
+/// Returns whether this is a version with its group in front, unless it is the core's.
+pub(super) fn is_api_version(text: &str) -> bool {
+    let (group, version) = match text.split_once('/') {
+        Some((group, version)) => (Some(group), version),
+        None => (None, text),
+    };
+    group.is_none_or(is_subdomain)
+        && is_label(version)
+        && version.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// Returns whether this may be a kind.
+pub(super) fn is_kind(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    text.len() <= MAX_LABEL
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && is_framed(text, |byte| byte.is_ascii_alphanumeric(), inner)
+}
+
+/// Returns whether this can stand for an object in a path of the API server.
+pub(super) fn is_path_segment(text: &str) -> bool {
+    (1..=MAX_NAME).contains(&text.len()) && !text.contains(['/', '%']) && text != "." && text != ".."
+}
+
+/// Returns whether this is a key of a `ConfigMap`, which also is the name of a file.
+pub(super) fn is_config_map_key(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(inner) && text != "." && !text.starts_with("..")
+}
+
+/// Returns whether this is the key of a label, qualified by a domain or not.
+pub(super) fn is_label_key(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
+}
+
+/// Returns whether this is the value of a label; empty is one.
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || text.len() <= MAX_LABEL && is_qualified_name(text)
+}
+
+/// Returns whether this is the type of a condition, qualified by a domain or not. Its length is bounded as a whole.
+pub(super) fn is_condition_type(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    domain.is_none_or(is_subdomain) && is_qualified_name(name)
+}
+
+/// Returns whether this is a token of RFC 9110: the name of a header.
+pub(super) fn is_token(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(inner)
+}
+
+/// Returns whether this is printable ASCII with spaces and tabs inside only: the value of a header.
+pub(super) fn is_header_value(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_graphic() || byte == b' ' || byte == b'\t';
+    text.is_empty() || is_framed(text, |byte| byte.is_ascii_graphic(), inner)
+}
+
+/// Returns whether this is an absolute path with query, percent-encoded, without fragment (RFC 3986).
+pub(super) fn is_path(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte);
+    let mut bytes = text.bytes();
+    let hex = |bytes: &mut std::str::Bytes<'_>| bytes.next().is_some_and(|b| b.is_ascii_hexdigit());
+    while let Some(byte) = bytes.next() {
+        let encoded = byte == b'%' && hex(&mut bytes) && hex(&mut bytes);
+        if !encoded && !plain(byte) {
+            return false;
+        }
+    }
+    text.starts_with('/')
+}
+
+fn is_qualified_name(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    is_framed(text, |byte| byte.is_ascii_alphanumeric(), inner)
+}
+
+/// Not empty, `end` at both ends and `inner` between them.
+fn is_framed(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    let ends = bytes.first().zip(bytes.last());
+    ends.is_some_and(|(first, last)| end(*first) && end(*last)) && bytes.iter().all(|byte| inner(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+    use regex::Regex;
+
+    use super::*;
+    use crate::address::Host;
+    use crate::crd::patterns;
+
+    /// What the definition admits below the length it bounds, and what is checked here.
+    type Pair = (&'static str, usize, fn(&str) -> bool, &'static str);
+
+    const PAIRS: [Pair; 10] = [
+        ("label", 63, is_label, patterns::LABEL),
+        ("subdomain", 253, is_subdomain, patterns::SUBDOMAIN),
+        ("apiVersion", 253, is_api_version, patterns::API_VERSION),
+        ("kind", 63, is_kind, patterns::KIND),
+        (
+            "path segment",
+            253,
+            |text| text == "." || text == ".." || is_path_segment(text),
+            patterns::PATH_SEGMENT,
+        ),
+        ("path", 1024, is_path, patterns::PATH),
+        ("token", 128, is_token, patterns::TOKEN),
+        ("header value", 1024, is_header_value, patterns::HEADER_VALUE),
+        ("graphic", 253, |text| text.bytes().all(|b| b.is_ascii_graphic()), patterns::GRAPHIC),
+        ("condition", 330, |text| super::super::checks::condition(text).is_some(), patterns::CONDITION),
+    ];
+
+    static COMPILED: LazyLock<Vec<Regex>> =
+        LazyLock::new(|| PAIRS.iter().map(|(.., pattern)| Regex::new(pattern).unwrap()).collect());
+    static HOSTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+        [patterns::DNS_NAME, patterns::NUMERIC, patterns::IPV4, patterns::IPV6]
+            .map(|pattern| Regex::new(pattern).unwrap())
+    });
+
+    /// Near misses matter: everything is made of what the forms are made of.
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[a-c0-2A-C._/=%?# \t:-]{0,12}",
+            "[a-c.-]{0,4}(/|=|=True|=False|=Unknown|=true)?[a-cA-C1.-]{0,4}",
+            "(v|V|1)[0-9a-z-]{0,64}",
+            "/[a-z%0-9G\\[\\]{}|?#&]{0,8}",
+            "/[ -~]{1,4}",
+            "[a-c/]{0,1}[ -~\t\u{7f}\u{e9}]{1,2}[a-c]{0,1}",
+            ".{0,6}",
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5000))]
+        #[test]
+        fn the_definition_and_the_plan_take_the_same_strings(text in texts()) {
+            for ((name, max, is_form, _), pattern) in PAIRS.iter().zip(&*COMPILED) {
+                let admitted = text.len() <= *max && pattern.is_match(&text);
+                prop_assert_eq!(is_form(&text) && text.len() <= *max, admitted, "{} {:?}", name, text);
+            }
+        }
+
+        #[test]
+        fn the_definition_and_the_plan_take_the_same_hosts(
+            text in prop_oneof![
+                "[a-c0-9x._:-]{0,14}",
+                "[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.]?",
+                "([a-c-]{1,64}[.]){0,2}(0x)?[0-9a-f]{0,3}[.]?",
+                "[^a]{0,5}",
+            ]
+        ) {
+            let [name, numeric, ipv4, ipv6] = HOSTS.each_ref().map(|pattern| pattern.is_match(&text));
+            prop_assert_eq!(Host::parse(&text).is_ok(), ipv4 || name && !numeric, "{:?}", text);
+            // The definition takes more for an IPv6 address than there are, and never less.
+            if text.parse::<std::net::Ipv6Addr>().is_ok() {
+                prop_assert!(ipv6, "{:?}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_a_pattern_alone_cannot_refuse() {
+        for (text, expected) in
+            [(".", false), ("..", false), ("..data", false), (".x", true), ("ca.crt", true)]
+        {
+            assert_eq!(is_config_map_key(text), expected, "{text}");
+        }
+        for (text, expected) in [(".", false), ("..", false), ("...", true), ("a:b", true), ("a/b", false)] {
+            assert_eq!(is_path_segment(text), expected, "{text}");
+        }
+        for (text, expected) in
+            [("app", true), ("example.com/app", true), ("/app", false), ("a/b/c", false), ("", false)]
+        {
+            assert_eq!(is_label_key(text), expected, "{text}");
+        }
+        assert!(!is_label(&"a".repeat(64)) && is_label(&"a".repeat(63)));
+        assert!(is_label_value("") && !is_label_value("-") && !is_label_value(&"a".repeat(64)));
+    }
+}

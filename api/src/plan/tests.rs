@@ -1,0 +1,423 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wait_deployment::WaitDeployment;
+
+fn object(wait_for: &Value) -> WaitDeployment {
+    let object = json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {}, "waitFor": wait_for},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn plan(wait_for: &Value) -> Result<Plan, String> {
+    object(wait_for).plan().map_err(|invalid| invalid.to_string())
+}
+
+/// One dependency with these fields beside its name.
+fn with(fields: &Value) -> Value {
+    let mut dependency = json!({"name": "db"});
+    for (key, value) in fields.as_object().unwrap() {
+        dependency[key] = value.clone();
+    }
+    json!({"dependencies": [dependency]})
+}
+
+/// One of each kind, with every field that there is.
+fn everything() -> Value {
+    json!({
+        "dependencies": [
+            {"name": "service", "service": {"name": "db", "port": "postgres", "minReadyEndpoints": 2}},
+            {"name": "tcp", "tcpSocket": {"host": "Db.", "port": 5432}, "optional": true},
+            {"name": "http", "periodSeconds": 2, "httpGet": {
+                "host": "::1", "port": 443, "scheme": "HTTPS", "path": "/a?b=%20", "expectedStatuses": [503, 200],
+                "httpHeaders": [{"name": "X-Probe", "value": "a b"}],
+            }},
+            {"name": "grpc", "grpc": {"host": "10.0.0.1", "port": 1, "service": "a.B", "tlsMode": "Tls"}},
+            {"name": "tls", "tls": {"host": "[::1]", "port": 1, "caConfigMap": {"name": "ca"}}},
+            {"name": "tls-2", "tls": {"host": "db", "port": 1, "serverName": "DB.shop.svc."}},
+            {"name": "dns", "dns": {"name": "_a._tcp.Example.com.", "record": "Srv", "minRecords": 3}},
+            {"name": "job", "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"}},
+            {"name": "pods", "resource": {
+                "apiVersion": "v1", "kind": "Pod", "expression": "true",
+                "selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+            }},
+        ],
+        "match": "Any",
+        "gates": ["Update", "ScaleFromZero"],
+        "deadlineSeconds": 900,
+        "onDeadline": "Proceed",
+        "onLoss": "ScaleToZero",
+        "lossGraceSeconds": 120,
+        "recoveryDeadlineSeconds": 1800,
+        "adoption": "IfIdentical",
+    })
+}
+
+#[test]
+fn every_field_has_its_place_in_the_plan() {
+    let plan = plan(&everything()).unwrap();
+    assert_eq!(plan.gates, Gates { create: false, update: true, scale_from_zero: true });
+    assert_eq!((plan.deadline, plan.on_deadline), (Some(Duration::from_mins(15)), OnDeadline::Proceed));
+    assert_eq!((plan.on_loss, plan.loss_grace), (OnLoss::ScaleToZero, Duration::from_mins(2)));
+    assert_eq!(plan.recovery_deadline, Some(Duration::from_mins(30)));
+    assert_eq!((plan.match_policy, plan.adoption), (MatchPolicy::Any, Adoption::IfIdentical));
+    let kinds: Vec<_> = plan.dependencies.iter().map(|dependency| dependency.check.kind()).collect();
+    assert_eq!(kinds, ["service", "tcp", "http", "grpc", "tls", "tls", "dns", "resource", "resource"]);
+
+    let check = |at: usize| &plan.dependencies[at].check;
+    let address = |at: usize| match check(at) {
+        Check::Probe(probe) => probe.address().unwrap().to_string(),
+        _ => unreachable!(),
+    };
+    assert_eq!([address(1), address(2), address(3)], ["db:5432", "[::1]:443", "10.0.0.1:1"]);
+    let Check::Probe(ProbeCheck::Http(http)) = check(2) else { unreachable!() };
+    assert_eq!(http.statuses, [200, 503], "sorted, so that equal checks are equal");
+    let timeout = |at: usize| plan.dependencies[at].timeout.as_secs();
+    assert_eq!((timeout(1), timeout(2)), (3, 2), "the default follows a shorter period");
+    let name = |at: usize| match check(at) {
+        Check::Probe(ProbeCheck::Tls(tls)) => (tls.server_name.as_str(), tls.ca.clone()),
+        _ => unreachable!(),
+    };
+    let ca = ConfigMapKey { name: "ca".to_owned(), key: Some("ca.crt".to_owned()) };
+    assert_eq!((name(4), name(5)), (("::1", Some(ca)), ("db.shop.svc", None)));
+    let Check::Probe(ProbeCheck::Dns(dns)) = check(6) else { unreachable!() };
+    assert_eq!((dns.name.as_str(), dns.min_records), ("_a._tcp.example.com", 3));
+    let Check::Resource(job) = check(7) else { unreachable!() };
+    assert_eq!((job.group.as_str(), job.version.as_str()), ("batch", "v1"));
+    let complete = ResourceState::Condition { type_: "Complete".to_owned(), status: "True".to_owned() };
+    assert_eq!(job.state, complete);
+}
+
+#[test]
+fn what_is_absent_has_its_default() {
+    let bare = plan(&with(&json!({"tcpSocket": {"host": "db", "port": 1}}))).unwrap();
+    assert_eq!(Plan { dependencies: Vec::new(), ..bare.clone() }, Plan::default());
+    assert_eq!((bare.gates, bare.on_loss), (Gates::default(), OnLoss::Report));
+    let db = &bare.dependencies[0];
+    assert_eq!((db.period.as_secs(), db.timeout.as_secs(), db.initial_delay.as_secs()), (10, 3, 0));
+    assert_eq!((db.success_threshold, db.failure_threshold, db.optional), (1, 3, false));
+}
+
+#[test]
+fn the_articles_form_is_one_tcp_dependency_whose_loss_nobody_looks_at() {
+    let object = json!({
+        "metadata": {"name": "web"},
+        "spec": {"selector": {}, "template": {}},
+        "waitProbe": {"address": "db:5432", "timeout": 1_000_000_000, "periodSeconds": 5},
+    });
+    let object: WaitDeployment = serde_json::from_value(object).unwrap();
+    let plan = object.plan().unwrap();
+    assert_eq!((plan.dependencies.len(), plan.on_loss), (1, OnLoss::Ignore));
+    let db = &plan.dependencies[0];
+    assert_eq!((db.name.as_str(), db.check.kind()), ("default", "tcp"));
+    assert_eq!((db.period.as_secs(), db.timeout.as_secs()), (5, 1));
+}
+
+/// One dependency on an object, with these fields in place of good ones.
+fn resource(fields: &Value) -> Value {
+    let mut resource = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"});
+    for (key, value) in fields.as_object().unwrap() {
+        resource[key] = value.clone();
+    }
+    with(&json!({"resource": resource}))
+}
+
+#[track_caller]
+fn refuses<const N: usize>(cases: [(Value, &str); N]) {
+    for (wait_for, expected) in cases {
+        let refused = plan(&wait_for).unwrap_err();
+        assert!(refused.starts_with("spec.waitFor") && refused.contains(expected), "{wait_for}: {refused}");
+    }
+}
+
+#[test]
+fn a_refusal_names_path_value_and_expectation() {
+    let tcp = json!({"host": "db", "port": 1});
+    refuses([
+        (json!({"dependencies": []}), r#"dependencies "0 entries": expected 1 to 16 entries"#),
+        (
+            json!({"dependencies": [{"name": "a", "dns": {"name": "b"}}, {"name": "a"}]}),
+            r#"dependencies "a": expected each name once"#,
+        ),
+        (with(&json!({"name": "A", "tcpSocket": tcp})), r#"dependencies[A].name "A": expected lower-case"#),
+        (with(&json!({})), "dependencies[db] []: expected exactly one of"),
+        (
+            with(&json!({"tcpSocket": tcp, "dns": {"name": "a"}})),
+            r#"dependencies[db] ["tcpSocket","dns"]: expected exactly one"#,
+        ),
+        (
+            with(&json!({"tcpSocket": tcp, "periodSeconds": 0})),
+            "dependencies[db].periodSeconds 0: expected 1 to 3600",
+        ),
+        (
+            with(&json!({"tcpSocket": tcp, "timeoutSeconds": 11})),
+            "dependencies[db].timeoutSeconds 11: expected at most periodSeconds, 10",
+        ),
+        (
+            with(&json!({"tcpSocket": tcp, "failureThreshold": 101})),
+            "dependencies[db].failureThreshold 101: expected 1 to 100",
+        ),
+        (
+            with(&json!({"tcpSocket": {"host": "", "port": 1}})),
+            r#"dependencies[db].tcpSocket.host "": expected a Service by name"#,
+        ),
+        (
+            with(&json!({"tcpSocket": {"host": "0x7f.1", "port": 1}})),
+            r#"tcpSocket.host "0x7f.1": expected a Service by name"#,
+        ),
+        (
+            with(&json!({"tcpSocket": {"host": "[::1%lo]", "port": 1}})),
+            r#"tcpSocket.host "[::1%lo]": expected a Service by name"#,
+        ),
+        (
+            with(&json!({"tcpSocket": {"host": "db", "port": 65536}})),
+            "tcpSocket.port 65536: expected 1 to 65535",
+        ),
+        (with(&json!({"service": {"name": "Db"}})), r#"service.name "Db": expected the name of a Service"#),
+        (
+            with(&json!({"service": {"name": "db", "port": "5432"}})),
+            r#"service.port "5432": expected a number from 1 to 65535 without quotes"#,
+        ),
+        (with(&json!({"service": {"name": "db", "port": 0}})), "service.port 0: expected 1 to 65535"),
+        (
+            with(&json!({"grpc": {"host": "a", "port": 1, "service": "a b"}})),
+            r#"grpc.service "a b": expected the name of a gRPC"#,
+        ),
+        (
+            with(&json!({"tls": {"host": "a", "port": 1, "serverName": "*.a"}})),
+            r#"tls.serverName "*.a": expected the name in the certificate"#,
+        ),
+        (
+            with(&json!({"tls": {"host": "a", "port": 1, "caConfigMap": {"name": "CA"}}})),
+            r#"tls.caConfigMap.name "CA": expected the name of a ConfigMap"#,
+        ),
+        (
+            with(&json!({"tls": {"host": "a", "port": 1, "caConfigMap": {"name": "ca", "key": "../x"}}})),
+            r#"tls.caConfigMap.key "../x": expected letters"#,
+        ),
+        (with(&json!({"dns": {"name": "10.0.0.1"}})), r#"dns.name "10.0.0.1": expected a DNS name"#),
+        (with(&json!({"dns": {"name": "db", "minRecords": 0}})), "dns.minRecords 0: expected 1 to 100"),
+    ]);
+}
+
+#[test]
+fn what_no_get_may_ask_for_is_refused() {
+    let http = |key: &str, value: Value| with(&json!({"httpGet": {"host": "a", "port": 1, key: value}}));
+    let header = |name: &str, value: &str| http("httpHeaders", json!([{"name": name, "value": value}]));
+    refuses([
+        (http("path", json!("ready")), r#"httpGet.path "ready": expected a path that begins with /"#),
+        (http("path", json!("/a b")), r#"httpGet.path "/a b": expected a path"#),
+        (http("path", json!("/a%2")), r#"httpGet.path "/a%2": expected a path"#),
+        (http("expectedStatuses", json!([200, 101])), "httpGet.expectedStatuses[1] 101: expected 200 to 599"),
+        (
+            header("Authorization", "x"),
+            r#"httpGet.httpHeaders[0].name "Authorization": expected a header that neither carries credentials"#,
+        ),
+        (
+            header("proxy-anything", "x"),
+            r#"httpHeaders[0].name "proxy-anything": expected a header that neither"#,
+        ),
+        (header("a:b", "x"), r#"httpHeaders[0].name "a:b": expected the name of a header"#),
+        (header("a", "secret\r\nHost: b"), r#"httpHeaders[0].value "of 15 bytes": expected printable ASCII"#),
+    ]);
+}
+
+#[test]
+fn an_object_that_cannot_be_meant_is_refused() {
+    let selector = |selector: Value| resource(&json!({"name": null, "selector": selector}));
+    refuses([
+        (resource(&json!({"apiVersion": "a/b/v1"})), r#"resource.apiVersion "a/b/v1": expected a version"#),
+        (resource(&json!({"kind": "jobs/status"})), r#"resource.kind "jobs/status": expected letters"#),
+        (resource(&json!({"name": "../x"})), r#"resource.name "../x": expected the name of an object"#),
+        (resource(&json!({"name": null})), "resource []: expected exactly one of name and selector"),
+        (
+            resource(&json!({"selector": {}})),
+            r#"resource ["name","selector"]: expected exactly one of name and selector"#,
+        ),
+        (
+            resource(&json!({"expression": "true"})),
+            r#"resource ["condition","expression"]: expected exactly one"#,
+        ),
+        (
+            resource(&json!({"condition": "Complete=Yes"})),
+            r#"resource.condition "Complete=Yes": expected TYPE"#,
+        ),
+        (
+            resource(&json!({"condition": null, "expression": ""})),
+            r#"resource.expression "": expected a CEL expression"#,
+        ),
+        (selector(json!({})), "resource.selector {}: expected at least one label"),
+        (
+            selector(json!({"matchLabels": {"a b": "c"}})),
+            r#"resource.selector.matchLabels "a b": expected the key of a label"#,
+        ),
+        (
+            selector(json!({"matchLabels": {"a": "-"}})),
+            r#"resource.selector.matchLabels.a "-": expected the value of a label"#,
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "Like"}]})),
+            r#"matchExpressions[0].operator "Like": expected In, NotIn"#,
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "In"}]})),
+            "matchExpressions[0].values []: expected at least one",
+        ),
+        (
+            selector(json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]})),
+            r#"values ["b"]: expected no values"#,
+        ),
+    ]);
+}
+
+#[test]
+fn fields_that_do_not_go_together_are_refused() {
+    let beside = |key: &str, value: Value| {
+        let mut wait_for = with(&json!({"tcpSocket": {"host": "db", "port": 1}}));
+        wait_for[key] = value;
+        wait_for
+    };
+    refuses([
+        (beside("gates", json!([])), "spec.waitFor.gates []: expected at least one of Create"),
+        (
+            beside("onLoss", json!("ScaleToZero")),
+            r#"spec.waitFor.onLoss "ScaleToZero": expected lossGraceSeconds beside it"#,
+        ),
+        (
+            beside("onDeadline", json!("Proceed")),
+            r#"spec.waitFor.onDeadline "Proceed": expected deadlineSeconds beside it"#,
+        ),
+        (beside("deadlineSeconds", json!(0)), "spec.waitFor.deadlineSeconds 0: expected 1 to 31536000"),
+    ]);
+    let mut ignored = beside("onLoss", json!("Ignore"));
+    ignored["recoveryDeadlineSeconds"] = json!(1);
+    let refused = plan(&ignored).unwrap_err();
+    assert_eq!(
+        refused,
+        "spec.waitFor.recoveryDeadlineSeconds 1: expected nothing here, since onLoss is Ignore"
+    );
+    let mut unscaled = object(
+        &json!({"dependencies": [{"name": "a", "dns": {"name": "b"}}], "onLoss": "ScaleToZero", "lossGraceSeconds": 0}),
+    );
+    unscaled.spec.replicas = None;
+    let refused = unscaled.plan().unwrap_err().to_string();
+    assert!(refused.contains(r#"onLoss "ScaleToZero": expected spec.replicas beside it"#), "{refused}");
+}
+
+#[test]
+fn a_refusal_of_the_articles_form_has_its_parts_too() {
+    let refused = |probe: Value| {
+        let mut object = object(&Value::Null);
+        object.wait_probe = Some(serde_json::from_value(probe).unwrap());
+        let InvalidSpec { path, value, expected } = object.plan().unwrap_err();
+        assert!(expected.contains("expected ") || expected.contains("is accepted"), "{expected}");
+        format!("{path} {value}")
+    };
+    assert_eq!(refused(json!({})), r#"waitProbe.address """#);
+    assert_eq!(refused(json!({"address": "a: b:1"})), r#"waitProbe.address "a: b:1""#);
+    assert_eq!(refused(json!({"address": "a:1", "timeout": 3})), "waitProbe.timeout 3");
+    assert_eq!(refused(json!({"address": "a:1", "timeout": "3: s"})), r#"waitProbe.timeout "3: s""#);
+    assert_eq!(refused(json!({"address": "a:1", "periodSeconds": 0})), "waitProbe.periodSeconds 0");
+}
+
+#[test]
+fn both_forms_at_once_are_refused() {
+    let mut object = object(&everything());
+    object.wait_probe = Some(serde_json::from_value(json!({"address": "db:1"})).unwrap());
+    let expected = r#"waitProbe "db:1": expected spec.waitFor alone, with tcpSocket for this address"#;
+    assert_eq!(object.plan().unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn what_a_newer_version_wrote_is_named_and_kept() {
+    let mut newer = everything();
+    newer["dependencies"][1]["tcpSocket"]["port"] = json!("postgres");
+    newer["dependencies"][1]["fromTheFuture"] = json!([1]);
+    let expected =
+        r#"spec.waitFor.dependencies[1].tcpSocket.port "postgres": expected what this version understands; "#;
+    assert!(plan(&newer).unwrap_err().starts_with(expected), "{:?}", plan(&newer));
+    let read = object(&newer);
+    assert_eq!(serde_json::to_value(&read).unwrap()["spec"]["waitFor"], newer);
+    assert!(read.spec.gates().update, "what is to be held back is known all the same");
+
+    let mut newer = everything();
+    newer["adoption"] = json!("IfOlder");
+    newer["gates"] = json!(["Create", "Restart"]);
+    let read = object(&newer);
+    assert!(read.plan().unwrap_err().path.starts_with("spec.waitFor."));
+    assert_eq!(read.spec.adoption(), Adoption::Never, "the most careful one");
+    assert_eq!(read.spec.gates(), Gates { create: true, update: false, scale_from_zero: false });
+    for odd in [json!([]), json!("x"), json!(7), json!({"dependencies": "x"})] {
+        assert!(plan(&odd).unwrap_err().starts_with("spec.waitFor"), "{odd}");
+    }
+    assert_eq!(plan(&Value::Null), Ok(Plan::default()));
+}
+
+#[test]
+fn a_long_value_is_not_quoted_in_full() {
+    let refused = plan(&with(&json!({"dns": {"name": "é".repeat(5000)}}))).unwrap_err();
+    assert!(refused.len() < 400 && refused.contains('…'), "{refused}");
+}
+
+/// Anything that JSON can say, small.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-2..70_000_i64).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        "[a-zA-Z0-9./:=%-]{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{1,6}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// The paths of all values in `value`.
+fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
+    found.push(path.to_owned());
+    match value {
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| pointers(value, &format!("{path}/{key}"), found));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, value)| pointers(value, &format!("{path}/{at}"), found));
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn whatever_stands_in_it_is_planned_or_refused_in_full(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any_json()), 1..4),
+    ) {
+        let mut wait_for = everything();
+        for (at, value) in edits {
+            let mut found = Vec::new();
+            pointers(&wait_for, "", &mut found);
+            *wait_for.pointer_mut(at.get::<String>(&found)).unwrap() = value;
+        }
+        let read = object(&wait_for);
+        let written = serde_json::to_value(&read).unwrap();
+        prop_assert_eq!(&written["spec"]["waitFor"], &wait_for);
+        let (_, _) = (read.spec.gates(), read.spec.adoption());
+        if let Err(invalid) = read.plan() {
+            prop_assert!(invalid.path.starts_with("spec.waitFor"), "{:?}", invalid);
+            prop_assert!(invalid.expected.starts_with("expected ") && invalid.expected.len() > 12, "{:?}", invalid);
+            prop_assert!(!invalid.value.is_empty(), "{:?}", invalid);
+        }
+    }
+}
