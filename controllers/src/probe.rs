@@ -22,8 +22,10 @@ mod judge;
 mod metrics;
 mod policy;
 mod ranges;
+mod resolve;
 mod schedule;
 mod services;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -45,8 +47,10 @@ use crate::reasons;
 use metrics::ProbeMetrics;
 use schedule::{Next, Schedule};
 
-pub use dial::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial, TokioResolve};
+pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
+pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
 pub use services::{NoServices, ServiceAnswer, Services};
+pub use surroundings::{NoSurroundings, NoText, Owner, Surroundings};
 pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
@@ -80,6 +84,8 @@ pub struct Seams {
     pub resolve: Arc<dyn Resolve>,
     /// Finds Services.
     pub services: Arc<dyn Services>,
+    /// Knows the rest of the cluster.
+    pub surroundings: Arc<dyn Surroundings>,
     /// Gives numbers in [0, 1) for the jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::dependencies::Dependencies;
-use crate::probe::{Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
+use crate::probe::{Dial, Driver, Engine, NoSurroundings, Resolve, Seams, TokioDial, TokioResolve};
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::WaitDeploymentReconciler;
@@ -65,6 +65,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         dial: sockets.dial,
         resolve: sockets.resolve,
         services: found.clone(),
+        surroundings: Arc::new(NoSurroundings),
         random: Arc::new(fastrand::f64),
     };
     let mut configurations = manager.configurations();

@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::deployment::FIELD_MANAGER;
-    use crate::probe::{NoServices, Seams, TokioDial, TokioResolve};
+    use crate::probe::{NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
 
     /// A gate that is open, for there is nothing to wait for, and whose Deployment is to be made.
     fn open_gate() -> (WaitDeploymentReconciler, TestContext) {
@@ -264,6 +264,7 @@ mod tests {
             dial: Arc::new(TokioDial),
             resolve: Arc::new(TokioResolve::default()),
             services: Arc::new(NoServices),
+            surroundings: Arc::new(NoSurroundings),
             random: Arc::new(|| 0.5),
         };
         let policy = ManagerConfiguration::default().probe_policy;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use mainstay_controllers::Sockets;
-use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, TokioDial};
+use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, ServicesFuture, TokioDial};
 use parking_lot::Mutex;
 
 /// Keeps watch over one test's probes. Fails the test on drop if one of them wanted out.
@@ -95,6 +95,10 @@ impl Resolve for LoopbackDial {
         Box::pin(async move {
             if name == "localhost" { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) } else { self.refuse(name) }
         })
+    }
+
+    fn services<'a>(&'a self, name: &'a str) -> ServicesFuture<'a> {
+        Box::pin(async move { self.refuse(name) })
     }
 }
 

@@ -68,7 +68,7 @@ async fn connect_any(addresses: &[SocketAddr], detail: Detail, seams: &Seams) ->
     let mut worst: Option<io::Error> = None;
     while let Some(dialled) = dials.next().await {
         match dialled {
-            Ok(()) => return ProbeResult::Ready,
+            Ok(_connection) => return ProbeResult::Ready,
             Err(error) => {
                 if worst.as_ref().is_none_or(|worst| rank(&error) < rank(worst)) {
                     worst = Some(error);

@@ -48,7 +48,7 @@ impl Dial for FakeDial {
             let _open = Open(&self.0);
             let net = self.0.hosts.lock().get(&address).copied();
             match net {
-                Some(Net::Accept) => Ok(()),
+                Some(Net::Accept) => Ok(Connection::new(tokio::io::empty())),
                 Some(Net::Silent) => std::future::pending().await,
                 None => Err(io::ErrorKind::ConnectionRefused.into()),
             }
@@ -62,6 +62,10 @@ impl Resolve for FakeResolve {
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
         let found = self.0.names.lock().get(name).cloned();
         Box::pin(async move { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
+    }
+
+    fn services<'a>(&'a self, _: &'a str) -> ServicesFuture<'a> {
+        Box::pin(async { Err(io::ErrorKind::NotFound.into()) })
     }
 }
 
@@ -93,6 +97,7 @@ impl Bench {
             dial: Arc::new(FakeDial(Arc::clone(&net))),
             resolve: Arc::new(FakeResolve(Arc::clone(&net))),
             services: Arc::new(OneService),
+            surroundings: Arc::new(NoSurroundings),
             random: Arc::new(|| 0.5),
         };
         let (sender, changed) = mpsc::unbounded_channel();
