@@ -25,9 +25,10 @@ use mainstay_api::{Check, Plan, PlannedDependency};
 use parking_lot::Mutex;
 
 use self::endpoints::Look;
-use self::waiters::Waiters;
+pub(crate) use self::waiters::Waiters;
 use crate::probe::{Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
+use crate::resources::Resources;
 use crate::services::{CachedServices, service_of_slice};
 
 /// What is known of one dependency.
@@ -65,6 +66,7 @@ pub struct Dependencies {
 struct Shared {
     engine: Engine,
     services: Arc<CachedServices>,
+    resources: Resources,
     /// By the name of the Service.
     of_services: Mutex<Waiters<Request>>,
 }
@@ -72,9 +74,9 @@ struct Shared {
 // === impl Dependencies ===
 
 impl Dependencies {
-    /// Looks at these Services, and has this engine look at everything else.
-    pub fn new(engine: Engine, services: Arc<CachedServices>) -> Self {
-        Self { shared: Arc::new(Shared { engine, services, of_services: Mutex::default() }) }
+    /// Looks at these Services and objects, and has this engine look at everything else.
+    pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources) -> Self {
+        Self { shared: Arc::new(Shared { engine, services, resources, of_services: Mutex::default() }) }
     }
 
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
@@ -92,6 +94,7 @@ impl Dependencies {
     pub fn forget(&self, request: &Request) {
         self.shared.engine.forget(request);
         self.shared.of_services.lock().forget(request);
+        self.shared.resources.forget(request);
     }
 
     /// Returns who waits for a Service, for one that has changed.
@@ -112,10 +115,11 @@ impl Dependencies {
             Check::Probe(_) | Check::Resource(_) => None,
         });
         self.shared.of_services.lock().set(request, services.collect());
+        self.shared.resources.watch(request, plan);
 
         let mut wants = Vec::new();
         let mut look = |dependency| {
-            let look = self.look_at(namespace, dependency);
+            let look = self.look_at(request, namespace, dependency);
             if let Look::Probe(check) = &look {
                 wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held));
             }
@@ -131,14 +135,14 @@ impl Dependencies {
         looks.into_iter().map(answer).collect()
     }
 
-    fn look_at(&self, namespace: &str, dependency: &PlannedDependency) -> Look {
+    fn look_at(&self, request: &Request, namespace: &str, dependency: &PlannedDependency) -> Look {
         match &dependency.check {
             Check::Service(check) => {
                 let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
                 endpoints::judge(namespace, check, found)
             }
             Check::Probe(check) => Look::Probe(check.clone()),
-            Check::Resource(_) => Look::Known(Observation::unknown()),
+            Check::Resource(check) => Look::Known(self.shared.resources.observe(request, dependency, check)),
         }
     }
 }

@@ -20,6 +20,7 @@ mod status;
 pub mod dependencies;
 pub mod deployment;
 pub mod probe;
+pub mod resources;
 pub mod services;
 
 pub mod reasons;

@@ -90,6 +90,36 @@ pub mod probe {
     pub const NOT_READY: &str = "NotReady";
 }
 
+/// Reasons of one prerequisite that is an object, or several.
+pub mod resource {
+    /// In the state that is waited for.
+    pub const IN_STATE: &str = "InState";
+    /// Not in it.
+    pub const NOT_IN_STATE: &str = "NotInState";
+    /// There is no such object.
+    pub const NOT_FOUND: &str = "NotFound";
+    /// It was in a state that does not pass, and is gone since.
+    pub const GONE_AFTER_SUCCESS: &str = "GoneAfterSuccess";
+    /// It has failed for good.
+    pub const FAILED: &str = "Failed";
+    /// What it says of itself is about an earlier generation.
+    pub const NOT_OBSERVED: &str = "NotObserved";
+    /// The selector picks more objects than are looked at.
+    pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
+    /// The ServiceAccount of the template may not read it.
+    pub const ACCESS_DENIED: &str = "AccessDenied";
+    /// It cannot be found out what the ServiceAccount may read.
+    pub const ACCESS_UNKNOWN: &str = "AccessUnknown";
+    /// The API server does not serve the kind.
+    pub const KIND_NOT_SERVED: &str = "KindNotServed";
+    /// Objects of the kind are in no namespace.
+    pub const KIND_NOT_NAMESPACED: &str = "KindNotNamespaced";
+    /// The manager may not watch the kind.
+    pub const KIND_FORBIDDEN: &str = "KindForbidden";
+    /// The kind cannot be read at present.
+    pub const KIND_UNKNOWN: &str = "KindUnknown";
+}
+
 /// No Deployment of this WaitDeployment exists.
 pub const DEPLOYMENT_NOT_FOUND: &str = "DeploymentNotFound";
 /// The Deployment has not reported this condition yet.

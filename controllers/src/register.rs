@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::dependencies::Dependencies;
 use crate::probe::{Dial, Driver, Engine, NoSurroundings, Resolve, Seams, TokioDial, TokioResolve};
+use crate::resources::{ResourceWatch, Resources};
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::WaitDeploymentReconciler;
@@ -70,10 +71,13 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     };
     let mut configurations = manager.configurations();
     let policy = configurations.borrow_and_update().probe_policy.clone();
+    let of_resources = notifier.clone();
+    let resources =
+        Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
     let tell = move |request| notifier.notify(request);
     let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
 
-    let dependencies = Dependencies::new(engine.clone(), found);
+    let dependencies = Dependencies::new(engine.clone(), found, resources.clone());
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
     let gate = Controller::new(wait_deployment::NAME)
@@ -93,6 +97,9 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         .reconciles(&objects)
         .owns(&deployments)
         .reconciler(StatusMirror::new(&objects, &deployments, manager.applier(mirror::FIELD_MANAGER)));
+    let declare = manager.clone();
+    let declare = move |kind| declare.store_of(kind, Scope::all());
+    manager.add(ResourceWatch::new(&resources, declare, configurations.clone()))?;
     manager.add(ProbeEngine { engine, driver, policy, configurations })?;
     manager.register(gate)?;
     manager.register(mirror)?;

@@ -138,6 +138,16 @@ impl TestCluster {
         }
     }
 
+    /// Makes a `ClusterRole` with these rules that is added to the roles of every manager under test, and goes with this
+    /// test. Rights that no other test may have are not given this way.
+    pub async fn aggregate(&self, rules: &Value) {
+        let labels = json!({"mainstay.dev/aggregate-to-manager": "true"});
+        let name = format!("aggregated-{}", self.namespace());
+        let role =
+            json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": rules});
+        self.create(&role).await;
+    }
+
     /// Defines a kind, which goes with the test, and waits until it is served.
     pub async fn define(&self, definition: &Value) {
         let name = name_of(definition);

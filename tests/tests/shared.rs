@@ -48,6 +48,8 @@ mod own_writes;
 mod readiness;
 #[path = "shared/reload.rs"]
 mod reload;
+#[path = "shared/resource_checks.rs"]
+mod resource_checks;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/runnables.rs"]

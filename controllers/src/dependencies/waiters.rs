@@ -19,24 +19,25 @@ pub(crate) struct Waiters<T> {
 // === impl Waiters ===
 
 impl<T: Clone + Eq + Hash> Waiters<T> {
-    /// Notes that `request` waits for these things and for no others.
-    pub(crate) fn set(&mut self, request: &Request, things: Vec<T>) {
+    /// Notes that `request` waits for these things and for no others. Returns whether that is news.
+    pub(crate) fn set(&mut self, request: &Request, things: Vec<T>) -> bool {
         if self.by_request.get(request).map_or(things.is_empty(), |known| *known == things) {
-            return;
+            return false;
         }
         self.forget(request);
-        if things.is_empty() {
-            return;
-        }
         for thing in &things {
             self.by_thing.entry(thing.clone()).or_default().insert(request.clone());
         }
-        self.by_request.insert(request.clone(), things);
+        if !things.is_empty() {
+            self.by_request.insert(request.clone(), things);
+        }
+        true
     }
 
-    /// Notes that `request` waits for nothing any more.
-    pub(crate) fn forget(&mut self, request: &Request) {
-        for thing in self.by_request.remove(request).unwrap_or_default() {
+    /// Notes that `request` waits for nothing any more. Returns whether that is news.
+    pub(crate) fn forget(&mut self, request: &Request) -> bool {
+        let Some(things) = self.by_request.remove(request) else { return false };
+        for thing in things {
             if let Some(waiting) = self.by_thing.get_mut(&thing) {
                 waiting.remove(request);
                 if waiting.is_empty() {
@@ -44,11 +45,22 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
                 }
             }
         }
+        true
+    }
+
+    /// Returns whether anybody waits for a thing.
+    pub(crate) fn has(&self, thing: &T) -> bool {
+        self.by_thing.contains_key(thing)
     }
 
     /// Returns who waits for a thing, in no particular order.
     pub(crate) fn of(&self, thing: &T) -> Vec<Request> {
         self.by_thing.get(thing).into_iter().flatten().cloned().collect()
+    }
+
+    /// Returns everybody who waits, in no particular order.
+    pub(crate) fn all(&self) -> Vec<Request> {
+        self.by_request.keys().cloned().collect()
     }
 }
 

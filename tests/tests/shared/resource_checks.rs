@@ -1,0 +1,181 @@
+//! What `resource` checks find out on a real server, with the rights that we ship and those of the waiting Pods.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use mainstay::cache::{Scope, Store};
+use mainstay::key::Request;
+use mainstay_api::{Check, WaitDeployment};
+use mainstay_controllers::dependencies::{Observation, State};
+use mainstay_controllers::resources::{ResourceWatch, Resources};
+use mainstay_tests::wait::{PATIENCE, until_so};
+use mainstay_tests::{LocalManager, TestCluster};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Somebody who waits for one thing, and looks again when told to.
+struct Waiting {
+    request: Request,
+    objects: Store<WaitDeployment>,
+    resources: Resources,
+    told: mpsc::UnboundedReceiver<Request>,
+}
+
+impl Waiting {
+    fn observe(&self) -> Option<Observation> {
+        let object = self.objects.get(&self.request).ok().flatten()?;
+        let plan = object.plan().expect("a plan");
+        self.resources.watch(&self.request, &plan);
+        let dependency = &plan.dependencies[0];
+        let Check::Resource(check) = &dependency.check else { panic!("it waits for something else") };
+        Some(self.resources.observe(&self.request, dependency, check))
+    }
+
+    /// Looks whenever it is told, and at no other time.
+    async fn until(&mut self, reason: &str) -> Observation {
+        let mut seen = None;
+        let agreed = async {
+            loop {
+                let observation = self.observe();
+                if observation.as_ref().is_some_and(|observation| observation.reason == reason) {
+                    return observation;
+                }
+                seen = observation;
+                self.told.recv().await.expect("the manager runs");
+            }
+        };
+        let agreed = timeout(PATIENCE, agreed).await.ok().flatten();
+        agreed.unwrap_or_else(|| panic!("it never was {reason}; last {seen:?}"))
+    }
+}
+
+fn job(name: &str) -> Job {
+    let container = json!({"name": "main", "image": "example.invalid/migrate:1"});
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        // Nobody runs it: the test says itself what became of it.
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }))
+    .expect("a Job")
+}
+
+fn waits_for(resource: &Value) -> WaitDeployment {
+    serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "serviceAccountName": "web",
+                    "containers": [{"name": "main", "image": "example.invalid/main:1"}],
+                },
+            },
+            "waitFor": {"dependencies": [{"name": "schema", "resource": resource}]},
+        },
+    }))
+    .expect("a WaitDeployment")
+}
+
+/// Starts a manager with a second set of checks, for the test alone.
+async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waiting) {
+    let identity = cluster.install_base().await;
+    let (tell, told) = mpsc::unbounded_channel();
+    let mut waiting = None;
+    let allowed: Vec<String> = allowed.iter().map(|kind| (*kind).to_owned()).collect();
+    let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
+        let objects = manager.store::<WaitDeployment>(Scope::all());
+        let resources = Resources::new(&objects, allowed, move |request| drop(tell.send(request)));
+        let declare = manager.clone();
+        let watch = ResourceWatch::new(
+            &resources,
+            move |kind| declare.store_of(kind, Scope::all()),
+            manager.configurations(),
+        );
+        manager.add(watch).expect("added");
+        let request = Request::namespaced(cluster.namespace(), "web");
+        waiting = Some(Waiting { request, objects, resources, told });
+    })
+    .await;
+    manager.leads().await;
+    (manager, waiting.expect("registered"))
+}
+
+/// Lets a ServiceAccount get objects of a kind, and waits until that is in force.
+async fn admit(cluster: &TestCluster, account: &str, resource: &str) {
+    cluster.kubectl(&["create", "role", account, "--verb=get", "--resource", resource]).await;
+    let name = format!("{}:{account}", cluster.namespace());
+    let subject = format!("--serviceaccount={name}");
+    cluster.kubectl(&["create", "rolebinding", account, "--role", account, &subject]).await;
+    let user = format!("--as=system:serviceaccount:{name}");
+    let may = async || cluster.try_kubectl(&["auth", "can-i", "get", resource, &user]).await.status.success();
+    until_so("the ServiceAccount to have the right", may).await;
+}
+
+/// Makes the object, and waits until the manager knows it.
+async fn make(cluster: &TestCluster, waiting: &Waiting, object: &WaitDeployment) {
+    let made = cluster.api::<WaitDeployment>().create(&PostParams::default(), object).await.expect("created");
+    waiting.objects.caught_up(&made).await.expect("in scope");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_told_about_once_the_account_may_read_it() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (manager, mut waiting) = start(&cluster, &["Job.batch"]).await;
+    let resource =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
+    make(&cluster, &waiting, &waits_for(&resource)).await;
+    let denied = waiting.until("AccessDenied").await;
+    assert_eq!(denied.state, State::NotReady);
+    assert!(denied.message.contains(&format!("ServiceAccount {}/web", cluster.namespace())), "{denied:?}");
+
+    let jobs = cluster.api::<Job>();
+    jobs.create(&PostParams::default(), &job("migrate")).await.expect("created");
+    admit(&cluster, "reader", "jobs.batch").await;
+    let other = json!({"spec": {"template": {"spec": {"serviceAccountName": "reader"}}}});
+    let objects = cluster.api::<WaitDeployment>();
+    let other = objects.patch("web", &PatchParams::default(), &Patch::Merge(other)).await.expect("patched");
+    waiting.objects.caught_up(&other).await.expect("in scope");
+    waiting.until("NotInState").await;
+
+    let done = json!({"status": {"conditions": [
+        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ], "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z"}});
+    jobs.patch_status("migrate", &PatchParams::default(), &Patch::Merge(done)).await.expect("finished");
+    assert_eq!(waiting.until("InState").await.state, State::Ready);
+    jobs.delete("migrate", &DeleteParams::background()).await.expect("deleted");
+    assert_eq!(waiting.until("NotFound").await.state, State::NotReady, "nobody has written that it had held");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_the_manager_may_not_watch_can_be_granted_by_a_label() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (manager, mut waiting) = start(&cluster, &["PodTemplate", "Nothing.example.com", "Node"]).await;
+    let resource = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "name": "any", "condition": "Ready"});
+    admit(&cluster, "web", "podtemplates").await;
+    make(&cluster, &waiting, &waits_for(&resource("v1", "PodTemplate"))).await;
+    let forbidden = waiting.until("KindForbidden").await;
+    assert!(forbidden.message.contains("mainstay.dev/aggregate-to-manager"), "{forbidden:?}");
+
+    cluster
+        .aggregate(&json!([{"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["list", "watch"]}]))
+        .await;
+    waiting.until("NotFound").await;
+
+    let objects = cluster.api::<WaitDeployment>();
+    for (resource, reason) in [
+        (resource("example.com/v1", "Nothing"), "KindNotServed"),
+        (resource("v1", "Node"), "KindNotNamespaced"),
+        (resource("v1", "Pod"), "PolicyDenied"),
+    ] {
+        let other =
+            json!({"spec": {"waitFor": {"dependencies": [{"name": "schema", "resource": resource}]}}});
+        let other =
+            objects.patch("web", &PatchParams::default(), &Patch::Merge(other)).await.expect("patched");
+        waiting.objects.caught_up(&other).await.expect("in scope");
+        waiting.until(reason).await;
+    }
+    manager.stop().await.expect("stopped in order");
+}
