@@ -239,7 +239,7 @@ fn only_what_does_not_pass_is_final() {
         is_final(check)
     };
     assert!(check("batch/Job", "Complete") && check("batch/Job", "SuccessCriteriaMet"));
-    assert!(check("tekton.dev/PipelineRun", "Succeeded") && check("example.com/Backup", "completed=true"));
+    assert!(check("tekton.dev/PipelineRun", "Succeeded") && check("example.com/Backup", "completed=True"));
     assert!(!check("apps/Deployment", "Available") && !check("tekton.dev/PipelineRun", "Succeeded=False"));
 }
 
