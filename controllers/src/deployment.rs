@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use kube::Resource;
 use mainstay_api::WaitDeployment;
 use serde::Deserialize;
@@ -23,6 +23,8 @@ pub const FIELD_MANAGER: &str = "waitdeployment-gate";
 /// On the Deployment: the generation of the WaitDeployment that it was last written for. Writing it does not raise
 /// the Deployment's own generation.
 pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
+/// On the Deployment: stands for the template that was last let through, so that a new one is known as such.
+pub const TEMPLATE_ANNOTATION: &str = "apps.mainstay.dev/template";
 
 /// Keys that are never passed on, exactly.
 const TRACKING_KEYS: [&str; 5] = [
@@ -68,6 +70,8 @@ pub struct LiveMeta {
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// Its version.
+    pub resource_version: String,
     /// Its generation, counted by its own spec.
     pub generation: i64,
     /// All labels.
@@ -88,6 +92,24 @@ pub struct LiveSpec {
     pub replicas: Option<i64>,
     /// Whether the rollout is paused.
     pub paused: bool,
+    /// Which Pods are its own.
+    pub selector: LabelSelector,
+}
+
+/// The one part of a live Deployment that is large, decoded only where it is needed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct LiveTemplate {
+    /// The spec, but for all else.
+    #[serde(default)]
+    pub spec: TemplateSpec,
+}
+
+/// See [`LiveTemplate`].
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct TemplateSpec {
+    /// The Pods to create, defaults filled in.
+    pub template: Value,
 }
 
 /// Stands for a desired Deployment and the live state it was last seen written to.
@@ -102,6 +124,7 @@ pub fn desired(object: &WaitDeployment) -> Value {
     let meta = &object.metadata;
     let mut annotations = passed_on(meta.annotations.as_ref());
     annotations.insert(GENERATION_ANNOTATION.to_owned(), object.generation().to_string().into());
+    annotations.insert(TEMPLATE_ANNOTATION.to_owned(), template_mark(object).into());
     let mut metadata = json!({
         "name": meta.name,
         "namespace": meta.namespace,
@@ -131,6 +154,43 @@ pub fn desired(object: &WaitDeployment) -> Value {
     })
 }
 
+/// Returns `desired` with the template that runs in place of a new one, which is not let through yet: all else is up to
+/// date, and the marks say so. `template` is that of `live`.
+pub fn with_template_held(desired: &Value, live: &LiveDeployment, template: &Value) -> Value {
+    let mut held = desired.clone();
+    held["spec"]["template"] = template.clone();
+    if let Some(metadata) = held.pointer_mut("/spec/template/metadata").and_then(Value::as_object_mut) {
+        // Some servers write it, as null, and none takes it as a value of ours.
+        metadata.remove("creationTimestamp");
+    }
+    keep_marks(&mut held, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
+    held
+}
+
+/// Returns `desired` without replicas, which are not let through yet: all else is up to date, and the mark says so.
+pub fn with_replicas_held(desired: &Value, live: Option<&LiveDeployment>) -> Value {
+    let mut held = with_no_replicas(desired);
+    keep_marks(&mut held, live, &[GENERATION_ANNOTATION]);
+    held
+}
+
+/// Returns `desired` with 0 replicas, whatever it asks for.
+pub fn with_no_replicas(desired: &Value) -> Value {
+    let mut none = desired.clone();
+    none["spec"]["replicas"] = 0.into();
+    none
+}
+
+/// Returns what stands for the object's template, in sixteen hexadecimal digits: equal for equal templates, in every
+/// version of this program (FNV-1a, 64 bits, of the JSON with sorted keys).
+pub fn template_mark(object: &WaitDeployment) -> String {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in json!(object.spec.template).to_string().bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
 /// Returns `desired` with a precondition: create only, if the cache shows no Deployment, else change only the one it
 /// shows.
 ///
@@ -142,6 +202,13 @@ pub fn guarded(desired: &Value, live: Option<&LiveDeployment>) -> Value {
         Some(live) => guarded["metadata"]["uid"] = live.metadata.uid.clone().into(),
         None => guarded["metadata"]["resourceVersion"] = "1".into(),
     }
+    guarded
+}
+
+/// Returns `desired` with a precondition: change only this very version.
+pub fn guarded_version(desired: &Value, live: &LiveDeployment) -> Value {
+    let mut guarded = guarded(desired, Some(live));
+    guarded["metadata"]["resourceVersion"] = live.metadata.resource_version.clone().into();
     guarded
 }
 
@@ -167,6 +234,11 @@ impl LiveDeployment {
     /// Returns the generation of the WaitDeployment it was last written for.
     pub fn written_for(&self) -> Option<i64> {
         self.metadata.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
+    }
+
+    /// Returns what stands for the template it was last written with; see [`template_mark`].
+    pub fn template_mark(&self) -> Option<&str> {
+        self.metadata.annotations.get(TEMPLATE_ANNOTATION).map(String::as_str)
     }
 
     /// Returns whether the Deployment controller has seen the current spec.
@@ -201,6 +273,17 @@ impl Fingerprint {
 }
 
 // === private ===
+
+/// What is held back has not been written: these marks stay those of what was.
+fn keep_marks(held: &mut Value, live: Option<&LiveDeployment>, marks: &[&str]) {
+    let Some(annotations) = held["metadata"]["annotations"].as_object_mut() else { return };
+    for mark in marks {
+        match live.and_then(|live| live.metadata.annotations.get(*mark)) {
+            Some(value) => annotations.insert((*mark).to_owned(), value.clone().into()),
+            None => annotations.remove(*mark),
+        };
+    }
+}
 
 /// Returns the labels or annotations that may be passed on.
 fn passed_on(marks: Option<&BTreeMap<String, String>>) -> Map<String, Value> {
@@ -272,7 +355,10 @@ mod tests {
                 "metadata": {
                     "name": "web",
                     "namespace": "shop",
-                    "annotations": {"apps.mainstay.dev/generation": "4"},
+                    "annotations": {
+                        "apps.mainstay.dev/generation": "4",
+                        "apps.mainstay.dev/template": "5db908cae62f76e0",
+                    },
                     "ownerReferences": [{
                         "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "u1",
                         "controller": true, "blockOwnerDeletion": true,
@@ -296,9 +382,36 @@ mod tests {
         let desired = desired(&object(&json!({"metadata": meta})));
         let kept = json!({"team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web"});
         assert_eq!(desired["metadata"]["labels"], kept);
-        let mut with_generation = kept;
-        with_generation[GENERATION_ANNOTATION] = json!("0");
-        assert_eq!(desired["metadata"]["annotations"], with_generation);
+        let mut with_marks = kept;
+        with_marks[GENERATION_ANNOTATION] = json!("0");
+        with_marks[TEMPLATE_ANNOTATION] = json!("5db908cae62f76e0");
+        assert_eq!(desired["metadata"]["annotations"], with_marks);
+    }
+
+    #[test]
+    fn what_is_held_back_keeps_its_marks_and_all_else_goes_on() {
+        let running = live(&desired(&object(&json!({}))));
+        let edited = json!({"replicas": 2, "selector": {}, "template": {"spec": {"x": []}}});
+        let meta = json!({"name": "web", "uid": "u1", "generation": 5, "labels": {"team": "b"}});
+        let asked = desired(&object(&json!({"metadata": meta, "spec": edited})));
+        let old = json!({"metadata": {"creationTimestamp": null}, "spec": {"x": [1]}});
+        let held = with_template_held(&asked, &running, &old);
+        assert_eq!(held["spec"]["template"], json!({"metadata": {}, "spec": {"x": [1]}}));
+        assert_eq!(held["spec"]["replicas"], 2);
+        assert_eq!(held["metadata"]["labels"], json!({"team": "b"}));
+        let marks = |body: &Value| {
+            let annotations = &body["metadata"]["annotations"];
+            (annotations[GENERATION_ANNOTATION].clone(), annotations[TEMPLATE_ANNOTATION].clone())
+        };
+        assert_eq!(marks(&held), (json!("4"), json!("5db908cae62f76e0")));
+
+        let empty = with_replicas_held(&asked, Some(&running));
+        assert_eq!(empty["spec"]["replicas"], 0);
+        let (generation, template) = marks(&empty);
+        assert_eq!((generation, &template), (json!("4"), &marks(&asked).1), "the new template is written");
+        let (generation, _) = marks(&with_replicas_held(&asked, None));
+        assert_eq!(generation, Value::Null, "one that is made without replicas was never let through");
+        assert_eq!(marks(&with_no_replicas(&asked)), marks(&asked), "what is taken away was let through");
     }
 
     #[test]

@@ -9,10 +9,16 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// True: all prerequisites hold, or held when the gate opened. Written by the gate.
     pub const DEPENDENCIES_READY: &str = "DependenciesReady";
+    /// True: the API server has accepted the Deployment, or would. Written by the gate.
+    pub const TEMPLATE_ACCEPTED: &str = "TemplateAccepted";
     /// True: on the way, nobody needs to act. Written by the gate.
     pub const RECONCILING: &str = "Reconciling";
     /// True: will not go on before somebody acts. Written by the gate.
     pub const STALLED: &str = "Stalled";
+    /// True: part of the current spec is held back from a Deployment that runs. Written by the gate, only while true.
+    pub const UPDATE_HELD: &str = "UpdateHeld";
+    /// True: the gate waits for itself by way of others, all of them closed. Written by the gate, only while true.
+    pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
     /// Copied from the Deployment by the mirror.
     pub const AVAILABLE: &str = "Available";
     /// Copied from the Deployment by the mirror.
@@ -20,8 +26,9 @@ pub mod condition {
     /// Copied from the Deployment by the mirror.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-    /// What the gate writes, always all four, in this order.
-    pub const OF_GATE: [&str; 4] = [READY, DEPENDENCIES_READY, RECONCILING, STALLED];
+    /// What the gate writes, in this order; the last two only while they are true.
+    pub const OF_GATE: [&str; 7] =
+        [READY, DEPENDENCIES_READY, TEMPLATE_ACCEPTED, RECONCILING, STALLED, UPDATE_HELD, DEPENDENCY_CYCLE];
     /// What the mirror copies, each only while the Deployment has it.
     pub const OF_MIRROR: [&str; 3] = [AVAILABLE, PROGRESSING, REPLICA_FAILURE];
 }
@@ -48,6 +55,16 @@ pub const TEMPLATE_REJECTED: &str = "TemplateRejected";
 pub const APPLY_FORBIDDEN: &str = "ApplyForbidden";
 /// `waitProbe` cannot be acted on; only an edit helps, and nothing is dialled.
 pub const INVALID_PROBE: &str = "InvalidProbe";
+/// `spec.waitFor` cannot be acted on, or one of its dependencies cannot be looked at as it is written; only an edit helps.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// The prerequisites did not hold in time.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// A prerequisite was lost, and did not come back in time.
+pub const RECOVERY_DEADLINE_EXCEEDED: &str = "RecoveryDeadlineExceeded";
+/// A prerequisite was lost, and the Deployment has no replicas until it is back.
+pub const SCALED_TO_ZERO: &str = "ScaledToZero";
+/// Objects wait for each other, and none can begin.
+pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
 /// The probe policy forbids the address; nothing is dialled.
 pub const POLICY_DENIED: &str = "PolicyDenied";
 
@@ -57,8 +74,74 @@ pub const ALL_READY: &str = "AllReady";
 pub const NO_DEPENDENCIES: &str = "NoDependencies";
 /// A prerequisite does not hold.
 pub const WAITING: &str = "Waiting";
+/// A prerequisite does not hold that had held when the gate opened.
+pub const LOST: &str = "Lost";
 /// No result yet.
 pub const UNKNOWN: &str = "Unknown";
+
+/// The API server accepts the Deployment.
+pub const ACCEPTED: &str = "Accepted";
+/// The API server refuses the Deployment as invalid.
+pub const INVALID: &str = "Invalid";
+/// The API server refuses the Deployment by RBAC or admission.
+pub const FORBIDDEN: &str = "Forbidden";
+/// The API server refuses the Deployment by a quota.
+pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+/// A new template is held back.
+pub const TEMPLATE_HELD: &str = "TemplateHeld";
+/// The first replicas are held back.
+pub const REPLICAS_HELD: &str = "ReplicasHeld";
+
+/// Reasons of Events that are no reasons of a condition, or are called differently there.
+pub mod event {
+    /// A prerequisite holds that did not before.
+    pub const DEPENDENCY_READY: &str = "DependencyReady";
+    /// A prerequisite is lost that had held.
+    pub const DEPENDENCY_LOST: &str = "DependencyLost";
+    /// The gate has opened; with the time it was closed.
+    pub const GATE_OPENED: &str = "GateOpened";
+    /// The gate has opened at its deadline.
+    pub const PROCEEDED_AFTER_DEADLINE: &str = "ProceededAfterDeadline";
+    /// The Deployment was created.
+    pub const DEPLOYMENT_CREATED: &str = "DeploymentCreated";
+    /// The Deployment was changed.
+    pub const DEPLOYMENT_UPDATED: &str = "DeploymentUpdated";
+    /// A Deployment that nobody controlled was taken over.
+    pub const DEPLOYMENT_ADOPTED: &str = "DeploymentAdopted";
+    /// Part of the current spec is held back.
+    pub const UPDATE_HELD: &str = "UpdateHeld";
+    /// Objects wait for each other, and none can begin.
+    pub const DEPENDENCY_CYCLE: &str = super::DEPENDENCY_CYCLE;
+    /// The policy forbids to look at a prerequisite.
+    pub const PROBE_DENIED: &str = "ProbeDenied";
+    /// The object cannot be read; what it has started is left as it is.
+    pub const UNREADABLE: &str = "Unreadable";
+
+    /// Returns the reason under which a new reason of Ready is told; `None` for those that are no news, or are told as
+    /// something else.
+    pub fn of(ready: &str) -> Option<&'static str> {
+        let told_as_themselves = [
+            super::AVAILABLE,
+            super::WAITING_FOR_DEPENDENCIES,
+            super::UNAVAILABLE,
+            super::PAUSED,
+            super::PROGRESS_DEADLINE_EXCEEDED,
+            super::DEPLOYMENT_CONFLICT,
+            super::DEPLOYMENT_TERMINATING,
+            super::TEMPLATE_REJECTED,
+            super::APPLY_FORBIDDEN,
+            super::INVALID_PROBE,
+            super::INVALID_SPEC,
+            super::DEADLINE_EXCEEDED,
+            super::RECOVERY_DEADLINE_EXCEEDED,
+            super::SCALED_TO_ZERO,
+        ];
+        if ready == super::POLICY_DENIED {
+            return Some(PROBE_DENIED);
+        }
+        told_as_themselves.into_iter().find(|reason| *reason == ready)
+    }
+}
 
 /// Reasons of one prerequisite.
 pub mod probe {

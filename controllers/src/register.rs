@@ -91,7 +91,8 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
             &deployments,
             &manager.applier(deployment::FIELD_MANAGER),
             manager.applier(deployment::FIELD_MANAGER),
-            engine.clone(),
+            dependencies,
+            manager.registry(),
         ));
     let mirror = Controller::new(status_mirror::NAME)
         .reconciles(&objects)

@@ -1,44 +1,50 @@
-//! The controller `wait-deployment`: lets a Deployment into the world once its prerequisite answers, and keeps it
-//! as its WaitDeployment says.
+//! The controller `wait-deployment`: lets a Deployment into the world once its dependencies hold, and keeps it as its
+//! WaitDeployment says.
 //!
-//! The decision is [`gate::decide`]'s, the words are [`gate::report`]'s; here is only what reads and writes. What waits
-//! for a prerequisite is left to the probe engine, which has this controller look again when a result changes.
+//! The decision is [`gate::decide`]'s, the words are [`gate::report`]'s; here is only what reads and writes. What waits is
+//! left to [`Dependencies`], which have this controller look again when an answer changes.
 //!
 //! # Invariants
 //! 1. A Deployment that the cache does not show is only ever created, and one that it shows is only changed while it is
 //!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
 //! 2. A status reaches only the version of the object that it was computed from.
-//! 3. What the server refused as invalid is not sent again before the object, or the live Deployment, has changed.
+//! 3. What the server refused as invalid, or accepted on trial, is not sent again before the object has changed.
+//! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too.
 
+mod deed;
+mod metrics;
+mod refused;
+#[cfg(test)]
+mod tests;
 mod written;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use mainstay::cache::Store;
-use mainstay::client::{Applier, EventType, WriteError, refusal};
+use mainstay::cache::{ReadError, Store};
+use mainstay::client::{Applier, EventType};
 use mainstay::key::{Key, Request};
+use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
-use mainstay_api::{Condition, ProbeCheck, WaitDeployment};
-use tracing::info;
+use mainstay_api::{Plan, WaitDeployment};
 
-use crate::deployment::{LiveDeployment, desired, guarded};
-use crate::gate::{self, Applied, Decision, GateStatus};
-use crate::probe::{Engine, Target, Want};
-use crate::reasons::{self, condition};
-use written::{Attempt, Memory};
+use crate::dependencies::{Dependencies, Observation};
+use crate::deployment::LiveDeployment;
+use crate::gate::{self, Course, Facts, GateStatus};
+use crate::reasons::event;
+use deed::Done;
+use metrics::GateMetrics;
+use written::Memory;
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "wait-deployment";
 
-/// How long a refusal by RBAC, quota or admission rests: somebody has to change something elsewhere, and no event
-/// tells when they have.
-const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
+/// The action that Events of the gate name.
+const ACTION: &str = "Gate";
 
 /// Reconciles WaitDeployments.
 #[derive(Debug)]
@@ -47,187 +53,170 @@ pub struct WaitDeploymentReconciler {
     deployments: Store<LiveDeployment>,
     write_deployment: Applier<LiveDeployment>,
     write_status: Applier<WaitDeployment>,
-    engine: Engine,
+    dependencies: Dependencies,
     memory: Memory,
+    metrics: GateMetrics,
     clock: fn() -> Timestamp,
-}
-
-/// The write of a Deployment, and the error to end the run with after the status has told it.
-struct Written {
-    applied: Applied,
-    error: Option<ReconcileError>,
 }
 
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
     /// Makes the reconciler. The appliers are in the name of
-    /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `engine` must wake the controller when a
-    /// result changes.
+    /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `dependencies` must wake the controller when an answer
+    /// changes.
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,
         write_deployment: &Applier<Deployment>,
         write_status: Applier<WaitDeployment>,
-        engine: Engine,
+        dependencies: Dependencies,
+        registry: &Registry,
     ) -> Self {
         Self {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_deployment: write_deployment.view(),
             write_status,
-            engine,
+            dependencies,
             memory: Memory::default(),
+            metrics: GateMetrics::register(registry),
             clock: Timestamp::now,
         }
     }
 
-    fn decide(&self, request: &Request, object: &WaitDeployment, live: Option<&LiveDeployment>) -> Decision {
-        let decision = gate::decide(object, live, |address, timing| {
-            let namespace = request.namespace().unwrap_or_default();
-            let want = Want {
-                target: Target::new(namespace, ProbeCheck::Tcp(address.clone())),
-                period: timing.period,
-                timeout: timing.timeout,
-                initial_delay: Duration::ZERO,
-                success_threshold: 1,
-                failure_threshold: 1,
-                held: false,
-            };
-            self.engine.watch(request, vec![want]);
-            self.engine.verdicts(request).pop()?.result
-        });
-        if !decision.keeps_probing() {
-            self.engine.forget(request);
+    /// Returns the object; `None` once there is nothing to do for it any more.
+    fn object(&self, request: &Request, cx: &Context) -> Result<Option<Arc<WaitDeployment>>, ReconcileError> {
+        let found = self.objects.get(request);
+        let gone = found.as_ref().is_ok_and(|found| found.as_ref().is_none_or(|object| object.is_deleting()));
+        if gone || found.is_err() {
+            self.dependencies.forget(request);
+            self.memory.forget(request);
+            self.metrics.forget(request);
         }
-        decision
+        if let Err(error @ ReadError::Decode { source, .. }) = &found {
+            self.tell_unreadable(request, error, source, cx);
+        }
+        Ok(found?.filter(|_| !gone))
     }
 
-    /// Brings the Deployment to the current spec, unless it is there already.
-    async fn write(
+    /// Nobody reads the manager's log for a typo: the object itself has to say it, and a status it cannot have.
+    fn tell_unreadable(
+        &self,
+        request: &Request,
+        error: &ReadError,
+        source: &serde_json::Error,
+        cx: &Context,
+    ) {
+        let Ok(Some(entry)) = self.objects.entry(request) else { return };
+        let mut object = reference(&WaitDeployment::default());
+        object.name = Some(request.name().to_owned());
+        object.namespace = request.namespace().map(str::to_owned);
+        object.uid = Some(entry.meta().uid.to_string());
+        let note = format!("{error}: {source}; nothing is done for it, and its Deployment is left as it is");
+        cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
+    }
+
+    /// Has the dependencies looked at, if the gate asks for them.
+    fn look(
         &self,
         request: &Request,
         object: &WaitDeployment,
-        live: Option<Arc<LiveDeployment>>,
-        cx: &Context,
-    ) -> Result<Written, ReconcileError> {
-        let attempt = Attempt::new(object, desired(object), live, cx.term());
-        if let Some(known) = self.memory.recall(request, &attempt) {
-            return Ok(Written::of(known, None));
-        }
-        match self.write_deployment.apply(cx, &guarded(&attempt.desired, attempt.live.as_deref())).await {
-            Ok(now) => {
-                self.engine.forget(request);
-                self.memory.remember_written(request, &attempt, &now);
-                info!(deployment = %request, generation = object.generation(), "wrote the Deployment");
-                Ok(Written::of(Applied::Current(Box::new((*now).clone())), None))
+        plan: Option<&Plan>,
+        live: Option<&LiveDeployment>,
+    ) -> Vec<Observation> {
+        match plan.filter(|plan| gate::looks(object, plan, live)) {
+            Some(plan) if live.is_some() && gate::had_held(object) => {
+                self.dependencies.observe_held(request, plan)
             }
-            Err(error) if is_rejection(&error) => {
-                let message = words_of(&error);
-                self.memory.remember_rejected(request, &attempt, &message);
-                Ok(Written::of(Applied::Rejected(message), Some(ReconcileError::terminal(error))))
+            Some(plan) => self.dependencies.observe(request, plan),
+            None => {
+                self.dependencies.forget(request);
+                Vec::new()
             }
-            Err(error) if error.is_forbidden() => {
-                let applied = Applied::Forbidden(words_of(&error));
-                Ok(Written::of(applied, Some(ReconcileError::retry_after(error, FORBIDDEN_RETRY))))
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
+    /// Writes the status and, once it is written, tells what has happened.
     async fn tell(
         &self,
         object: &WaitDeployment,
+        decision: &gate::Decision,
+        done: &Done,
         status: &GateStatus,
         cx: &Context,
     ) -> Result<(), ReconcileError> {
-        if status.is_shown_by(object) {
-            return Ok(());
-        }
-        match self.write_status.apply_status(cx, &status.to_apply(object)).await {
-            Ok(_) => {
-                record_transition(object, status, cx);
-                Ok(())
+        send(object, gate::of_deed(object, decision, done.deed), done, cx);
+        if !status.is_shown_by(object) {
+            match self.write_status.apply_status(cx, &status.to_apply(object)).await {
+                Ok(_) => {}
+                // Gone: there is nobody left to tell.
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
-            // Gone: there is nobody left to tell.
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error.into()),
         }
+        let now = (self.clock)();
+        send(object, gate::happenings(object, decision, done.deed, status, now), done, cx);
+        self.metrics.count(object, decision, done.deed, status, now);
+        Ok(())
     }
 }
 
 impl Reconciler for WaitDeploymentReconciler {
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-        let object = match self.objects.get(request) {
-            Ok(Some(object)) => object,
-            other => {
-                self.engine.forget(request);
-                self.memory.forget(request);
-                return Ok(other.map(|_| Action::Done)?);
+        let Some(object) = self.object(request, cx)? else { return Ok(Action::Done) };
+        let live = self.deployments.entry(request)?;
+        let deployment = live.as_ref().map(mainstay::cache::Entry::decode).transpose()?;
+        let plan = object.plan();
+        let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
+        let now = (self.clock)();
+        let decision = gate::decide(&Facts {
+            object: &object,
+            plan: plan.as_ref(),
+            live: deployment.as_deref(),
+            observations: &observations,
+            shaken: false,
+            shaken_until: None,
+            cycle: None,
+            now,
+        });
+        self.metrics.observe(request, decision.as_str());
+        let done = match decision.course {
+            Course::Leave => return Ok(Action::Done),
+            Course::Wait => self.try_out(request, &object, None, cx).await,
+            Course::Write(write) => {
+                let live = live.as_ref().zip(deployment);
+                self.write(request, &object, live, write, cx).await?
             }
+            Course::Conflict(_) | Course::Terminating | Course::Invalid(_) => Done::nothing(),
         };
-        let live = self.deployments.get(request)?;
-        let decision = self.decide(request, &object, live.as_deref());
-        let written = match decision {
-            Decision::Leave => return Ok(Action::Done),
-            _ if gate::is_still_told(&object, &decision) => return Ok(Action::Done),
-            Decision::Open(_) => self.write(request, &object, live, cx).await?,
-            _ => Written::of(Applied::NotTried, None),
-        };
-        let status = gate::report(&object, &decision, &written.applied, &Time((self.clock)()));
-        self.tell(&object, &status, cx).await?;
-        written.error.map_or(Ok(Action::Done), Err)
-    }
-}
-
-// === impl Written ===
-
-impl Written {
-    fn of(applied: Applied, error: Option<ReconcileError>) -> Self {
-        Self { applied, error }
+        let status = gate::report(&object, &decision, &done.applied, &done.trial, &Time(now));
+        self.tell(&object, &decision, &done, &status, cx).await?;
+        if let Some(error) = done.error {
+            return Err(error);
+        }
+        let next = decision.next.into_iter().chain(done.next).min();
+        Ok(next.map_or(Action::Done, Action::RequeueAfter))
     }
 }
 
 // === private ===
 
-/// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
-/// key or a type that the schema does not have, which server-side apply answers with a plain 500.
-///
-/// A 422 about the uid is none: another Deployment has taken the name, and the cache will show it soon.
-fn is_rejection(error: &WriteError) -> bool {
-    let details = refusal(error).and_then(|status| status.details.as_ref());
-    let replaced =
-        details.is_some_and(|details| details.causes.iter().any(|cause| cause.field == "metadata.uid"));
-    let no_schema = || words_of(error).contains("failed to create typed patch object");
-    match error.code() {
-        Some(422) => !replaced,
-        Some(400) => true,
-        Some(500) => no_schema(),
-        _ => false,
+fn send(
+    object: &WaitDeployment,
+    happenings: impl IntoIterator<Item = gate::Happening>,
+    done: &Done,
+    cx: &Context,
+) {
+    let regarding = reference(object);
+    for gate::Happening { kind, reason, note, is_about_deployment } in happenings {
+        match done.deployment(object).filter(|_| is_about_deployment) {
+            Some(related) => {
+                cx.events().event_with_related(&regarding, &related, kind, reason, ACTION, &note);
+            }
+            None => cx.events().event(&regarding, kind, reason, ACTION, &note),
+        }
     }
-}
-
-/// Returns the server's own words.
-fn words_of(error: &WriteError) -> String {
-    refusal(error).map_or_else(|| error.to_string(), |status| status.message.clone())
-}
-
-/// Tells the reader of the object's Events once, when the reason of Ready changes.
-fn record_transition(object: &WaitDeployment, status: &GateStatus, cx: &Context) {
-    let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    let Some(ready) = find(condition::READY) else { return };
-    let reason = ready.reason.as_deref().unwrap_or_default();
-    // Unknown is the moment before the first result; the result itself is the news.
-    let known = |condition: &&Condition| condition.status != "Unknown";
-    let before = object.condition(condition::READY).filter(known).and_then(|before| before.reason.as_deref());
-    if !known(&ready) || before == Some(reason) || reason == reasons::ROLLOUT_IN_PROGRESS {
-        return;
-    }
-    let is_true =
-        |condition: Option<&Condition>| condition.is_some_and(|condition| condition.status == "True");
-    let kind = if is_true(find(condition::STALLED)) { EventType::Warning } else { EventType::Normal };
-    let note = ready.message.as_deref().unwrap_or_default();
-    cx.events().event(&reference(object), kind, reason, "Gate", note);
 }
 
 fn reference(object: &WaitDeployment) -> ObjectReference {
@@ -238,91 +227,5 @@ fn reference(object: &WaitDeployment) -> ObjectReference {
         namespace: object.metadata.namespace.clone(),
         uid: object.metadata.uid.clone(),
         ..ObjectReference::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::Status;
-    use mainstay::config::ManagerConfiguration;
-    use mainstay::key::KindId;
-    use mainstay::metrics::Registry;
-    use mainstay::testing::{TestContext, reconcile_once};
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::deployment::FIELD_MANAGER;
-    use crate::probe::{NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
-
-    /// A gate that is open, for there is nothing to wait for, and whose Deployment is to be made.
-    fn open_gate() -> (WaitDeploymentReconciler, TestContext) {
-        let object = json!({
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
-        });
-        let seams = Seams {
-            dial: Arc::new(TokioDial),
-            resolve: Arc::new(TokioResolve::default()),
-            services: Arc::new(NoServices),
-            surroundings: Arc::new(NoSurroundings),
-            random: Arc::new(|| 0.5),
-        };
-        let policy = ManagerConfiguration::default().probe_policy;
-        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &Registry::new());
-        let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
-        let deployments = Store::from_objects([]);
-        let cx = Context::for_test().with_store(&objects).with_store(&deployments);
-        let gate = WaitDeploymentReconciler::new(
-            &objects,
-            &deployments,
-            &Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
-            Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
-            engine,
-        );
-        (gate, cx)
-    }
-
-    #[tokio::test]
-    async fn a_deployment_is_written_once_a_term() {
-        let (gate, cx) = open_gate();
-        let (web, cx) = (Request::namespaced("shop", "web"), cx.with_term(1));
-        let status = "apply waitdeployments.apps.mainstay.dev/status shop/web";
-        let run = reconcile_once(&gate, &web, &cx).await;
-        assert_eq!(run.action(), Action::Done);
-        assert_eq!(run.wrote(), ["apply deployments.apps shop/web", status]);
-        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), [""; 0], "nothing has changed");
-        // Another replica has led in between: what it wrote is not known.
-        let cx = cx.with_term(2);
-        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), ["apply deployments.apps shop/web"]);
-        assert_eq!(reconcile_once(&gate, &web, &cx).await.wrote(), [""; 0]);
-    }
-
-    fn refused(status: Value) -> WriteError {
-        let status: Box<Status> = serde_json::from_value(status).unwrap();
-        WriteError::Refused { what: "apply".to_owned(), status, retry_after: None }
-    }
-
-    #[test]
-    fn only_a_refusal_that_would_come_again_is_a_rejection() {
-        let about =
-            |field: &str| json!({"causes": [{"reason": "FieldValueInvalid", "message": "", "field": field}]});
-        let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema";
-        let cases = [
-            (json!({"code": 422, "details": about("spec.template")}), true, "an invalid template"),
-            (json!({"code": 422}), true, "invalid without details"),
-            (
-                json!({"code": 422, "details": about("metadata.uid")}),
-                false,
-                "another Deployment of that name",
-            ),
-            (json!({"code": 400}), true, "malformed"),
-            (json!({"code": 500, "message": typed}), true, "a key no schema knows"),
-            (json!({"code": 500, "message": "etcdserver: request timed out"}), false, "an outage"),
-            (json!({"code": 409}), false, "a conflict"),
-            (json!({"code": 403}), false, "forbidden is tried again, slowly"),
-        ];
-        for (status, expected, what) in cases {
-            assert_eq!(is_rejection(&refused(status)), expected, "{what}");
-        }
     }
 }

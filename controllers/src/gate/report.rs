@@ -1,23 +1,24 @@
 //! What the gate writes into status for each decision.
 //!
-//! The whole fragment every time: server-side apply removes what a manager leaves out, so `waitingFor` disappears by
-//! itself once nothing is waited for.
+//! The whole fragment every time: server-side apply removes what a manager leaves out, so `waitingFor` and the
+//! conditions that stand only while they are true disappear by themselves.
 //!
 //! # Invariants
-//! 1. The four conditions of the gate are always all there, each with the generation they speak of.
+//! 1. Five conditions of the gate are always all there, each with the generation they speak of; two more only while they
+//!    are true.
 //! 2. `lastTransitionTime` changes only with the status (of a dependency: with `ready`), never with a message.
 //! 3. Reporting the same decision on the status it produced gives the same fragment: no write follows a write.
 //! 4. Ready, Reconciling and Stalled share one reason, and at most one of the three is True.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mainstay_api::wait_probe::DEFAULT_DEPENDENCY;
-use mainstay_api::{Address, Condition, DependencyStatus, WaitDeployment};
+use mainstay_api::wait_for::OnDeadline;
+use mainstay_api::{Condition, DependencyStatus, InvalidSpec, WaitDeployment};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Decision, Opened};
-use crate::deployment::{LiveDeployment, text};
-use crate::probe::ProbeResult;
+use super::needs::told;
+use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, Verdict, rollout};
+use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 use crate::status::status_of;
 
@@ -29,11 +30,26 @@ const MAX_MESSAGE: usize = 1024;
 pub enum Applied {
     /// The gate is closed, or the decision is to leave things alone.
     NotTried,
-    /// The Deployment is written for the current generation; as it is now.
+    /// The Deployment is written for the current generation, but for what is held back; as it is now.
     Current(Box<LiveDeployment>),
     /// Refused as invalid; with the server's words.
     Rejected(String),
     /// Refused by RBAC, quota or admission; with the server's words.
+    Forbidden(String),
+    /// Left alone: it was to be adopted only if its template were the same.
+    Differs,
+}
+
+/// What the server says to the Deployment as it is to be, while that is held back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// It was not asked, or did not answer.
+    Unknown,
+    /// It would be accepted.
+    Accepted,
+    /// It would be refused as invalid; with the server's words.
+    Rejected(String),
+    /// It would be refused by RBAC, quota or admission; with the server's words.
     Forbidden(String),
 }
 
@@ -46,66 +62,84 @@ pub struct GateStatus {
     /// What is waited for, in a few words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// When the gate last opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_opened_time: Option<Time>,
+    /// When it closed, while it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_closed_time: Option<Time>,
+    /// When `onDeadline` applies, while it is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_time: Option<Time>,
     /// The prerequisites.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyStatus>,
-    /// All four conditions of the gate.
+    /// All conditions of the gate.
     pub conditions: Vec<Condition>,
 }
 
 /// Where things stand, before it is spread over the conditions.
-struct Summary {
-    ready: &'static str,
-    progress: Progress,
-    reason: &'static str,
-    message: String,
+pub(super) struct Summary {
+    pub(super) ready: &'static str,
+    pub(super) progress: Progress,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
 }
 
 /// kstatus's view: <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     Settled,
     Reconciling,
     Stalled,
 }
 
-/// Returns the status fragment for a decision and what became of it. `object` carries the previous conditions.
-pub fn report(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &Time) -> GateStatus {
-    let summary = summarise(object, decision, applied);
-    let dependency = judge_dependency(object, decision);
+/// Status, reason and message of a condition.
+type Saying = (&'static str, &'static str, String);
+
+/// Returns the status fragment for a decision and what became of it. `object` carries what was told before.
+pub fn report(
+    object: &WaitDeployment,
+    decision: &Decision,
+    applied: &Applied,
+    trial: &Trial,
+    now: &Time,
+) -> GateStatus {
+    let summary = summarise(object, decision, applied, trial);
+    let dependencies = judge_dependencies(object, decision);
     let flag = |progress| if summary.progress == progress { "True" } else { "False" };
-    let say = |type_: &str, status: &str, reason: &str, message: &str| Condition {
+    let say = |type_: &str, (status, reason, message): Saying| Condition {
         type_: type_.to_owned(),
         status: status.to_owned(),
         observed_generation: Some(object.generation()),
         last_update_time: None,
         last_transition_time: Some(since(object.condition(type_), status, now)),
         reason: Some(reason.to_owned()),
-        message: Some(shorten(message).to_owned()),
+        message: Some(shorten(&message).to_owned()),
     };
+    let overall = |status| (status, summary.reason, summary.message.clone());
+    let mut conditions = vec![
+        say(condition::READY, overall(summary.ready)),
+        say(condition::DEPENDENCIES_READY, dependencies),
+        say(condition::TEMPLATE_ACCEPTED, judge_template(decision, applied, trial)),
+        say(condition::RECONCILING, overall(flag(Progress::Reconciling))),
+        say(condition::STALLED, overall(flag(Progress::Stalled))),
+    ];
+    conditions.extend(held(decision).map(|saying| say(condition::UPDATE_HELD, saying)));
+    if let Some(path) = &decision.cycle {
+        let saying = ("True", reasons::DEPENDENCY_CYCLE, in_a_cycle(path));
+        conditions.push(say(condition::DEPENDENCY_CYCLE, saying));
+    }
+    let times = times(object, decision, applied, now);
     GateStatus {
         observed_generation: object.generation(),
         waiting_for: waiting_for(decision),
-        conditions: vec![
-            say(condition::READY, summary.ready, summary.reason, &summary.message),
-            say(condition::DEPENDENCIES_READY, dependency.status, dependency.reason, &dependency.message),
-            say(condition::RECONCILING, flag(Progress::Reconciling), summary.reason, &summary.message),
-            say(condition::STALLED, flag(Progress::Stalled), summary.reason, &summary.message),
-        ],
-        dependencies: dependency_status(object, &dependency, now),
+        gate_opened_time: times.opened,
+        gate_closed_time: times.closed,
+        deadline_time: times.deadline,
+        dependencies: entries(object, decision, now),
+        conditions,
     }
-}
-
-/// Returns whether the object already tells of this very wait, from before this replica led: then what was found out
-/// about the prerequisite stands until it has been tried again, or every restart would make every waiting object forget
-/// and find out anew.
-pub fn is_still_told(object: &WaitDeployment, decision: &Decision) -> bool {
-    let (Decision::Wait { address, result: None }, Some(status)) = (decision, &object.status) else {
-        return false;
-    };
-    let told = status.waiting_for.as_deref().and_then(|told| told.strip_prefix(&address.to_string()));
-    status.observed_generation == Some(object.generation())
-        && told.is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
 }
 
 // === impl GateStatus ===
@@ -116,188 +150,264 @@ impl GateStatus {
         status_of(object, self)
     }
 
-    /// Returns whether the object already shows all of this, so that nothing needs to be written.
+    /// Returns the condition of a type.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Returns whether the object already shows all of this and no more, so that nothing needs to be written.
     pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
         let Some(status) = &object.status else { return false };
         status.observed_generation == Some(self.observed_generation)
             && status.waiting_for == self.waiting_for
+            && status.gate_opened_time == self.gate_opened_time
+            && status.gate_closed_time == self.gate_closed_time
+            && status.deadline_time == self.deadline_time
             && status.dependencies == self.dependencies
-            && self.conditions.iter().all(|ours| object.condition(&ours.type_) == Some(ours))
+            && condition::OF_GATE.iter().all(|type_| object.condition(type_) == self.condition(type_))
     }
 }
 
 // === private: the summary ===
 
-fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied) -> Summary {
-    let stalled = |reason, message| Summary { ready: "False", progress: Progress::Stalled, reason, message };
-    let reconciling =
-        |reason, message| Summary { ready: "False", progress: Progress::Reconciling, reason, message };
-    match (decision, applied) {
-        (Decision::Conflict { owner }, _) => stalled(
-            reasons::DEPLOYMENT_CONFLICT,
-            format!(
-                "Deployment {} exists and is controlled by {owner}; rename one of the two, or delete the Deployment",
-                name(object)
-            ),
-        ),
-        (Decision::Leave | Decision::Terminating, _) => reconciling(
+fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied, trial: &Trial) -> Summary {
+    match (&decision.course, applied) {
+        (Course::Conflict(conflict), _) => in_conflict(object, conflict),
+        (Course::Write(_), Applied::Differs) => in_conflict(object, &Conflict::OtherTemplate),
+        (Course::Leave | Course::Terminating, _) => reconciling(
             reasons::DEPLOYMENT_TERMINATING,
             "the Deployment is being deleted; the gate decides anew once it is gone".to_owned(),
         ),
-        (Decision::Invalid(invalid), _) => stalled(reasons::INVALID_PROBE, invalid.to_string()),
-        (Decision::Wait { address, result: None }, _) => Summary {
-            ready: "Unknown",
-            progress: Progress::Reconciling,
-            reason: reasons::WAITING_FOR_DEPENDENCIES,
-            message: format!("{address} has not been tried yet"),
+        (Course::Invalid(invalid), _) => stalled(reason_of(invalid), invalid.to_string()),
+        (_, Applied::Rejected(message)) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
+        (_, Applied::Forbidden(message)) => stalled(reasons::APPLY_FORBIDDEN, message.clone()),
+        (Course::Wait, _) => match &decision.closed {
+            Some(closed) => waiting(decision, closed, trial),
+            None => waiting_for_all(&decision.needs),
         },
-        (Decision::Wait { address, result: Some(ProbeResult::Denied { message }) }, _) => {
-            stalled(reasons::POLICY_DENIED, format!("{address} is not probed: {message}"))
-        }
-        (Decision::Wait { address, result: Some(result) }, _) => reconciling(
-            reasons::WAITING_FOR_DEPENDENCIES,
-            format!("waiting for {address}: {}", result.message()),
-        ),
-        (Decision::Open(_), Applied::Rejected(message)) => {
-            stalled(reasons::TEMPLATE_REJECTED, message.clone())
-        }
-        (Decision::Open(_), Applied::Forbidden(message)) => {
-            stalled(reasons::APPLY_FORBIDDEN, message.clone())
-        }
-        (Decision::Open(_), Applied::NotTried) => {
+        (Course::Write(_), Applied::NotTried) => {
             reconciling(reasons::ROLLOUT_IN_PROGRESS, "the Deployment is being written".to_owned())
         }
-        (Decision::Open(_), Applied::Current(live)) => judge_rollout(object, live),
-    }
-}
-
-/// The order of `kubectl rollout status`; without numbers, since each would be one more write during a rollout.
-fn judge_rollout(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
-    let with = |ready, progress, reason, message: &str| Summary {
-        ready,
-        progress,
-        reason,
-        message: message.to_owned(),
-    };
-    let going = |message| with("False", Progress::Reconciling, reasons::ROLLOUT_IN_PROGRESS, message);
-    let desired = live.spec.replicas.unwrap_or(1);
-    let progressing = live.condition(condition::PROGRESSING);
-    let because = |reason| progressing.is_some_and(|condition| text(condition, "reason") == reason);
-    let available =
-        live.condition(condition::AVAILABLE).is_some_and(|condition| text(condition, "status") == "True");
-    let complete =
-        live.count("updatedReplicas") >= desired && live.count("replicas") <= live.count("updatedReplicas");
-
-    if live.written_for() != Some(object.generation()) || !live.is_observed() {
-        going("the Deployment controller has not seen the current spec yet")
-    } else if live.spec.paused && !complete {
-        with("False", Progress::Reconciling, reasons::PAUSED, "the Deployment's rollout is paused")
-    } else if because(reasons::PROGRESS_DEADLINE_EXCEEDED) {
-        let reason = reasons::PROGRESS_DEADLINE_EXCEEDED;
-        with(
-            "False",
-            Progress::Stalled,
-            reason,
-            "the Deployment made no progress within progressDeadlineSeconds",
-        )
-    } else if !complete {
-        going("the Deployment's rollout is not complete")
-    } else if available {
-        with("True", Progress::Settled, reasons::AVAILABLE, "the Deployment is available")
-    } else if because("NewReplicaSetAvailable") {
-        with(
-            "False",
-            Progress::Reconciling,
-            reasons::UNAVAILABLE,
-            "too few Pods of the Deployment are available",
-        )
-    } else {
-        going("too few Pods of the Deployment are available yet")
-    }
-}
-
-// === private: the prerequisite ===
-
-struct Judged {
-    status: &'static str,
-    reason: &'static str,
-    message: String,
-    /// Reason of the entry in `dependencies`.
-    entry_reason: &'static str,
-}
-
-fn judge_dependency(object: &WaitDeployment, decision: &Decision) -> Judged {
-    let judged = |status, reason, entry_reason, message: &str| Judged {
-        status,
-        reason,
-        message: message.to_owned(),
-        entry_reason,
-    };
-    match (decision, &object.wait_probe) {
-        (_, None) => {
-            judged("True", reasons::NO_DEPENDENCIES, reasons::NO_DEPENDENCIES, "there is nothing to wait for")
-        }
-        (Decision::Invalid(invalid), _) => {
-            judged("False", reasons::INVALID_PROBE, reasons::INVALID_PROBE, &invalid.to_string())
-        }
-        (Decision::Wait { result: None, .. }, _) => {
-            judged("Unknown", reasons::UNKNOWN, reasons::UNKNOWN, "not tried yet")
-        }
-        (Decision::Wait { result: Some(ProbeResult::Denied { message }), .. }, _) => {
-            judged("False", reasons::POLICY_DENIED, reasons::POLICY_DENIED, message)
-        }
-        (Decision::Wait { result: Some(result), .. }, _) => {
-            judged("False", reasons::WAITING, result.reason(), result.message())
-        }
-        (Decision::Open(opened), Some(wait_probe)) => match (opened, wait_probe.resolve()) {
-            // Not an error while the Deployment runs, but its next start would meet it.
-            (Opened::Exists, Err(invalid)) => {
-                judged("Unknown", reasons::INVALID_PROBE, reasons::INVALID_PROBE, &invalid.to_string())
+        (Course::Write(_), Applied::Current(live)) => match (&decision.closed, &decision.loss) {
+            (Some(closed), _) => {
+                let summary = waiting(decision, closed, trial);
+                Summary {
+                    ready: "False",
+                    message: format!("an update is held back: {}", summary.message),
+                    ..summary
+                }
             }
-            _ => judged(
-                "True",
-                reasons::ALL_READY,
-                reasons::probe::CONNECTED,
-                "answered when the gate opened; not watched since",
-            ),
+            (None, Some(loss)) if loss.stalled => {
+                let message = format!("{}; recoveryDeadlineSeconds are over", lost(&decision.needs));
+                stalled(reasons::RECOVERY_DEADLINE_EXCEEDED, message)
+            }
+            (None, Some(loss)) if loss.scales => {
+                let message =
+                    format!("{}; there are no replicas until it holds again", lost(&decision.needs));
+                reconciling(reasons::SCALED_TO_ZERO, message)
+            }
+            (None, _) => rollout::judge(object, live),
         },
-        (Decision::Leave | Decision::Terminating | Decision::Conflict { .. }, _) => judged(
-            "Unknown",
-            reasons::UNKNOWN,
-            reasons::UNKNOWN,
-            "not looked at while another Deployment of this name exists",
-        ),
     }
 }
 
-fn dependency_status(object: &WaitDeployment, judged: &Judged, now: &Time) -> Vec<DependencyStatus> {
-    if object.wait_probe.is_none() {
-        return Vec::new();
-    }
-    let ready = judged.status == "True";
-    let earlier = object.status.as_ref().and_then(|status| {
-        status.dependencies.iter().find(|entry| entry.name == DEFAULT_DEPENDENCY && entry.ready == ready)
-    });
-    let since = earlier.and_then(|entry| entry.last_transition_time.clone()).unwrap_or_else(|| now.clone());
-    vec![DependencyStatus {
-        name: DEFAULT_DEPENDENCY.to_owned(),
-        ready,
-        reason: Some(judged.entry_reason.to_owned()),
-        message: Some(shorten(&judged.message).to_owned()),
-        last_transition_time: Some(since),
-    }]
+fn stalled(reason: &'static str, message: String) -> Summary {
+    Summary { ready: "False", progress: Progress::Stalled, reason, message }
 }
+
+fn reconciling(reason: &'static str, message: String) -> Summary {
+    Summary { ready: "False", progress: Progress::Reconciling, reason, message }
+}
+
+fn in_conflict(object: &WaitDeployment, conflict: &Conflict) -> Summary {
+    let message = format!("Deployment {} exists and {conflict}", name(object));
+    stalled(reasons::DEPLOYMENT_CONFLICT, message)
+}
+
+/// A closed gate. What a person has to see to goes before what may come by itself.
+fn waiting(decision: &Decision, closed: &Closed, trial: &Trial) -> Summary {
+    let needs = &decision.needs;
+    let first = |state| needs.blocking().find(|known| Verdict::from(known.state) == state);
+    let about = |known: Option<&Known>, what: &str| {
+        known.map_or_else(String::new, |known| format!("{} {what}: {}", known.shown, known.message))
+    };
+    match (trial, &decision.cycle, needs.verdict) {
+        (Trial::Rejected(message), ..) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
+        (_, Some(path), _) => stalled(reasons::DEPENDENCY_CYCLE, in_a_cycle(path)),
+        (.., Verdict::Denied) => {
+            stalled(reasons::POLICY_DENIED, about(first(Verdict::Denied), "is not probed"))
+        }
+        (.., Verdict::Invalid) => {
+            stalled(reasons::INVALID_SPEC, about(first(Verdict::Invalid), "cannot be looked at"))
+        }
+        _ => {
+            let summary = waiting_for_all(needs);
+            let Some(expired) = closed.expired else { return summary };
+            let message = format!("{}; deadlineSeconds are over", summary.message);
+            let progress =
+                if expired == OnDeadline::Fail { Progress::Stalled } else { Progress::Reconciling };
+            Summary { ready: "False", progress, reason: reasons::DEADLINE_EXCEEDED, message }
+        }
+    }
+}
+
+fn waiting_for_all(needs: &Needs) -> Summary {
+    let summary = reconciling(reasons::WAITING_FOR_DEPENDENCIES, waits_for(needs));
+    if needs.verdict == Verdict::Unknown { Summary { ready: "Unknown", ..summary } } else { summary }
+}
+
+fn waits_for(needs: &Needs) -> String {
+    let mut blocking = needs.blocking();
+    let Some(first) = blocking.next() else { return String::new() };
+    let text = match first.state {
+        crate::dependencies::State::Unknown => format!("{} has not been tried yet", first.shown),
+        _ => format!("waiting for {}: {}", first.shown, first.message),
+    };
+    and_more(text, blocking)
+}
+
+fn lost(needs: &Needs) -> String {
+    let mut blocking = needs.blocking();
+    let Some(first) = blocking.next() else { return "lost".to_owned() };
+    and_more(format!("{} is lost: {}", first.shown, first.message), blocking)
+}
+
+/// Names the rest: there are no more than 16.
+fn and_more<'a>(text: String, rest: impl Iterator<Item = &'a Known>) -> String {
+    let rest: Vec<_> = rest.map(|known| format!("{} ({})", known.shown, known.reason)).collect();
+    if rest.is_empty() { text } else { format!("{text}; and {}", rest.join(", ")) }
+}
+
+fn in_a_cycle(path: &str) -> String {
+    format!("each waits for the next, and none can begin: {path}")
+}
+
+// === private: the other conditions ===
+
+fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
+    let needs = &decision.needs;
+    let unknown = |message: &str| ("Unknown", reasons::UNKNOWN, message.to_owned());
+    match (&decision.course, needs.verdict) {
+        (Course::Leave | Course::Terminating | Course::Conflict(_), _) => {
+            unknown("not looked at while another Deployment of this name exists")
+        }
+        (Course::Invalid(invalid), _) => ("False", reason_of(invalid), invalid.to_string()),
+        (_, Verdict::NoDependencies) => {
+            ("True", reasons::NO_DEPENDENCIES, "there is nothing to wait for".to_owned())
+        }
+        _ if let Some(Loss { tolerated, .. }) = decision.loss => {
+            let lost = lost(needs);
+            if tolerated {
+                ("True", reasons::ALL_READY, format!("{lost}; tolerated for lossGraceSeconds"))
+            } else {
+                ("False", reasons::LOST, lost)
+            }
+        }
+        (_, Verdict::Invalid) => match object.plan() {
+            // Not an error while the Deployment runs, but its next start would meet it.
+            Err(invalid) => ("Unknown", reason_of(&invalid), invalid.to_string()),
+            Ok(_) => ("False", reasons::INVALID_SPEC, waits_for(needs)),
+        },
+        (_, Verdict::Ready) if needs.looks => {
+            ("True", reasons::ALL_READY, "the dependencies hold".to_owned())
+        }
+        (_, Verdict::Ready) => {
+            ("True", reasons::ALL_READY, "held when the gate opened; not watched since".to_owned())
+        }
+        (_, Verdict::Unknown) => {
+            let first = needs.blocking().next();
+            unknown(first.map_or("not tried yet", |known| &known.message))
+        }
+        (_, Verdict::NotReady) => ("False", reasons::WAITING, waits_for(needs)),
+        (_, Verdict::Denied) => ("False", reasons::POLICY_DENIED, waits_for(needs)),
+    }
+}
+
+fn judge_template(decision: &Decision, applied: &Applied, trial: &Trial) -> Saying {
+    let forbidden = |message: &str| {
+        // No reason of the API tells a quota from another refusal.
+        let quota = message.contains("exceeded quota");
+        let reason = if quota { reasons::QUOTA_EXCEEDED } else { reasons::FORBIDDEN };
+        ("False", reason, message.to_owned())
+    };
+    let accepted = || ("True", reasons::ACCEPTED, "the API server accepts the Deployment".to_owned());
+    match (applied, trial) {
+        (Applied::Rejected(message), _) | (_, Trial::Rejected(message)) => {
+            ("False", reasons::INVALID, message.clone())
+        }
+        (Applied::Forbidden(message), _) | (_, Trial::Forbidden(message)) => forbidden(message),
+        (Applied::Current(_), _) if decision.closed.is_none() => accepted(),
+        (_, Trial::Accepted) => accepted(),
+        (_, Trial::Unknown) => ("Unknown", reasons::UNKNOWN, "the API server has not been asked".to_owned()),
+    }
+}
+
+fn held(decision: &Decision) -> Option<Saying> {
+    let write = decision.write().filter(|_| decision.closed.is_some())?;
+    let (reason, what) = match (write.holds_template, write.replicas == Replicas::Held) {
+        (true, true) => (reasons::TEMPLATE_HELD, "the new template and the first replicas are"),
+        (true, false) => (reasons::TEMPLATE_HELD, "the new template is"),
+        (false, true) => (reasons::REPLICAS_HELD, "the first replicas are"),
+        (false, false) => return None,
+    };
+    Some(("True", reason, format!("{what} held back until the dependencies hold")))
+}
+
+// === private: everything else ===
 
 fn waiting_for(decision: &Decision) -> Option<String> {
-    let named = |address: &Address, reason: &str| format!("{address} ({reason})");
-    match decision {
-        Decision::Wait { address, result: None } => Some(address.to_string()),
-        Decision::Wait { address, result: Some(result) } => Some(named(address, result.reason())),
-        _ => None,
+    let scaled = decision.loss.as_ref().is_some_and(|loss| loss.scales);
+    if decision.closed.is_none() && !scaled {
+        return None;
+    }
+    decision.needs.in_short()
+}
+
+fn entries(object: &WaitDeployment, decision: &Decision, now: &Time) -> Vec<DependencyStatus> {
+    let entry = |known: &Known| {
+        let told = told(object, &known.name).filter(|told| told.ready == known.is_ready());
+        let since = told.and_then(|told| told.last_transition_time.clone());
+        DependencyStatus {
+            name: known.name.clone(),
+            ready: known.is_ready(),
+            reason: Some(known.reason.to_string()),
+            message: Some(shorten(&known.message).to_owned()),
+            last_transition_time: Some(since.unwrap_or_else(|| now.clone())),
+        }
+    };
+    decision.needs.known.iter().map(entry).collect()
+}
+
+struct Times {
+    opened: Option<Time>,
+    closed: Option<Time>,
+    deadline: Option<Time>,
+}
+
+fn times(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &Time) -> Times {
+    let told = object.status.as_ref();
+    let opened = told.and_then(|status| status.gate_opened_time.clone());
+    let was_closed = told.and_then(|status| status.gate_closed_time.clone());
+    match (decision.closed, &decision.course, applied) {
+        (Some(Closed { since, deadline, .. }), ..) => {
+            Times { opened, closed: Some(Time(since)), deadline: deadline.map(Time) }
+        }
+        (None, Course::Write(_), Applied::Current(_)) => {
+            let opened = opened.filter(|_| was_closed.is_none());
+            Times { opened: opened.or_else(|| Some(now.clone())), closed: None, deadline: None }
+        }
+        // Neither opened nor closed: the server has refused what was let through, or the Deployment is not ours.
+        (None, ..) => {
+            let deadline = told.and_then(|status| status.deadline_time.clone());
+            Times { opened, closed: was_closed, deadline }
+        }
     }
 }
 
-// === private: small things ===
+/// A `waitProbe` has a reason of its own, from before there was anything else to wait for.
+pub(super) fn reason_of(invalid: &InvalidSpec) -> &'static str {
+    if invalid.path.starts_with("waitProbe") { reasons::INVALID_PROBE } else { reasons::INVALID_SPEC }
+}
 
 fn name(object: &WaitDeployment) -> String {
     let meta = &object.metadata;

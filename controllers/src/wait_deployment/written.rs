@@ -1,6 +1,7 @@
 //! What was last sent to the server for each object, so that it is not sent twice.
 //!
-//! Lost on a restart, which costs one apply per object that changes nothing.
+//! Lost on a restart, which costs one apply per object that changes nothing. What a trial was answered stands in the
+//! status too.
 //!
 //! # Invariants
 //! 1. What ended in an earlier term of this replica is not recalled: another one, of another version perhaps, has led
@@ -14,9 +15,11 @@ use mainstay::key::Request;
 use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::time::Instant;
 
+use super::deed::TRIAL_RETRY;
 use crate::deployment::{Fingerprint, LiveDeployment};
-use crate::gate::Applied;
+use crate::gate::{Applied, Trial};
 
 /// A write about to be made.
 #[derive(Debug)]
@@ -30,10 +33,20 @@ pub(super) struct Attempt {
     term: u64,
 }
 
-/// By object: how its last write ended. One lock, held for a look-up.
+/// By object: how its last write and its last trial ended. Two locks, each held for a look-up and never both.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     last: Mutex<HashMap<Request, Ended>>,
+    trials: Mutex<HashMap<Request, Tried>>,
+}
+
+#[derive(Debug)]
+struct Tried {
+    term: u64,
+    fingerprint: Fingerprint,
+    asked_at: Option<String>,
+    trial: Trial,
+    at: Instant,
 }
 
 #[derive(Debug)]
@@ -101,6 +114,31 @@ impl Memory {
         self.remember(request, attempt, last);
     }
 
+    /// Returns what a trial of the attempt would be answered, if the same was tried before. A refusal that may pass is
+    /// asked for again after a while, and any other when a person asks for it.
+    pub(super) fn recall_trial(&self, request: &Request, attempt: &Attempt) -> Option<Trial> {
+        let trials = self.trials.lock();
+        let tried = trials.get(request).filter(|tried| {
+            tried.term == attempt.term
+                && tried.fingerprint == attempt.fingerprint
+                && tried.asked_at == attempt.asked_at
+        })?;
+        let has_passed = matches!(tried.trial, Trial::Forbidden(_)) && tried.at.elapsed() >= TRIAL_RETRY;
+        (!has_passed).then(|| tried.trial.clone())
+    }
+
+    /// Remembers what a trial was answered.
+    pub(super) fn remember_trial(&self, request: &Request, attempt: &Attempt, trial: Trial) {
+        let tried = Tried {
+            term: attempt.term,
+            fingerprint: attempt.fingerprint,
+            asked_at: attempt.asked_at.clone(),
+            trial,
+            at: Instant::now(),
+        };
+        self.trials.lock().insert(request.clone(), tried);
+    }
+
     fn remember(&self, request: &Request, attempt: &Attempt, how: Last) {
         self.last.lock().insert(request.clone(), Ended { term: attempt.term, how });
     }
@@ -108,6 +146,7 @@ impl Memory {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, request: &Request) {
         self.last.lock().remove(request);
+        self.trials.lock().remove(request);
     }
 }
 

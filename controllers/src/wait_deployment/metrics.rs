@@ -1,0 +1,132 @@
+//! What the gates tell about themselves. Labels are bounded: never a name, never a namespace.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use mainstay::key::Request;
+use mainstay::metrics::Registry;
+use mainstay_api::{Condition, WaitDeployment};
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::gate::{Decision, Deed, GateStatus, waited};
+use crate::reasons::{self, condition};
+
+/// From a Service that is ready already to a restore that takes a day, in seconds.
+const WAIT_BUCKETS: [f64; 11] =
+    [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0];
+
+/// The families of one controller.
+#[derive(Clone, Debug)]
+pub(super) struct GateMetrics {
+    gates: Family<StateLabels, Gauge>,
+    wait: Histogram,
+    opened: Family<OutcomeLabels, Counter>,
+    expired: Counter,
+    /// In which state each object was last seen. One lock, held for a look-up.
+    states: Arc<Mutex<HashMap<Request, &'static str>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+// === impl GateMetrics ===
+
+impl GateMetrics {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let metrics = Self {
+            gates: Family::default(),
+            wait: Histogram::new(WAIT_BUCKETS),
+            opened: Family::default(),
+            expired: Counter::default(),
+            states: Arc::default(),
+        };
+        for state in Decision::STATES {
+            metrics.gates.get_or_create(&StateLabels { state }).set(0);
+        }
+        for outcome in ["ready", "deadline_proceed"] {
+            drop(metrics.opened.get_or_create(&OutcomeLabels { outcome }));
+        }
+        registry.register(
+            "mainstay_waitdeployment_gates",
+            "WaitDeployments by the state of their gate, as this replica last saw it",
+            metrics.gates.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_gate_wait_seconds",
+            "Time a gate was closed before it opened",
+            metrics.wait.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_gate_opened",
+            "Gates that opened, by what opened them",
+            metrics.opened.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_gate_expired",
+            "Gates whose deadline passed while they were closed",
+            metrics.expired.clone(),
+        );
+        metrics
+    }
+
+    /// Notes the state of one object.
+    pub(super) fn observe(&self, request: &Request, state: &'static str) {
+        let before = self.states.lock().insert(request.clone(), state);
+        self.shift(before, Some(state));
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, request: &Request) {
+        let before = self.states.lock().remove(request);
+        self.shift(before, None);
+    }
+
+    /// Counts what has happened to one gate.
+    pub(super) fn count(
+        &self,
+        object: &WaitDeployment,
+        decision: &Decision,
+        deed: Deed,
+        after: &GateStatus,
+        now: Timestamp,
+    ) {
+        let proceeds = decision.write().is_some_and(|write| write.proceeds);
+        let waited = waited(object, decision, deed, after, now);
+        if let Some(waited) = waited {
+            let outcome = if proceeds { "deadline_proceed" } else { "ready" };
+            self.opened.get_or_create(&OutcomeLabels { outcome }).inc();
+            self.wait.observe(waited.as_secs_f64());
+        }
+        let is_late = |ready: Option<&Condition>| {
+            ready.is_some_and(|ready| ready.reason.as_deref() == Some(reasons::DEADLINE_EXCEEDED))
+        };
+        let becomes_late =
+            is_late(after.condition(condition::READY)) && !is_late(object.condition(condition::READY));
+        if becomes_late || proceeds && waited.is_some() {
+            self.expired.inc();
+        }
+    }
+
+    fn shift(&self, from: Option<&'static str>, to: Option<&'static str>) {
+        let gauge = |state| self.gates.get_or_create(&StateLabels { state }).clone();
+        if let Some(state) = from {
+            gauge(state).dec();
+        }
+        if let Some(state) = to {
+            gauge(state).inc();
+        }
+    }
+}

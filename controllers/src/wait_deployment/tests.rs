@@ -1,0 +1,152 @@
+//! The reconciler against an API server in memory.
+
+use std::sync::Arc;
+
+use mainstay::config::ManagerConfiguration;
+use mainstay::key::KindId;
+use mainstay::metrics::Registry;
+use mainstay::testing::{TestContext, reconcile_once};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::deployment::FIELD_MANAGER;
+use crate::probe::{Engine, NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
+use crate::resources::Resources;
+use crate::services::CachedServices;
+
+const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
+const DEPLOYMENT: &str = "apply deployments.apps shop/web";
+
+fn web() -> Request {
+    Request::namespaced("shop", "web")
+}
+
+/// A gate of one object, given as the fields of its spec; nothing that is probed ever answers.
+fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
+    let mut object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    let seams = Seams {
+        dial: Arc::new(TokioDial),
+        resolve: Arc::new(TokioResolve::default()),
+        services: Arc::new(NoServices),
+        surroundings: Arc::new(NoSurroundings),
+        random: Arc::new(|| 0.5),
+    };
+    let policy = ManagerConfiguration::default().probe_policy;
+    let registry = Registry::new();
+    let (engine, _driver) = Engine::new(policy, seams, |_| {}, &registry);
+    let (services, slices) = (Store::from_objects([]), Store::from_objects([]));
+    let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
+    let services = Arc::new(CachedServices::new(&services, &slices));
+    let dependencies = Dependencies::new(engine, services, Resources::new(&objects, Vec::new(), |_| {}));
+    let deployments = Store::from_objects([]);
+    let cx = Context::for_test().with_store(&objects).with_store(&deployments);
+    let gate = WaitDeploymentReconciler::new(
+        &objects,
+        &deployments,
+        &Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
+        Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+        dependencies,
+        &registry,
+    );
+    (gate, objects, cx)
+}
+
+fn closed() -> Value {
+    json!({"waitFor": {"dependencies": [{"name": "db", "tcpSocket": {"host": "192.0.2.1", "port": 1}}]}})
+}
+
+#[tokio::test]
+async fn a_deployment_is_written_once_a_term() {
+    let (gate, _, cx) = gate(&json!({}));
+    let cx = cx.with_term(1);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.action(), Action::Done);
+    assert_eq!(run.wrote(), [DEPLOYMENT, STATUS]);
+    let reasons: Vec<_> = run.events.iter().map(|event| &*event.reason).collect();
+    assert_eq!(reasons, ["DeploymentCreated"]);
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
+    // Another replica has led in between: what it wrote is not known.
+    let cx = cx.with_term(2);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), [DEPLOYMENT]);
+    assert!(run.events.is_empty(), "and it changes nothing: {:?}", run.events);
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_closed_gate_tries_the_deployment_out_once() {
+    let (gate, objects, cx) = gate(&closed());
+    let cx = cx.with_term(1);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(told.condition("TemplateAccepted").unwrap().status, "True");
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
+    let cx = cx.with_term(2);
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "the status tells it");
+}
+
+#[tokio::test]
+async fn a_template_that_would_be_refused_is_told_while_it_waits_and_sent_once() {
+    let (gate, objects, cx) = gate(&closed());
+    cx.api().refuse_next(422, "Invalid", "no container");
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.action(), Action::Done, "what it waits for may come all the same");
+    let told = objects.get(&web()).unwrap().unwrap();
+    let accepted = told.condition("TemplateAccepted").unwrap();
+    assert_eq!((accepted.status.as_str(), accepted.reason.as_deref()), ("False", Some("Invalid")));
+    assert_eq!(told.condition("Ready").unwrap().message.as_deref(), Some("no container"));
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_refused_by_a_quota_is_made_again_slowly() {
+    let (gate, objects, cx) = gate(&closed());
+    cx.api().refuse_next(403, "Forbidden", "exceeded quota: few");
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.action(), Action::RequeueAfter(deed::TRIAL_RETRY));
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("QuotaExceeded"));
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "not before its time");
+    tokio::time::advance(deed::TRIAL_RETRY).await;
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
+}
+
+#[tokio::test]
+async fn a_trial_that_fails_is_told_and_made_again_on_the_backoff() {
+    let (gate, objects, cx) = gate(&closed());
+    cx.api().refuse_next(500, "InternalError", "etcd is away");
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert!(run.outcome.unwrap_err().to_string().contains("etcd is away"));
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(told.condition("TemplateAccepted").unwrap().status, "Unknown");
+    assert_eq!(told.condition("Reconciling").unwrap().status, "True", "the wait is told all the same");
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_says_so_and_is_left_alone() {
+    let (gate, _, cx) = gate(&json!({"replicas": "many"}));
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), [""; 0]);
+    let error = run.outcome.unwrap_err();
+    assert_eq!(error.retry(), mainstay::reconcile::Retry::Never, "no loop: {error}");
+    assert_eq!(run.events[0].reason, "Unreadable");
+    assert!(run.events[0].note.contains("invalid type: string \"many\""), "{}", run.events[0].note);
+}
+
+#[tokio::test]
+async fn a_deadline_is_kept_without_any_event() {
+    let mut spec = closed();
+    spec["waitFor"]["deadlineSeconds"] = 60.into();
+    let (gate, _, cx) = gate(&spec);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    let Action::RequeueAfter(wait) = run.action() else { panic!("no wake-up") };
+    assert!(wait.as_secs() >= 55 && wait.as_secs() <= 60, "{wait:?}");
+}
