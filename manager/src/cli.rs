@@ -35,6 +35,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -43,6 +44,7 @@ use crate::config::{self, ConfigError, Loaded, ManagerConfiguration, Overrides, 
 
 pub use flags::ConfigFlags;
 use flags::RunFlags;
+pub use inspect::Question;
 
 /// What the commands need to know about the binary they are part of.
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct Program {
     crds: Vec<CustomResourceDefinition>,
     controllers: Vec<&'static str>,
     extra: Vec<Command>,
+    /// Shared, since a program can be cloned.
+    questions: Vec<Arc<Question>>,
 }
 
 /// What the command line asks for.
@@ -117,7 +121,12 @@ pub fn parse_from(
         Some(("version", _)) => {
             Parsed::Done(print(out, err, &format!("{} {}\n", program.name, program.version)))
         }
-        Some((name, flags)) => Parsed::Extra(name.to_owned(), flags.clone()),
+        Some((name, flags)) => {
+            match program.questions.iter().find(|question| question.command().get_name() == name) {
+                Some(question) => Parsed::Done(question.run(flags, &program.controllers, out, err)),
+                None => Parsed::Extra(name.to_owned(), flags.clone()),
+            }
+        }
         // clap requires a command; should that ever change, saying so beats running something.
         None => Parsed::Done(wrong_input(err, "error: expected a command\n")),
     }
@@ -133,7 +142,15 @@ pub fn refuse(error: &ConfigError, err: &mut dyn Write) -> Exit {
 impl Program {
     /// Describes a binary without CRDs, controllers or commands of its own.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
-        Self { name, version, about, crds: Vec::new(), controllers: Vec::new(), extra: Vec::new() }
+        Self {
+            name,
+            version,
+            about,
+            crds: Vec::new(),
+            controllers: Vec::new(),
+            extra: Vec::new(),
+            questions: Vec::new(),
+        }
     }
 
     /// Sets what `crd` prints.
@@ -154,6 +171,12 @@ impl Program {
         self
     }
 
+    /// Adds a command that asks a running manager.
+    pub fn question(mut self, question: Question) -> Self {
+        self.questions.push(Arc::new(question));
+        self
+    }
+
     fn command(&self) -> Command {
         let run = RunFlags::augment_args(Command::new("run")).about("Run the manager").long_about(None);
         let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
@@ -168,18 +191,15 @@ impl Program {
             .about("Look at configuration files")
             .subcommand_required(true)
             .subcommands([defaults, validate, schema]);
+        let questions = self.questions.iter().map(|question| question.command().clone());
+        let own = self.extra.iter().cloned().chain(questions);
         let version = Command::new("version").about("Print the version");
         Command::new(self.name)
             .version(self.version)
             .about(self.about)
             .subcommand_required(true)
             .disable_help_subcommand(true)
-            .subcommands([run].into_iter().chain(self.extra.iter().cloned()).chain([
-                inspect::command(),
-                crd,
-                config,
-                version,
-            ]))
+            .subcommands([run].into_iter().chain(own).chain([inspect::command(), crd, config, version]))
     }
 
     fn run(&self, matches: &ArgMatches, err: &mut dyn Write) -> Parsed {

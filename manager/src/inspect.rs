@@ -12,6 +12,8 @@
 //! | `/debug/config` | the configuration in force, where each value came from, what was refused |
 //! | `/debug/leader` | who leads, and what has happened to the Lease |
 //!
+//! A program may have [pages of its own](OwnPages) under names of its own.
+//!
 //! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
 //! of the log says so, as a warning.
 //!
@@ -54,6 +56,7 @@ mod controllers;
 mod host;
 mod keys;
 mod leader;
+mod own;
 mod query;
 mod watches;
 
@@ -76,6 +79,7 @@ use crate::serve::{Handler, blocking, blocking_until_taken};
 pub use actions::SetLogLevel;
 pub use host::Admitted;
 pub use leader::{Election, History, Leader};
+pub use own::{OwnPage, OwnPages, PageError};
 pub(crate) use query::{sorts, states};
 
 /// What can be looked at, and changed.
@@ -87,6 +91,7 @@ pub struct Inspect {
     configuration: Option<Configuration>,
     /// `None` where the logs are not the manager's to change.
     set_log_level: Option<Box<SetLogLevel>>,
+    own: OwnPages,
 }
 
 /// How the configuration stands.
@@ -108,6 +113,8 @@ enum Page<'a> {
     Leader,
     Intervene(&'a str, Intervention),
     Log,
+    /// By name, and what follows it.
+    Own(&'a str, Vec<&'a str>),
 }
 
 /// A request that is not answered with a page. The text is for who sent it.
@@ -123,7 +130,14 @@ struct Error<'a> {
 impl Inspect {
     /// Looks at these, and at the caches beside this one.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
-        Self { controllers, cache, leader, configuration: None, set_log_level: None }
+        Self {
+            controllers,
+            cache,
+            leader,
+            configuration: None,
+            set_log_level: None,
+            own: OwnPages::default(),
+        }
     }
 
     /// Shows how the configuration stands. `controllers` returns every key of every controller there is, with what its
@@ -146,6 +160,12 @@ impl Inspect {
         Self { set_log_level: Some(Box::new(set)), ..self }
     }
 
+    /// Shows these as well.
+    #[must_use]
+    pub fn with_own(self, own: OwnPages) -> Self {
+        Self { own, ..self }
+    }
+
     /// Returns what a server answers with, away from the runtime's own threads: one queue and one other page at a time.
     pub fn handler(self) -> Handler {
         let queues = Arc::new(self);
@@ -153,7 +173,7 @@ impl Inspect {
         let queues = blocking_until_taken(1, move |request| queues.answer(request));
         let others = blocking(1, move |request| others.answer(request));
         Arc::new(move |request| match Page::at(request.uri().path()) {
-            Ok(Page::Queue(_)) => queues(request),
+            Some(Page::Queue(_)) => queues(request),
             _ => others(request),
         })
     }
@@ -169,7 +189,7 @@ impl Inspect {
                 "the Host header does not name this machine; connect to localhost or a loopback address";
             return Err(Refusal(StatusCode::FORBIDDEN, text.to_owned()));
         }
-        let page = Page::at(request.uri().path())?;
+        let page = Page::at(request.uri().path()).ok_or_else(|| Refusal::no_path(&self.own))?;
         let method = page.method();
         if request.method().as_str() != method {
             return Ok(wrong_method(request.method(), method));
@@ -182,7 +202,7 @@ impl Inspect {
         if !matches!(page, Page::Queue(_)) {
             query::none(query).map_err(bad)?;
         }
-        let Self { controllers, cache, leader, configuration, set_log_level } = self;
+        let Self { controllers, cache, leader, configuration, set_log_level, own } = self;
         let body = request.body();
         match page {
             Page::Controllers => json(StatusCode::OK, &controllers::page(controllers)),
@@ -203,6 +223,10 @@ impl Inspect {
             Page::Intervene(name, what) => {
                 json(StatusCode::OK, &actions::intervene(&*self.controller(name)?, what, body)?)
             }
+            Page::Own(name, rest) => {
+                let answer = own.find(name).ok_or_else(|| Refusal::no_path(own))?;
+                json(StatusCode::OK, &answer(&rest)?)
+            }
             Page::Log => json(StatusCode::OK, &actions::set_log_level(set_log_level.as_deref(), body)?),
         }
     }
@@ -222,20 +246,21 @@ impl fmt::Debug for Inspect {
 // === impl Page ===
 
 impl<'a> Page<'a> {
-    fn at(path: &'a str) -> Result<Self, Refusal> {
+    fn at(path: &'a str) -> Option<Self> {
         let segments: Vec<_> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         match segments[..] {
-            ["debug", "controllers"] => Ok(Self::Controllers),
-            ["debug", "controllers", name, "queue"] => Ok(Self::Queue(name)),
-            ["debug", "caches"] => Ok(Self::Caches),
-            ["debug", "watches"] => Ok(Self::Watches),
-            ["debug", "config"] => Ok(Self::Config),
-            ["debug", "leader"] => Ok(Self::Leader),
-            ["debug", "log"] => Ok(Self::Log),
-            ["debug", "controllers", name, word] => actions::intervention(word)
-                .map(|what| Self::Intervene(name, what))
-                .ok_or_else(Refusal::no_path),
-            _ => Err(Refusal::no_path()),
+            ["debug", "controllers"] => Some(Self::Controllers),
+            ["debug", "controllers", name, "queue"] => Some(Self::Queue(name)),
+            ["debug", "caches"] => Some(Self::Caches),
+            ["debug", "watches"] => Some(Self::Watches),
+            ["debug", "config"] => Some(Self::Config),
+            ["debug", "leader"] => Some(Self::Leader),
+            ["debug", "log"] => Some(Self::Log),
+            ["debug", "controllers", name, word] => {
+                actions::intervention(word).map(|what| Self::Intervene(name, what))
+            }
+            ["debug", name, ref rest @ ..] => Some(Self::Own(name, rest.to_vec())),
+            _ => None,
         }
     }
 
@@ -251,10 +276,15 @@ impl<'a> Page<'a> {
 // === impl Refusal ===
 
 impl Refusal {
-    fn no_path() -> Self {
-        let text = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-                    /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
-        Self(StatusCode::NOT_FOUND, text.to_owned())
+    fn no_path(own: &OwnPages) -> Self {
+        let own: Vec<_> = own.names().iter().map(|name| format!("/debug/{name}, ")).collect();
+        let own = own.concat();
+        let text = format!(
+            "no such path; there are {own}/debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
+             /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, \
+             pause, resume and /debug/log"
+        );
+        Self(StatusCode::NOT_FOUND, text)
     }
 
     fn no_controller(name: &str, controllers: &Directory) -> Self {
@@ -265,6 +295,15 @@ impl Refusal {
 
     fn internal(text: &str) -> Self {
         Self(StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
+    }
+}
+
+impl From<PageError> for Refusal {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::NotFound(text) => Self(StatusCode::NOT_FOUND, text),
+            PageError::BadRequest(text) => Self(StatusCode::BAD_REQUEST, text),
+        }
     }
 }
 

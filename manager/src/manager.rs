@@ -41,6 +41,7 @@ use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
 use crate::election::{ElectionSettings, InvalidSettings, OnLost};
 use crate::health::Checks;
+use crate::inspect::{OwnPages, PageError};
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
 use crate::metrics::{Process, Registry, Runtimes, build_info};
 use crate::queue::QueueMetrics;
@@ -96,6 +97,8 @@ struct Shared {
     guards: Guards,
     members: Members,
     reloads: Reloads,
+    /// Pages of the program's own.
+    pages: OwnPages,
     gates: Gates,
     /// What `run` takes; `None` once it has.
     unstarted: Mutex<Option<Unstarted>>,
@@ -165,6 +168,7 @@ impl Manager {
             stops: Stops::default(),
             guards,
             members,
+            pages: OwnPages::default(),
             gates: Gates::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
@@ -371,6 +375,24 @@ impl Manager {
         self.shared.members.submit(Member::Controller(Box::new(newcomer)))?;
         let members = self.shared.members.downgrade();
         Ok(ControllerHandle { name, post, leave, stage, grace, members })
+    }
+
+    /// Serves a page of the program's own at `/debug/NAME`, and at all paths below it, beside those of every manager.
+    ///
+    /// `answer` gets the segments that follow the name. It runs on a thread of its own and returns JSON.
+    ///
+    /// # Errors
+    /// If the name is none, or that of another page.
+    pub fn page(
+        &self,
+        name: &'static str,
+        answer: impl Fn(&[&str]) -> Result<serde_json::Value, PageError> + Send + Sync + 'static,
+    ) -> Result<(), RegisterError> {
+        if is_dns_label(name) && self.shared.pages.add(name, answer) {
+            Ok(())
+        } else {
+            Err(RegisterError::PageName { name })
+        }
     }
 
     /// Adds anything else with a lifetime; it starts with its [group](Runnable::group), or now if that has begun.

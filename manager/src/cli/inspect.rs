@@ -10,6 +10,7 @@ mod client;
 mod duration;
 mod follow;
 mod pages;
+mod question;
 mod table;
 
 #[cfg(test)]
@@ -29,6 +30,8 @@ use action::Action;
 use client::Server;
 use table::Table;
 
+pub use question::Question;
+
 /// Where a manager serves its debug pages unless its configuration says otherwise.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 
@@ -36,6 +39,16 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 struct Flags {
     #[command(subcommand)]
     what: What,
+    #[command(flatten)]
+    whom: Whom,
+    /// Ask again each second: after the table, print the rows that have changed
+    #[arg(short, long, global = true)]
+    watch: bool,
+}
+
+/// Whom to ask, and how the answer is printed.
+#[derive(Args, Debug)]
+struct Whom {
     /// Where the manager serves its debug pages [default: what --config says, else 127.0.0.1:8082]
     #[arg(long, global = true, value_name = "HOST:PORT")]
     address: Option<String>,
@@ -48,9 +61,6 @@ struct Flags {
     /// How it is printed; json is what the manager answers
     #[arg(short, long, global = true, value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     output: String,
-    /// Ask again each second: after the table, print the rows that have changed
-    #[arg(short, long, global = true)]
-    watch: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -128,16 +138,12 @@ pub(super) fn run(
         Ok(flags) => flags,
         Err(error) => return wrong_input(err, &error.to_string()),
     };
-    let server = match flags.server(controllers, err) {
+    let server = match flags.whom.server(controllers, err) {
         Ok(server) => server,
         Err(exit) => return exit,
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return complain(&error, err),
-    };
-    let json = flags.output == "json";
-    runtime.block_on(async {
+    let json = flags.whom.json();
+    block_on(err, async |err| {
         let page = match &flags.what {
             What::Action(_) if flags.watch => {
                 return wrong_input(err, "error: an action is done once; leave -w out\n");
@@ -162,6 +168,14 @@ pub(super) fn run(
     })
 }
 
+/// Does one thing on this thread; what it says on standard error goes through what it is given.
+fn block_on(err: &mut dyn Write, what: impl AsyncFnOnce(&mut dyn Write) -> Exit) -> Exit {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(what(err)),
+        Err(error) => complain(&error, err),
+    }
+}
+
 fn show(table: &Table, out: &mut dyn Write, err: &mut dyn Write) -> Exit {
     let exit = print(out, err, &table.to_string());
     for note in &table.notes {
@@ -174,9 +188,13 @@ fn complain(error: &(dyn std::error::Error + 'static), err: &mut dyn Write) -> E
     fail(err, &format!("error: {}\n", Chain(error)))
 }
 
-// === impl Flags ===
+// === impl Whom ===
 
-impl Flags {
+impl Whom {
+    fn json(&self) -> bool {
+        self.output == "json"
+    }
+
     fn server(&self, controllers: &[&str], err: &mut dyn Write) -> Result<Server, Exit> {
         let (mut address, mut token_file) = (self.address.clone(), self.token_file.clone());
         if let Some(path) = &self.config {

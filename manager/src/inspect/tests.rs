@@ -495,3 +495,24 @@ async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
 fn listed_count(controllers: &Directory) -> usize {
     controllers.find("web").map_or(0, |web| web.status().counts.ready())
 }
+
+#[tokio::test]
+async fn a_program_has_pages_of_its_own() {
+    let own = OwnPages::default();
+    let answer = |rest: &[&str]| match rest {
+        ["milk"] => Ok(serde_json::json!({"price": 3})),
+        [] => Err(PageError::BadRequest("expected a product".to_owned())),
+        _ => Err(PageError::NotFound(format!("no product {}", rest.join("/")))),
+    };
+    assert!(own.add("prices", answer));
+    let inspect = inspect(&Directory::default()).with_own(own);
+    let error = |text: &str| format!("{{\"error\":\"{text}\"}}\n");
+    assert_eq!(get(&inspect, "/debug/prices/milk"), (200, "{\"price\":3}\n".to_owned()));
+    assert_eq!(get(&inspect, "/debug/prices"), (400, error("expected a product")));
+    assert_eq!(get(&inspect, "/debug/prices/tea/green"), (404, error("no product tea/green")));
+    let (status, text) = get(&inspect, "/debug/price");
+    assert!(status == 404 && text.contains("/debug/prices"), "the pages there are: {text}");
+    assert_eq!(get(&inspect, "/debug/prices/milk?a=b").0, 400, "a question that nobody reads");
+    let foreign = inspect.answer(&request("GET", "example.com", "/debug/prices/milk"));
+    assert_eq!(foreign.status(), 403);
+}

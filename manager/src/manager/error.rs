@@ -85,6 +85,15 @@ pub enum RegisterError {
         /// The name.
         name: &'static str,
     },
+    /// The name is none that a page can have, or another page has it.
+    #[error(
+        "{name:?} cannot be the name of a page; expected one that no other page under /debug has, 1 to 63 lower-case \
+         letters, digits and hyphens, no hyphen at either end"
+    )]
+    PageName {
+        /// The name.
+        name: &'static str,
+    },
     /// The controller was put together wrongly.
     #[error("controller {name:?} cannot run")]
     Wiring {

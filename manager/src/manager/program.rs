@@ -108,6 +108,12 @@ impl Program {
         self
     }
 
+    /// Adds a command that asks a running manager for a [page](Manager::page) of this program's own.
+    pub fn question(mut self, question: cli::Question) -> Self {
+        self.cli = self.cli.question(question);
+        self
+    }
+
     /// Does what the command line asks for. Wrong input ends with code 2 and one line per mistake, failure with 1.
     pub fn main(mut self) -> ExitCode {
         match cli::parse(&self.cli) {

@@ -57,6 +57,7 @@ impl Shared {
                 let inspect = Inspect::new(self.directory.clone(), cache, leader);
                 let reloads = self.reloads.clone();
                 let controllers = move |loaded: &_| reloads.controllers(loaded);
+                let inspect = inspect.with_own(self.pages.clone());
                 let mut inspect = inspect.with_configuration(self.reloads.standing(), controllers);
                 if let Some(set) = self.reloads.log_level() {
                     inspect = inspect.with_log_level(set);

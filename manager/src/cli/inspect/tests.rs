@@ -74,9 +74,22 @@ impl Drop for Scripted {
 
 /// What `inspect` with these arguments did: exit, standard output, standard error.
 fn run(args: &[&str]) -> (Exit, String, String) {
+    run_whole(&[&["inspect"], args].concat())
+}
+
+/// As [`run`], for any command.
+fn run_whole(args: &[&str]) -> (Exit, String, String) {
+    let product = Command::new("price").arg(clap::Arg::new("product").required(true));
+    let path = |matches: &ArgMatches| {
+        let product = matches.get_one::<String>("product").map(String::as_str).unwrap_or_default();
+        let known = ["milk", "tea"].contains(&product);
+        known.then(|| format!("/debug/prices/{product}")).ok_or_else(|| format!("no product {product:?}"))
+    };
+    let show = |body: &str| serde_json::from_str(body).map(|price: u32| format!("it costs {price}\n"));
     let program = Program::new("shop", "1.2.3", "Runs the shop").controllers(["orders"]);
+    let program = program.question(Question::new(product, path, show));
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let args = ["shop", "inspect"].iter().chain(args).map(OsString::from);
+    let args = ["shop"].iter().chain(args).map(OsString::from);
     let Parsed::Done(exit) = parse_from(&program, args, &mut out, &mut err) else {
         panic!("it is done at once")
     };
@@ -317,4 +330,20 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
         String::from_utf8(err).unwrap(),
         "2 match, 1 shown; raise --limit, or go through pages with --sort name\n"
     );
+}
+
+#[test]
+fn a_question_of_a_programs_own_is_asked_and_answered_as_those_of_every_manager() {
+    let manager = Scripted::start(&[("/debug/prices/milk", 200, "3\n"), ("/debug/prices/tea", 200, "{}\n")]);
+    let address = manager.address.to_string();
+    let ask = |args: &[&str]| run_whole(&[&["price", "--address", &address], args].concat());
+    let printed = |text: &str| (Exit::Success, text.to_owned(), String::new());
+    assert_eq!(ask(&["milk"]), printed("it costs 3\n"));
+    assert_eq!(ask(&["milk", "-o", "json"]), printed("3\n"));
+    let (exit, out, err) = ask(&["tea"]);
+    assert_eq!((exit, out.as_str()), (Exit::Failure, ""));
+    assert!(err.contains("the answer to /debug/prices/tea is not what this version expects"), "{err}");
+    let refused = (Exit::WrongInput, String::new(), "error: no product \"coal\"\n".to_owned());
+    assert_eq!(ask(&["coal"]), refused);
+    assert_eq!(manager.asked(), ["/debug/prices/milk", "/debug/prices/milk", "/debug/prices/tea"]);
 }

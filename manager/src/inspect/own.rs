@@ -1,0 +1,80 @@
+//! Pages of a program's own, beside those of every manager.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use serde_json::Value;
+
+/// Answers a page of a program's own. Given the segments of the path that follow its name, as they
+/// stand there; it runs on a thread of its own, one at a time, and may take a while.
+pub type OwnPage = dyn Fn(&[&str]) -> Result<Value, PageError> + Send + Sync;
+
+/// A page that is not there, or was asked for in a wrong way. The text is for who asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// There is none such: 404.
+    #[error("{0}")]
+    NotFound(String),
+    /// The question makes no sense: 400.
+    #[error("{0}")]
+    BadRequest(String),
+}
+
+/// The pages, by name. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct OwnPages(Arc<RwLock<BTreeMap<&'static str, Arc<OwnPage>>>>);
+
+// === impl OwnPages ===
+
+impl OwnPages {
+    /// Adds a page; returns whether its name was free.
+    pub fn add(
+        &self,
+        name: &'static str,
+        answer: impl Fn(&[&str]) -> Result<Value, PageError> + Send + Sync + 'static,
+    ) -> bool {
+        let mut pages = self.0.write();
+        let free = !RESERVED.contains(&name) && !pages.contains_key(name);
+        if free {
+            pages.insert(name, Arc::new(answer));
+        }
+        free
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<OwnPage>> {
+        self.0.read().get(name).cloned()
+    }
+
+    /// Returns the names in order.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.0.read().keys().copied().collect()
+    }
+}
+
+/// What the pages of every manager are called.
+const RESERVED: [&str; 6] = ["caches", "config", "controllers", "leader", "log", "watches"];
+
+impl fmt::Debug for OwnPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnPages").field(&self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_page() {
+        let pages = OwnPages::default();
+        let nothing = |_: &[&str]| Ok(Value::Null);
+        assert!(pages.add("prices", nothing));
+        assert!(!pages.add("prices", nothing), "another page has it");
+        for name in RESERVED {
+            assert!(!pages.add(name, nothing), "every manager has {name}");
+        }
+        assert_eq!(pages.names(), ["prices"]);
+    }
+}
