@@ -19,6 +19,7 @@ mod attempt;
 mod bucket;
 mod dial;
 mod judge;
+mod kinds;
 mod metrics;
 mod policy;
 mod ranges;
@@ -70,6 +71,8 @@ pub enum ProbeResult {
     },
     /// The policy forbids to try. Looked at again every period, since the policy can change.
     Denied {
+        /// One of [`reasons::denial`].
+        rule: &'static str,
         /// Names the configuration key that would allow it, if there is one.
         message: String,
     },
@@ -128,7 +131,7 @@ impl ProbeResult {
     pub fn message(&self) -> &str {
         match self {
             Self::Ready => "connected",
-            Self::NotReady { message, .. } | Self::Denied { message } => message,
+            Self::NotReady { message, .. } | Self::Denied { message, .. } => message,
         }
     }
 }

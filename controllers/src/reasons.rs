@@ -169,6 +169,42 @@ pub mod probe {
     pub const SERVICES_UNKNOWN: &str = "ServicesUnknown";
     /// It answers, and has not done so often enough in a row yet.
     pub const TOO_FEW_SUCCESSES: &str = "TooFewSuccesses";
+    /// The other side ended the connection before it had answered.
+    pub const CONNECTION_CLOSED: &str = "ConnectionClosed";
+    /// What came back is not the protocol that was spoken, or more than a probe reads.
+    pub const PROTOCOL_ERROR: &str = "ProtocolError";
+    /// An HTTP or gRPC status that does not count as success.
+    pub const UNEXPECTED_STATUS: &str = "UnexpectedStatus";
+    /// The gRPC health service says that it does not serve.
+    pub const NOT_SERVING: &str = "NotServing";
+    /// The gRPC health service does not know the service that was asked about.
+    pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
+    /// The gRPC server has no health service.
+    pub const NO_HEALTH_SERVICE: &str = "NoHealthService";
+    /// No TLS handshake came about.
+    pub const TLS_FAILED: &str = "TlsFailed";
+    /// The certificate has expired.
+    pub const CERTIFICATE_EXPIRED: &str = "CertificateExpired";
+    /// The certificate is not valid yet.
+    pub const CERTIFICATE_NOT_YET_VALID: &str = "CertificateNotYetValid";
+    /// The certificate is for other names.
+    pub const CERTIFICATE_WRONG_NAME: &str = "CertificateWrongName";
+    /// The certificate is by no authority that is trusted.
+    pub const CERTIFICATE_UNTRUSTED: &str = "CertificateUntrusted";
+    /// The certificate is not acceptable for another reason.
+    pub const CERTIFICATE_INVALID: &str = "CertificateInvalid";
+    /// The `ConfigMap` of authorities, or its key, is not there or cannot be read.
+    pub const AUTHORITIES_NOT_FOUND: &str = "AuthoritiesNotFound";
+    /// The key of the `ConfigMap` holds something else than certificates.
+    pub const AUTHORITIES_INVALID: &str = "AuthoritiesInvalid";
+    /// The name has no such record.
+    pub const NAME_NOT_FOUND: &str = "NameNotFound";
+    /// The name has fewer records than asked for.
+    pub const TOO_FEW_RECORDS: &str = "TooFewRecords";
+    /// The name servers could not be asked.
+    pub const LOOK_UP_FAILED: &str = "LookUpFailed";
+    /// Whether the namespace is restricted cannot be known at present.
+    pub const NAMESPACE_UNKNOWN: &str = "NamespaceUnknown";
     /// All that is ever said about a raw address that does not answer.
     pub const NOT_READY: &str = "NotReady";
 }
@@ -201,6 +237,34 @@ pub mod resource {
     pub const KIND_FORBIDDEN: &str = "KindForbidden";
     /// The kind cannot be read at present.
     pub const KIND_UNKNOWN: &str = "KindUnknown";
+}
+
+/// The rules by which a probe is denied, for metrics and logs: mostly keys of `probePolicy`.
+pub mod denial {
+    /// The mode admits Services only.
+    pub const MODE: &str = "mode";
+    /// No entry of the allow list is for it.
+    pub const ALLOW: &str = "allow";
+    /// The entries that are for it do not name the namespace, which enforces a Pod Security level.
+    pub const POD_SECURITY: &str = "podSecurity";
+    /// A Service of another namespace.
+    pub const CROSS_NAMESPACE: &str = "crossNamespace";
+    /// A name that may not be looked up.
+    pub const DNS_SUFFIXES: &str = "dnsSuffixes";
+    /// A loopback address.
+    pub const LOOPBACK: &str = "allowLoopback";
+    /// A network that is listed.
+    pub const DENIED: &str = "denied";
+    /// A port that is listed.
+    pub const DENIED_PORTS: &str = "deniedPorts";
+    /// A port that nodes keep for Kubernetes.
+    pub const NODE_PORTS: &str = "nodePorts";
+    /// An address that is special to the network.
+    pub const SPECIAL: &str = "specialAddress";
+    /// The API server.
+    pub const API_SERVER: &str = "apiServer";
+    /// The manager itself.
+    pub const MANAGER: &str = "manager";
 }
 
 /// No Deployment of this WaitDeployment exists.

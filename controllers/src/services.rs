@@ -125,6 +125,12 @@ impl Services for CachedServices {
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer {
         self.look_up(namespace, name, port).unwrap_or_else(|error| ServiceAnswer::Unknown(error.to_string()))
     }
+
+    fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
+        let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
+        let slices = self.slices.list(&select).unwrap_or_default();
+        slices.iter().filter_map(|slice| slice.decode().ok()).flat_map(|slice| slice.addresses()).collect()
+    }
 }
 
 /// Returns the Service whose endpoints a slice lists.
@@ -158,6 +164,11 @@ impl ServiceSpecView {
 impl SliceView {
     fn ready(&self) -> impl Iterator<Item = &EndpointView> {
         self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false))
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        let all = self.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses);
+        all.filter_map(|address| address.parse().ok()).collect()
     }
 
     /// Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.

@@ -1,14 +1,16 @@
-//! One probe: policy, look-up, connection, result.
+//! One probe: policy, look-up, connections, what is said over one of them, result.
 
-use std::io;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
-use mainstay_api::ProbeCheck;
+use mainstay_api::{Address, ProbeCheck};
 
-use super::policy::{Detail, Route, check_resolved, route};
+use super::dial::Connection;
+use super::kinds::{Failure, Talk, look_up, unresolved};
+use super::policy::{Detail, Judge, Route};
 use super::{ProbeResult, Seams, Target};
 use crate::reasons::probe;
 
@@ -23,32 +25,89 @@ pub(super) async fn attempt(
     policy: &ProbePolicy,
     seams: &Seams,
 ) -> ProbeResult {
-    let ProbeCheck::Tcp(address) = target.check() else {
-        return not_ready(probe::FAILED, format!("checks of kind {} are not made", target.check().kind()));
-    };
-    let (addresses, detail) = match route(policy, target, &*seams.services) {
-        Route::Known(result) => return result,
-        Route::Dial(addresses, detail) => (Ok(addresses), detail),
-        Route::Resolve(name) => (Err(name), Detail::Coarse),
-    };
-    let connect = async {
-        let addresses = match addresses {
-            Ok(addresses) => addresses,
-            Err(name) => match seams.resolve.resolve(&name).await {
-                Err(error) => return failed(&error, detail),
-                Ok(found) => match check_resolved(policy, found, address.port) {
-                    Route::Dial(addresses, _) => addresses,
-                    Route::Known(result) => return result,
-                    Route::Resolve(_) => return coarse(),
-                },
-            },
-        };
-        connect_any(&pick(addresses), detail, seams).await
-    };
-    match tokio::time::timeout(timeout, connect).await {
+    // How much may be told is known before anything is waited for that could take all the time.
+    let mut detail = Detail::Full;
+    let probe = probe(target, timeout, policy, seams, &mut detail);
+    match tokio::time::timeout(timeout, probe).await {
         Ok(result) => result,
-        Err(_) if detail == Detail::Coarse => coarse(),
-        Err(_) => not_ready(probe::TIMEOUT, format!("no answer within {timeout:?}")),
+        Err(_) => Failure::timeout(timeout).at(detail),
+    }
+}
+
+async fn probe(
+    target: &Target,
+    timeout: Duration,
+    policy: &ProbePolicy,
+    seams: &Seams,
+    detail: &mut Detail,
+) -> ProbeResult {
+    let judge = Judge {
+        policy,
+        namespace: target.namespace(),
+        restricted: None,
+        services: &*seams.services,
+        surroundings: &*seams.surroundings,
+    };
+    if let ProbeCheck::Dns(check) = target.check() {
+        if let Some(denied) = judge.refuses_look_up(&check.name) {
+            return denied;
+        }
+        return result(look_up(check, &*seams.resolve).await, Detail::Full);
+    }
+    let Some(address) = target.address() else {
+        return result(Err(Failure::before(probe::FAILED, "there is nothing to connect to")), Detail::Full);
+    };
+    let addresses = match addresses(judge, address, seams, detail).await {
+        Ok(addresses) => pick(addresses),
+        Err(result) => return result,
+    };
+    let talk = match Talk::prepare(target.check(), target.namespace(), &*seams.surroundings).await {
+        Ok(talk) => talk,
+        // What is wrong here is wrong on the user's own side: nobody else is told of by it.
+        Err(failure) => return failure.at(Detail::Full),
+    };
+    result(first_that_holds(&addresses, timeout, &talk, seams).await, *detail)
+}
+
+fn result(outcome: Result<(), Failure>, detail: Detail) -> ProbeResult {
+    outcome.map_or_else(|failure| failure.at(detail), |()| ProbeResult::Ready)
+}
+
+/// Finds the addresses that may be dialled, or the result that there is without dialling.
+async fn addresses(
+    mut judge: Judge<'_>,
+    address: &Address,
+    seams: &Seams,
+    detail: &mut Detail,
+) -> Result<Vec<SocketAddr>, ProbeResult> {
+    loop {
+        match judge.route(address) {
+            Route::Known(result) => return Err(result),
+            Route::Dial(addresses, found) => {
+                *detail = found;
+                return Ok(addresses);
+            }
+            Route::AskNamespace => {
+                let restricted = seams.surroundings.is_restricted(judge.namespace).await;
+                judge.restricted = Some(restricted.map_err(|cause| {
+                    let message = format!("namespace {} cannot be read: {cause}", judge.namespace);
+                    Failure::before(probe::NAMESPACE_UNKNOWN, message).at(Detail::Full)
+                })?);
+            }
+            Route::Resolve(name) => {
+                *detail = Detail::Coarse;
+                let found = seams.resolve.resolve(&name).await;
+                let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
+                return match judge.check_resolved(found, address.port) {
+                    Route::Dial(addresses, _) => Ok(addresses),
+                    Route::Known(result) => Err(result),
+                    // Neither is an answer to addresses.
+                    Route::Resolve(_) | Route::AskNamespace => {
+                        Err(Failure::before(probe::FAILED, "no address was found").at(Detail::Coarse))
+                    }
+                };
+            }
+        }
     }
 }
 
@@ -61,54 +120,48 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     v4
 }
 
-/// The first that connects wins; if none does, the most telling failure is the result, so that it does not depend
-/// on which came last.
-async fn connect_any(addresses: &[SocketAddr], detail: Detail, seams: &Seams) -> ProbeResult {
+/// Connects to all and talks to the first that is there, to the next if that one fails or takes more than its share of
+/// the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none holds, the most
+/// telling failure is the result.
+async fn first_that_holds(
+    addresses: &[SocketAddr],
+    timeout: Duration,
+    talk: &Talk<'_>,
+    seams: &Seams,
+) -> Result<(), Failure> {
+    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut dials: FuturesUnordered<_> = addresses.iter().map(|address| seams.dial.dial(*address)).collect();
-    let mut worst: Option<io::Error> = None;
-    while let Some(dialled) = dials.next().await {
-        match dialled {
-            Ok(_connection) => return ProbeResult::Ready,
-            Err(error) => {
-                if worst.as_ref().is_none_or(|worst| rank(&error) < rank(worst)) {
-                    worst = Some(error);
-                }
-            }
+    let mut connected: VecDeque<Connection> = VecDeque::new();
+    let mut talks = FuturesUnordered::new();
+    let mut patience = tokio::time::Instant::now();
+    let mut failures: Vec<Failure> = Vec::new();
+    loop {
+        let impatient = tokio::time::Instant::now() >= patience;
+        if (talks.is_empty() || impatient)
+            && let Some(connection) = connected.pop_front()
+        {
+            talks.push(talk.over(connection));
+            patience = tokio::time::Instant::now() + share;
+        }
+        if dials.is_empty() && talks.is_empty() {
+            break;
+        }
+        // Biased: what is being said may end it all, so it goes before further connections.
+        tokio::select! {
+            biased;
+            Some(said) = talks.next(), if !talks.is_empty() => match said {
+                Ok(()) => return Ok(()),
+                Err(failure) => failures.push(failure),
+            },
+            Some(dialled) = dials.next(), if !dials.is_empty() => match dialled {
+                Ok(connection) => connected.push_back(connection),
+                Err(error) => failures.push(Failure::of_dial(&error)),
+            },
+            () = tokio::time::sleep_until(patience), if !connected.is_empty() => {}
         }
     }
-    worst.map_or_else(coarse, |error| failed(&error, detail))
-}
-
-fn failed(error: &io::Error, detail: Detail) -> ProbeResult {
-    if detail == Detail::Coarse {
-        return coarse();
-    }
-    let (_, reason, message) = describe(error);
-    not_ready(reason, message)
-}
-
-fn rank(error: &io::Error) -> u8 {
-    describe(error).0
-}
-
-/// How telling a failure is (less is more), its reason, and words that stay the same while the failure does.
-fn describe(error: &io::Error) -> (u8, &'static str, String) {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => (0, probe::REFUSED, "connection refused".to_owned()),
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            (1, probe::UNREACHABLE, "no route to it".to_owned())
-        }
-        io::ErrorKind::TimedOut => (3, probe::TIMEOUT, "no answer".to_owned()),
-        kind => (2, probe::FAILED, format!("connecting failed: {kind}")),
-    }
-}
-
-fn coarse() -> ProbeResult {
-    not_ready(probe::NOT_READY, "it does not answer".to_owned())
-}
-
-fn not_ready(reason: &'static str, message: String) -> ProbeResult {
-    ProbeResult::NotReady { reason, message }
+    let most_telling = failures.into_iter().reduce(Failure::or_more_telling);
+    Err(most_telling.unwrap_or_else(|| Failure::before(probe::FAILED, "there is no address to connect to")))
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What [`Dial::dial`] returns.
@@ -18,7 +20,7 @@ pub trait Dial: Send + Sync + 'static {
 }
 
 /// Bytes both ways. Dropping it closes the connection.
-pub struct Connection(pub Box<dyn Stream>);
+pub struct Connection(Box<dyn Stream>);
 
 /// What a [`Connection`] may be made of.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -33,6 +35,30 @@ impl Connection {
     /// Takes a stream, such as a TCP socket or one half of a pipe in memory.
     pub fn new(stream: impl Stream) -> Self {
         Self(Box::new(stream))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

@@ -82,7 +82,7 @@ mod tests {
             let result = match result {
                 '+' => ProbeResult::Ready,
                 '-' => ProbeResult::NotReady { reason: "Refused", message: String::new() },
-                _ => ProbeResult::Denied { message: String::new() },
+                _ => ProbeResult::Denied { rule: "mode", message: String::new() },
             };
             row = row.and(&result);
             state = judge(state, row, want);

@@ -6,6 +6,10 @@ use std::net::IpAddr;
 pub trait Services: Send + Sync + 'static {
     /// Looks up what connecting to `port` of a Service would reach.
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
+
+    /// Returns every address that a connection to a Service may be passed on to, ready or not; none where the cache
+    /// cannot tell.
+    fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
 }
 
 /// What is known of a Service.
@@ -32,6 +36,10 @@ pub struct NoServices;
 impl Services for NoServices {
     fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
         ServiceAnswer::NotFound
+    }
+
+    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
+        Vec::new()
     }
 }
 

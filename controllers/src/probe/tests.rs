@@ -79,6 +79,10 @@ impl Services for OneService {
             ServiceAnswer::NotFound
         }
     }
+
+    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
 }
 
 /// An engine whose driver runs beside the test.
