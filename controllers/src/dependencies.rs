@@ -29,7 +29,7 @@ pub(crate) use self::waiters::Waiters;
 use crate::probe::{Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
 use crate::resources::Resources;
-use crate::services::{CachedServices, service_of_slice};
+use crate::services::{CachedServices, Endpoints, service_of_slice};
 
 /// What is known of one dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,15 +97,27 @@ impl Dependencies {
         self.shared.resources.forget(request);
     }
 
-    /// Returns who waits for a Service, for one that has changed.
+    /// Returns who waits for a Service, for one that has changed. What connects to it is probed now.
     pub fn concerned_by_service(&self, service: &View) -> Vec<Request> {
-        self.shared.of_services.lock().of(service.request())
+        self.changed(service.request())
     }
 
-    /// Returns who waits for the Service that a slice of endpoints belongs to, for a slice that has changed.
+    /// Returns who waits for the Service that a slice of endpoints belongs to, for a slice that has changed. What
+    /// connects to it is probed now.
     pub fn concerned_by_slice(&self, slice: &View) -> Vec<Request> {
-        let service = service_of_slice(slice.meta());
-        service.map(|service| self.shared.of_services.lock().of(&service)).unwrap_or_default()
+        service_of_slice(slice.meta()).map(|service| self.changed(&service)).unwrap_or_default()
+    }
+
+    fn changed(&self, service: &Request) -> Vec<Request> {
+        let Shared { engine, services, of_services, .. } = &*self.shared;
+        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
+        // Few Services are connected to, so most changes end here. Without a ready endpoint nothing can have come up.
+        if engine.connects_to(service)
+            && !matches!(services.endpoints(namespace, name, None), Endpoints::Ready(0) | Endpoints::NotFound)
+        {
+            engine.probe_now(namespace, name);
+        }
+        of_services.lock().of(service)
     }
 
     fn look(&self, request: &Request, plan: &Plan, held: bool) -> Vec<Observation> {

@@ -9,17 +9,22 @@
 //!
 //! # Invariants
 //! 1. At most one probe per target is in flight, however many wait for it.
-//! 2. The period never grows: it is the shortest that one of the waiting asked for, less up to a tenth of jitter.
+//! 2. The period never grows: it is the shortest that one of the waiting asked for, or that the policy allows, less up
+//!    to a tenth of jitter.
 //! 3. A verdict is told on its first appearance and on change only.
 //! 4. Nothing is dialled that the policy in force when the probe began had not checked, and exactly the checked
 //!    addresses are dialled: there is no second look-up.
 //! 5. After [`Engine::forget`] of the last who waits, no probe starts, and one in flight is dropped.
 
+mod admission;
 mod attempt;
 mod bucket;
+mod describe;
 mod dial;
+mod entry;
 mod judge;
 mod kinds;
+mod limits;
 mod metrics;
 mod policy;
 mod ranges;
@@ -45,10 +50,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::reasons;
+use limits::Limits;
 use metrics::ProbeMetrics;
 use schedule::{Next, Schedule};
 
+pub use describe::{Description, MAX_NAMED, NextProbe};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
+pub use limits::Held;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
 pub use services::{NoServices, ServiceAnswer, Services};
 pub use surroundings::{NoSurroundings, NoText, Owner, Surroundings};
@@ -103,8 +111,6 @@ pub struct Engine {
 pub struct Driver {
     shared: Arc<Shared>,
     seams: Seams,
-    /// Told whose verdict has changed.
-    changed: Box<dyn Fn(Request) + Send + Sync>,
     metrics: ProbeMetrics,
 }
 
@@ -113,6 +119,8 @@ struct Shared {
     policy: Mutex<Arc<ProbePolicy>>,
     /// Wakes the driver after the schedule has changed from outside.
     wake: Notify,
+    /// Told whose verdict has changed.
+    changed: Box<dyn Fn(Request) + Send + Sync>,
 }
 
 // === impl ProbeResult ===
@@ -139,7 +147,7 @@ impl ProbeResult {
 // === impl Engine ===
 
 impl Engine {
-    /// Makes an engine and its driver. `changed` is called by the driver, outside any lock, for each request of which a
+    /// Makes an engine and its driver. `changed` is called outside any lock, for each request of which a
     /// verdict is new or has changed; it must not block.
     pub fn new(
         policy: ProbePolicy,
@@ -147,24 +155,24 @@ impl Engine {
         changed: impl Fn(Request) + Send + Sync + 'static,
         registry: &Registry,
     ) -> (Self, Driver) {
-        let schedule = Schedule::new(MAX_IN_FLIGHT, policy.max_per_second);
-        Self::with_schedule(schedule, policy, seams, changed, registry)
+        Self::with_slots(MAX_IN_FLIGHT, policy, seams, changed, registry)
     }
 
-    fn with_schedule(
-        schedule: Schedule,
+    fn with_slots(
+        slots: usize,
         policy: ProbePolicy,
         seams: Seams,
         changed: impl Fn(Request) + Send + Sync + 'static,
         registry: &Registry,
     ) -> (Self, Driver) {
         let shared = Arc::new(Shared {
-            schedule: Mutex::new(schedule),
+            schedule: Mutex::new(Schedule::new(Limits::new(slots, &policy))),
             policy: Mutex::new(Arc::new(policy)),
             wake: Notify::new(),
+            changed: Box::new(changed),
         });
         let metrics = ProbeMetrics::register(registry);
-        let driver = Driver { shared: Arc::clone(&shared), seams, changed: Box::new(changed), metrics };
+        let driver = Driver { shared: Arc::clone(&shared), seams, metrics };
         (Self { shared }, driver)
     }
 
@@ -190,12 +198,35 @@ impl Engine {
         self.shared.schedule.lock().verdicts(request)
     }
 
+    /// Returns what is known of each target that `request` waits for, when each is probed next and who else waits for it,
+    /// in the order of [`verdicts`](Self::verdicts).
+    pub fn describe(&self, request: &Request) -> Vec<Description> {
+        self.shared.schedule.lock().describe(request, Instant::now())
+    }
+
+    /// Returns whether somebody waits for a connection to this Service.
+    pub fn connects_to(&self, service: &Request) -> bool {
+        self.shared.schedule.lock().connects_to(service)
+    }
+
+    /// Has everything that connects to this Service, and is not ready, probed now: its endpoints have changed.
+    ///
+    /// A Service whose endpoints change all the time raises the rate by little: a few such probes can follow each other,
+    /// in the long run there are at most as many as there are others. All limits hold for them too.
+    pub fn probe_now(&self, namespace: &str, service: &str) {
+        let service = Request::namespaced(namespace, service);
+        if self.shared.schedule.lock().hurry(&service, Instant::now()) {
+            self.shared.wake.notify_one();
+        }
+    }
+
     /// Puts another policy in force. Probes in flight end under the old one; targets it had denied are looked at now.
     pub fn reconfigure(&self, policy: ProbePolicy) {
-        let rate = policy.max_per_second;
+        let limits = Limits::new(MAX_IN_FLIGHT, &policy);
         *self.shared.policy.lock() = Arc::new(policy);
-        self.shared.schedule.lock().reconfigure(rate, Instant::now());
+        let told = self.shared.schedule.lock().reconfigure(limits, Instant::now());
         self.shared.wake.notify_one();
+        self.shared.tell(told);
     }
 }
 
@@ -213,7 +244,10 @@ impl Driver {
         loop {
             let wake_at = loop {
                 match self.next() {
-                    Next::Start(start) => in_flight.push(self.fly(start)),
+                    Next::Start(start) => {
+                        self.metrics.begin(&start);
+                        in_flight.push(self.fly(start));
+                    }
                     Next::Wait(until) => break until,
                 }
             };
@@ -249,8 +283,17 @@ impl Driver {
 
     fn land(&self, id: u64, result: Option<ProbeResult>) {
         let random = (self.seams.random)();
-        let waiting = self.shared.schedule.lock().finish(id, result, Instant::now(), random);
-        for request in waiting {
+        let told = self.shared.schedule.lock().finish(id, result, Instant::now(), random);
+        self.shared.tell(told);
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// To be called without a lock.
+    fn tell(&self, requests: Vec<Request>) {
+        for request in requests {
             (self.changed)(request);
         }
     }

@@ -261,6 +261,8 @@ pub mod denial {
     pub const NODE_PORTS: &str = "nodePorts";
     /// An address that is special to the network.
     pub const SPECIAL: &str = "specialAddress";
+    /// One target more than the namespace has places for.
+    pub const MAX_TARGETS: &str = "maxTargetsPerNamespace";
     /// The API server.
     pub const API_SERVER: &str = "apiServer";
     /// The manager itself.

@@ -32,12 +32,27 @@ impl Bucket {
 
     /// Takes a token, or says when there will be one.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
-        if full_at.duration_since(now) > self.tolerance {
-            return Err(full_at - self.tolerance);
+        let ready_at = self.ready_at(now);
+        if ready_at > now {
+            return Err(ready_at);
         }
-        self.full_at = Some(full_at + self.interval);
+        self.spend(now);
         Ok(())
+    }
+
+    /// Takes the token that [`ready_at`](Self::ready_at) has seen.
+    pub(super) fn spend(&mut self, now: Instant) {
+        self.full_at = Some(self.full_at.map_or(now, |full_at| full_at.max(now)) + self.interval);
+    }
+
+    /// Returns when there is a token: now, or later.
+    pub(super) fn ready_at(&self, now: Instant) -> Instant {
+        self.full_at.and_then(|full_at| full_at.checked_sub(self.tolerance)).map_or(now, |at| at.max(now))
+    }
+
+    /// Returns whether it is as good as new.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.full_at.is_none_or(|full_at| full_at <= now)
     }
 }
 

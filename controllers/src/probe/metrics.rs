@@ -9,17 +9,22 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::schedule::Schedule;
-use super::{ProbeResult, Target};
+use super::schedule::{Schedule, Start};
+use super::{Held, ProbeResult, Target};
 
 /// From a connection inside the node to the longest accepted timeout, in seconds.
 const DURATION_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 30.0];
+
+/// From the precision of the timer to a period that a limit has made useless, in seconds.
+const LAG_BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0];
 
 /// The families of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeMetrics {
     probes: Family<ProbeLabels, Counter>,
-    duration: Histogram,
+    duration: Family<KindLabels, Histogram, fn() -> Histogram>,
+    lag: Histogram,
+    delayed: Family<DelayLabels, Counter>,
     in_flight: Gauge,
     targets: Gauge,
 }
@@ -30,16 +35,32 @@ struct ProbeLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DelayLabels {
+    reason: &'static str,
+}
+
 // === impl ProbeMetrics ===
 
 impl ProbeMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
         let metrics = Self {
             probes: Family::default(),
-            duration: Histogram::new(DURATION_BUCKETS),
+            duration: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
+            lag: Histogram::new(LAG_BUCKETS),
+            delayed: Family::default(),
             in_flight: Gauge::default(),
             targets: Gauge::default(),
         };
+        // The reasons are known: a counter that appears with its first event hides that event from `increase()`.
+        for held in Held::ALL {
+            drop(metrics.delayed.get_or_create(&DelayLabels { reason: held.as_str() }));
+        }
         registry.register(
             "mainstay_waitdeployment_probe",
             "Probes by kind and result",
@@ -49,6 +70,16 @@ impl ProbeMetrics {
             "mainstay_waitdeployment_probe_duration_seconds",
             "Time from the start of a probe to its result",
             metrics.duration.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_lag_seconds",
+            "Time from the moment at which a probe was due to its start",
+            metrics.lag.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_delayed",
+            "Probes begun later than they were due, by the limit that kept them",
+            metrics.delayed.clone(),
         );
         registry.register(
             "mainstay_waitdeployment_probe_inflight",
@@ -71,7 +102,16 @@ impl ProbeMetrics {
             ProbeResult::Denied { .. } => "denied",
         };
         self.probes.get_or_create(&ProbeLabels { r#type: target.check().kind(), result }).inc();
-        self.duration.observe(took.as_secs_f64());
+        let kind = KindLabels { r#type: target.check().kind() };
+        self.duration.get_or_create(&kind).observe(took.as_secs_f64());
+    }
+
+    /// Counts a probe that begins.
+    pub(super) fn begin(&self, start: &Start) {
+        self.lag.observe(start.lag.as_secs_f64());
+        if let Some(held) = start.held {
+            self.delayed.get_or_create(&DelayLabels { reason: held.as_str() }).inc();
+        }
     }
 
     /// Takes the gauges from the schedule.

@@ -1,24 +1,29 @@
 //! Who waits for what, what is probed next, and what is known: bookkeeping without clock, sockets or randomness.
 //!
 //! # Invariants
-//! 1. Every entry is in exactly one place: waiting for its turn, or in flight.
+//! 1. Every entry is in exactly one place: waiting for its turn, in flight, or without a place in its namespace.
 //! 2. An entry exists exactly as long as somebody waits for it; a probe in flight may outlive it, cancelled, and keeps
 //!    its slot until the driver says that the socket is gone.
 //! 3. What is known of a target outlives a change of who waits for it, and how.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+#[cfg(test)]
+mod check;
+
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use mainstay::key::Request;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::{Admission, Moved};
+use super::describe::{Description, NextProbe, first};
+use super::entry::Entry;
 use super::judge::{Row, judge};
-use super::turns::{Lane, Turn, Turns};
+use super::limits::{Held, Limits};
+use super::turns::{Turn, Turns};
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
-
-/// The largest part of a period by which a probe may come early, so that targets first asked for together drift apart.
-const JITTER: f64 = 0.1;
+use crate::reasons::denial;
 
 /// What the driver is to do.
 #[derive(Debug)]
@@ -36,6 +41,10 @@ pub(super) struct Start {
     pub(super) id: u64,
     pub(super) target: Target,
     pub(super) timeout: Duration,
+    /// How late it is.
+    pub(super) lag: Duration,
+    /// What kept it, if anything did.
+    pub(super) held: Option<Held>,
     /// Cancelled once nobody waits any more.
     pub(super) cancel: CancellationToken,
 }
@@ -46,9 +55,13 @@ pub(super) struct Schedule {
     entries: HashMap<u64, Entry>,
     /// Canonical for which entry belongs to a target.
     by_target: HashMap<Target, u64>,
+    /// Entries by the Service, of this namespace and name, that they may connect to.
+    by_service: HashMap<Request, HashSet<u64>>,
     /// Canonical for what a request waits for, in its order; never an empty list.
     waits: HashMap<Request, Vec<Wait>>,
+    admission: Admission,
     turns: Turns,
+    min_period: Duration,
     next_id: u64,
 }
 
@@ -61,37 +74,19 @@ struct Wait {
     state: VerdictState,
 }
 
-#[derive(Debug)]
-struct Entry {
-    target: Target,
-    /// Whose waits are for it, one of them or several.
-    waiting: HashSet<Request>,
-    periods: Asked,
-    timeouts: Asked,
-    lane: Lane,
-    /// When its turn comes; `None` while in flight.
-    due: Option<Instant>,
-    /// When the last probe began.
-    started: Option<Instant>,
-    result: Option<ProbeResult>,
-    row: Row,
-    cancel: CancellationToken,
-}
-
-/// What the waiting ask for: each value, and how many asked for it.
-#[derive(Debug, Default)]
-struct Asked(BTreeMap<Duration, usize>);
-
 // === impl Schedule ===
 
 impl Schedule {
     /// Makes an empty schedule.
-    pub(super) fn new(limit: usize, per_second: u32) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             entries: HashMap::new(),
             by_target: HashMap::new(),
+            by_service: HashMap::new(),
             waits: HashMap::new(),
-            turns: Turns::new(limit, per_second),
+            admission: Admission::new(limits.targets_per_namespace),
+            turns: Turns::new(limits),
+            min_period: limits.min_period,
             next_id: 0,
         }
     }
@@ -117,14 +112,18 @@ impl Schedule {
             }
         }
         let kept: HashSet<u64> = joined.iter().map(|wait| wait.entry).collect();
+        let mut admitted = Vec::new();
         for wait in before {
             self.unask(&wait);
             if !kept.contains(&wait.entry) {
-                self.leave(request, wait.entry);
+                admitted.extend(self.leave(request, wait.entry, now));
             }
         }
         if !joined.is_empty() {
             self.waits.insert(request.clone(), joined);
+        }
+        for id in admitted {
+            self.admit(id, now);
         }
         true
     }
@@ -135,30 +134,69 @@ impl Schedule {
         waits.map(|wait| self.verdict(wait)).collect()
     }
 
-    /// Changes the rate, and makes due what the old policy denied.
-    pub(super) fn reconfigure(&mut self, per_second: u32, now: Instant) {
-        self.turns.reconfigure(per_second);
-        let denied = |entry: &Entry| entry.row == Row::Denials && entry.due.is_some();
-        let denied = self.entries.iter().filter(|(_, entry)| denied(entry));
-        let denied: Vec<u64> = denied.map(|(id, _)| *id).collect();
-        for id in denied {
-            self.set_due(id, now);
+    /// Returns what is known of each target that `request` waits for, and what comes next, in the same order.
+    pub(super) fn describe(&self, request: &Request, now: Instant) -> Vec<Description> {
+        let waits = self.waits.get(request).into_iter().flatten();
+        waits.filter_map(|wait| self.describe_one(request, wait, now)).collect()
+    }
+
+    /// Puts other limits in force, and makes due what the old policy denied. Returns who must be told.
+    pub(super) fn reconfigure(&mut self, limits: Limits, now: Instant) -> Vec<Request> {
+        self.turns.reconfigure(limits, now);
+        self.min_period = limits.min_period;
+        let Moved { admitted, put_back } = self.admission.set_limit(limits.targets_per_namespace);
+        for id in admitted {
+            self.admit(id, now);
         }
+        let mut told = Vec::new();
+        for id in put_back {
+            told.extend(self.put_back(id, now));
+        }
+        for id in self.entries.keys().copied().collect::<Vec<_>>() {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            if entry.row == Row::Denials && entry.due.is_some() {
+                self.set_due(id, now, now);
+            } else {
+                self.pull_forward(id, now, now);
+            }
+        }
+        told
+    }
+
+    /// Returns whether somebody waits for a target that may connect to this Service.
+    pub(super) fn connects_to(&self, service: &Request) -> bool {
+        self.by_service.contains_key(service)
+    }
+
+    /// Makes due now what may connect to this Service and is not ready, as far as that is not too often. Returns whether
+    /// anything is due earlier.
+    pub(super) fn hurry(&mut self, service: &Request, now: Instant) -> bool {
+        let ids: Vec<u64> = self.by_service.get(service).into_iter().flatten().copied().collect();
+        let mut any = false;
+        for id in ids {
+            let at = self.entries.get_mut(&id).and_then(|entry| entry.hurry(now, self.min_period));
+            if let Some(at) = at {
+                self.set_due(id, at, now);
+                any = true;
+            }
+        }
+        any
     }
 
     /// Says what to do now. A probe that is returned counts as started.
     pub(super) fn next(&mut self, now: Instant) -> Next {
-        let id = match self.turns.next(now) {
-            Turn::Now(id) => id,
+        let (id, due, held) = match self.turns.next(now) {
+            Turn::Now { id, due, held } => (id, due, held),
             Turn::At(at) => return Next::Wait(at),
         };
         let Some(entry) = self.entries.get_mut(&id) else { return Next::Wait(Some(now)) };
-        entry.due = None;
-        entry.started = Some(now);
+        entry.start(now, self.min_period);
         Next::Start(Start {
             id,
             target: entry.target.clone(),
             timeout: entry.timeouts.longest(),
+            lag: now.duration_since(due),
+            held,
             cancel: entry.cancel.clone(),
         })
     }
@@ -171,33 +209,23 @@ impl Schedule {
         now: Instant,
         random: f64,
     ) -> Vec<Request> {
-        self.turns.land(id);
+        self.turns.land(id, now);
         let (Some(entry), Some(result)) = (self.entries.get_mut(&id), result) else { return Vec::new() };
-        let started = entry.started.unwrap_or(now);
-        entry.lane = Lane::after(&result, now.duration_since(started));
-        entry.row = entry.row.and(&result);
-        let is_new = entry.result.as_ref() != Some(&result);
-        entry.result = Some(result);
-        let period = entry.periods.shortest();
-        let row = entry.row;
-        let mut told = Vec::new();
-        for request in &entry.waiting {
-            let waits = self.waits.get_mut(request).into_iter().flatten();
-            // Every one of them is judged, whatever the first comes to.
-            let changed = waits.filter(|wait| wait.entry == id).map(|wait| wait.count(row, started, is_new));
-            if changed.fold(false, |any, one| any | one) {
-                told.push(request.clone());
-            }
+        if !entry.admitted {
+            return Vec::new();
         }
-        let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
-        self.set_due(id, (started + period - early).max(now));
-        told
+        let is_new = entry.end(result, now);
+        let due = entry.next_due(now, self.min_period, random);
+        self.set_due(id, due, now);
+        self.judge(id, is_new)
     }
 
     /// Forgets all probes in flight, because nobody drives them any more, and makes their targets due now.
     pub(super) fn land_all(&mut self, now: Instant) {
-        for id in self.turns.land_all() {
-            self.set_due(id, now);
+        for id in self.turns.land_all(now) {
+            if self.entries.get(&id).is_some_and(|entry| entry.admitted) {
+                self.set_due(id, now, now);
+            }
         }
     }
 
@@ -219,11 +247,57 @@ impl Schedule {
         Verdict { state: wait.state, result }
     }
 
+    fn describe_one(&self, request: &Request, wait: &Wait, now: Instant) -> Option<Description> {
+        let entry = self.entries.get(&wait.entry)?;
+        let (successes, failures) = match entry.row {
+            Row::Successes(count) => (count, 0),
+            Row::Failures(count) => (0, count),
+            Row::Empty | Row::Denials => (0, 0),
+        };
+        let next = match entry.due {
+            None if entry.admitted => NextProbe::InFlight,
+            None => NextProbe::NoPlace,
+            Some(due) => match self.turns.held(entry.target.namespace(), entry.lane, now) {
+                Some(held) if due <= now => NextProbe::Held(held),
+                _ => NextProbe::In(due.duration_since(now)),
+            },
+        };
+        Some(Description {
+            target: entry.target.clone(),
+            state: self.verdict(wait).state,
+            result: entry.result.clone(),
+            unchanged_for: entry.since.map(|since| now.duration_since(since)),
+            successes,
+            failures,
+            began: entry.started.map(|started| now.duration_since(started)),
+            took: entry.took,
+            next,
+            period: entry.period(self.min_period),
+            others: entry.waiting.len() - 1,
+            named: first(entry.waiting.iter().filter(|other| *other != request)),
+        })
+    }
+
+    /// Judges anew for all who wait for an entry. Returns whose verdict has changed.
+    fn judge(&mut self, id: u64, is_new: bool) -> Vec<Request> {
+        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
+        let mut told = Vec::new();
+        for request in &entry.waiting {
+            let waits = self.waits.get_mut(request).into_iter().flatten();
+            // Every one of them is judged, whatever the first comes to.
+            let changed = waits.filter(|wait| wait.entry == id).map(|wait| wait.count(entry, is_new));
+            if changed.fold(false, |any, one| any | one) {
+                told.push(request.clone());
+            }
+        }
+        told
+    }
+
     /// Has `request` wait for one target, with what was judged of it before.
     fn join(&mut self, request: &Request, want: Want, earlier: Option<&Wait>, now: Instant) -> Wait {
         let delayed = || (!want.initial_delay.is_zero()).then(|| now + want.initial_delay);
         let from = earlier.map_or_else(delayed, |wait| wait.from);
-        let id = self.entry_for(&want.target, from.unwrap_or(now));
+        let id = self.entry_for(&want.target, from.unwrap_or(now), now);
         let mut state = earlier.map_or(VerdictState::Pending, |wait| wait.state);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.waiting.insert(request.clone());
@@ -246,126 +320,113 @@ impl Schedule {
         }
     }
 
-    fn leave(&mut self, request: &Request, id: u64) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    /// Ends the wait of `request` for an entry. Returns who has its place if that was the last one.
+    fn leave(&mut self, request: &Request, id: u64, now: Instant) -> Option<u64> {
+        let entry = self.entries.get_mut(&id)?;
         entry.waiting.remove(request);
         if !entry.waiting.is_empty() {
-            return;
+            return None;
         }
-        if let Some(entry) = self.entries.remove(&id) {
-            self.by_target.remove(&entry.target);
-            if let Some(due) = entry.due {
-                self.turns.remove(id, entry.lane, due);
+        let Entry { target, lane, due, cancel, .. } = self.entries.remove(&id)?;
+        cancel.cancel();
+        self.by_target.remove(&target);
+        if let Some(service) = target.service()
+            && let Some(ids) = self.by_service.get_mut(&service)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_service.remove(&service);
             }
-            entry.cancel.cancel();
         }
+        let namespace = target.shared_namespace();
+        if let Some(due) = due {
+            self.turns.remove(namespace, id, lane, due, now);
+        }
+        self.admission.remove(namespace, id)
     }
 
-    fn entry_for(&mut self, target: &Target, due: Instant) -> u64 {
+    fn entry_for(&mut self, target: &Target, due: Instant, now: Instant) -> u64 {
         if let Some(id) = self.by_target.get(target) {
             return *id;
         }
         let id = self.next_id;
         self.next_id += 1;
         self.by_target.insert(target.clone(), id);
-        let entry = Entry {
-            target: target.clone(),
-            waiting: HashSet::new(),
-            periods: Asked::default(),
-            timeouts: Asked::default(),
-            lane: Lane::New,
-            due: Some(due),
-            started: None,
-            result: None,
-            row: Row::Empty,
-            cancel: CancellationToken::new(),
-        };
-        self.turns.insert(id, entry.lane, due);
-        self.entries.insert(id, entry);
+        if let Some(service) = target.service() {
+            self.by_service.entry(service).or_default().insert(id);
+        }
+        self.entries.insert(id, Entry::new(target.clone()));
+        if self.admission.insert(target.shared_namespace(), id) {
+            self.set_due(id, due, now);
+        } else {
+            self.put_back(id, now);
+        }
         id
+    }
+
+    fn admit(&mut self, id: u64, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.admitted = true;
+        entry.reset();
+        // The first result is the news: it comes at once.
+        drop(self.judge(id, false));
+        // It may be in flight since before it lost its place.
+        if !self.turns.is_in_flight(id) {
+            self.set_due(id, now, now);
+        }
+    }
+
+    /// Has an entry wait for a place in its namespace. Returns who must be told.
+    fn put_back(&mut self, id: u64, now: Instant) -> Vec<Request> {
+        let limit = self.admission.limit();
+        let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
+        entry.admitted = false;
+        let namespace = entry.target.shared_namespace();
+        if let Some(due) = entry.due.take() {
+            self.turns.remove(namespace, id, entry.lane, due, now);
+        }
+        let message = format!(
+            "namespace {namespace} waits for more targets than the {limit} of probePolicy.maxTargetsPerNamespace; \
+             this one is probed once another is not waited for any more"
+        );
+        let is_new = entry.note(ProbeResult::Denied { rule: denial::MAX_TARGETS, message }, now);
+        self.judge(id, is_new)
     }
 
     /// Who asks for less than those before must not wait for the end of their longer period, or of their delay.
     fn pull_forward(&mut self, id: u64, from: Instant, now: Instant) {
         let Some(entry) = self.entries.get(&id) else { return };
         let Some(due) = entry.due else { return };
-        let next = entry.started.map_or(from, |started| started + entry.periods.shortest());
+        let next = entry.started.map_or(from, |started| started + entry.period(self.min_period));
         let at = next.max(from).max(now);
         if at < due {
-            self.set_due(id, at);
+            self.set_due(id, at, now);
         }
     }
 
-    /// The only place that changes when an entry is due.
-    fn set_due(&mut self, id: u64, at: Instant) {
+    /// The only place that has an entry wait for its turn.
+    fn set_due(&mut self, id: u64, at: Instant, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
+        let namespace = entry.target.shared_namespace();
         if let Some(due) = entry.due.replace(at) {
-            self.turns.remove(id, entry.lane, due);
+            self.turns.remove(namespace, id, entry.lane, due, now);
         }
-        self.turns.insert(id, entry.lane, at);
-    }
-
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        for (id, entry) in &self.entries {
-            self.turns.check_place(*id, entry.lane, entry.due);
-            assert!(!entry.waiting.is_empty(), "entry {id} is waited for by nobody");
-            assert_eq!(self.by_target.get(&entry.target), Some(id));
-            let waits =
-                self.waits.iter().flat_map(|(request, waits)| waits.iter().map(move |w| (request, w)));
-            let mine: Vec<_> = waits.filter(|(_, wait)| wait.entry == *id).collect();
-            assert_eq!(entry.periods.0.values().sum::<usize>(), mine.len());
-            assert_eq!(entry.timeouts.0.values().sum::<usize>(), mine.len());
-            let requests: HashSet<_> = mine.iter().map(|(request, _)| (*request).clone()).collect();
-            assert_eq!(entry.waiting, requests, "who waits for entry {id}");
-            for (request, wait) in mine {
-                assert_eq!(wait.want.target, entry.target, "what {request} waits for");
-                assert!(wait.from.is_some() || judge(wait.state, entry.row, &wait.want) == wait.state);
-            }
-        }
-        assert_eq!(self.by_target.len(), self.entries.len());
-        assert!(self.waits.values().all(|waits| !waits.is_empty()));
-        self.turns.check(self.entries.values().filter(|entry| entry.due.is_some()).count());
+        self.turns.insert(namespace, id, entry.lane, at, now);
     }
 }
 
 // === impl Wait ===
 
 impl Wait {
-    /// Takes a result into account whose probe began then. Returns whether its verdict has changed.
-    fn count(&mut self, row: Row, started: Instant, is_new: bool) -> bool {
+    /// Takes the latest result of its entry into account. Returns whether its verdict has changed.
+    fn count(&mut self, entry: &Entry, is_new: bool) -> bool {
         let first = self.from.is_some();
-        if self.from.is_some_and(|from| started < from) {
+        if self.from.is_some_and(|from| entry.started.is_none_or(|started| started < from)) {
             return false;
         }
         self.from = None;
         let before = self.state;
-        self.state = judge(before, row, &self.want);
+        self.state = judge(before, entry.row, &self.want);
         first || is_new || before != self.state
-    }
-}
-
-// === impl Asked ===
-
-impl Asked {
-    fn add(&mut self, value: Duration) {
-        *self.0.entry(value).or_default() += 1;
-    }
-
-    fn remove(&mut self, value: Duration) {
-        if let Some(count) = self.0.get_mut(&value) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&value);
-            }
-        }
-    }
-
-    fn shortest(&self) -> Duration {
-        self.0.keys().next().copied().unwrap_or_default()
-    }
-
-    fn longest(&self) -> Duration {
-        self.0.keys().next_back().copied().unwrap_or_default()
     }
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use mainstay::config::{ManagerConfiguration, ProbeMode};
 use mainstay_api::{Address, ProbeCheck};
-use proptest::prelude::*;
 use tokio::sync::mpsc;
 
 use super::*;
+
+mod bookkeeping;
+mod limits;
+mod wants;
 
 /// What the network does at an address; absent means refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,9 +108,8 @@ impl Bench {
             random: Arc::new(|| 0.5),
         };
         let (sender, changed) = mpsc::unbounded_channel();
-        let schedule = Schedule::new(limit, policy.max_per_second);
         let changed_to = move |request| sender.send(request).unwrap();
-        let (engine, run) = Engine::with_schedule(schedule, policy, seams, changed_to, &Registry::new());
+        let (engine, run) = Engine::with_slots(limit, policy, seams, changed_to, &Registry::new());
         let stop = CancellationToken::new();
         let mut driver = tokio::task::JoinSet::new();
         let until = stop.clone();
@@ -171,7 +173,8 @@ fn want(address: Address, period: u64) -> Want {
 }
 
 fn any() -> ProbePolicy {
-    ProbePolicy { mode: ProbeMode::Any, ..ManagerConfiguration::default().probe_policy }
+    let policy = ManagerConfiguration::default().probe_policy;
+    ProbePolicy { mode: ProbeMode::Any, min_period: Duration::from_secs(1), ..policy }
 }
 
 async fn pass(seconds: f64) {
@@ -354,169 +357,4 @@ async fn stopping_closes_sockets_and_keeps_what_is_known() {
     bench.driver.join_next().await.unwrap().unwrap();
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
     assert_eq!(bench.reason("known"), Some("NotReady"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_target_of_a_request_has_its_own_verdict_in_order() {
-    let mut bench = Bench::new(8, any());
-    bench.set("10.0.0.2:80", Net::Accept);
-    bench.wants("web", &[("10.0.0.1:80", 10), ("10.0.0.2:80", 10), ("10.0.0.1:80", 60)]);
-    assert_eq!(bench.states("web"), [VerdictState::Pending; 3]);
-    pass(1.0).await;
-    assert_eq!(bench.states("web"), [VerdictState::NotReady, VerdictState::Ready, VerdictState::NotReady]);
-    assert_eq!(bench.dials(), 2, "what is named twice is probed once");
-    assert_eq!(bench.told(), ["shop/web", "shop/web"], "once for each result");
-
-    bench.wants("web", &[("10.0.0.2:80", 10), ("10.0.0.3:80", 10)]);
-    assert_eq!(
-        bench.states("web"),
-        [VerdictState::Ready, VerdictState::Pending],
-        "what is known stays known"
-    );
-    pass(60.0).await;
-    let dialled = bench.net.dialled.lock().clone();
-    let gone = dialled.iter().filter(|(_, address)| address.ip().to_string() == "10.0.0.1").count();
-    assert_eq!(gone, 1, "what is not named any more is not probed any more");
-    bench.wants("web", &[]);
-    assert_eq!(bench.states("web"), []);
-    let dials = bench.dials();
-    pass(60.0).await;
-    assert_eq!(bench.dials(), dials);
-}
-
-#[tokio::test(start_paused = true)]
-async fn thresholds_are_those_of_each_who_waits() {
-    let mut bench = Bench::new(8, any());
-    bench.set("10.0.0.1:80", Net::Accept);
-    let address = || Address::parse("address", "10.0.0.1:80").unwrap();
-    let patient = Want { success_threshold: 3, failure_threshold: 2, ..want(address(), 10) };
-    bench.engine.watch(&request("patient"), vec![patient]);
-    bench.watch("quick", "10.0.0.1:80", 10);
-    pass(1.0).await;
-    assert_eq!(bench.states("quick"), [VerdictState::Ready]);
-    assert_eq!(bench.states("patient"), [VerdictState::NotReady], "one success of three");
-    assert_eq!(bench.reason("patient"), Some("Connected"));
-    assert_eq!(bench.told(), ["shop/patient", "shop/quick"]);
-    pass(10.0).await;
-    assert!(bench.told().is_empty(), "the second success is no news");
-    pass(10.0).await;
-    assert_eq!(
-        (bench.states("patient"), bench.told()),
-        (vec![VerdictState::Ready], vec!["shop/patient".to_owned()])
-    );
-
-    bench.net.hosts.lock().clear();
-    pass(10.0).await;
-    assert_eq!(
-        (bench.states("quick"), bench.states("patient")),
-        (vec![VerdictState::NotReady], vec![VerdictState::Ready])
-    );
-    pass(10.0).await;
-    assert_eq!(bench.states("patient"), [VerdictState::NotReady]);
-    assert_eq!(
-        bench.told(),
-        ["shop/patient", "shop/patient", "shop/quick"],
-        "the result, then the judgement"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_delay_is_waited_for_by_who_asked_for_it_alone() {
-    let mut bench = Bench::new(8, any());
-    let address = || Address::parse("address", "10.0.0.1:80").unwrap();
-    let late = || vec![Want { initial_delay: Duration::from_secs(25), ..want(address(), 10) }];
-    bench.engine.watch(&request("late"), late());
-    pass(20.0).await;
-    assert_eq!(bench.dials(), 0);
-    bench.watch("early", "10.0.0.1:80", 10);
-    pass(4.0).await;
-    assert_eq!((bench.dials(), bench.told()), (1, vec!["shop/early".to_owned()]));
-    bench.engine.watch(&request("late"), late());
-    assert_eq!(bench.states("late"), [VerdictState::Pending], "a probe before its time does not count");
-    pass(6.0).await;
-    assert_eq!(
-        (bench.states("late"), bench.told()),
-        (vec![VerdictState::NotReady], vec!["shop/late".to_owned()])
-    );
-
-    bench.engine.forget(&request("late"));
-    bench.engine.forget(&request("early"));
-    let dials = bench.dials();
-    bench.engine.watch(&request("late"), late());
-    pass(24.9).await;
-    assert_eq!(bench.dials(), dials);
-    pass(0.2).await;
-    assert_eq!(bench.dials(), dials + 1);
-}
-
-/// Target, period, timeout and delay of one want, in small numbers.
-type AnyWant = (u8, u64, u64, u64);
-
-#[derive(Clone, Debug)]
-enum Step {
-    Watch(u8, Vec<AnyWant>),
-    Start,
-    Finish(usize, Option<bool>),
-    Pass(u64),
-    Reconfigure,
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (0..6u8, prop::collection::vec((0..5u8, 1..4u64, 1..4u64, 0..3u64), 0..4)).prop_map(|(a, b)| Step::Watch(a, b)),
-        4 => Just(Step::Start),
-        4 => (0..8usize, prop::option::of(proptest::bool::ANY)).prop_map(|(a, b)| Step::Finish(a, b)),
-        2 => (0..5000u64).prop_map(Step::Pass),
-        1 => Just(Step::Reconfigure),
-    ]
-}
-
-fn any_want((target, period, timeout, delay): AnyWant) -> Want {
-    let address = Address::parse("a", &format!("10.0.0.{target}:80")).unwrap();
-    Want {
-        timeout: Duration::from_secs(timeout),
-        initial_delay: Duration::from_secs(delay),
-        failure_threshold: 2,
-        ..want(address, period)
-    }
-}
-
-proptest! {
-    #[test]
-    fn bookkeeping_holds_after_every_step(steps in prop::collection::vec(any_step(), 1..200)) {
-        let mut now = Instant::now();
-        let mut schedule = Schedule::new(3, 1000);
-        let mut flying: Vec<schedule::Start> = Vec::new();
-        for step in steps {
-            match step {
-                Step::Watch(name, wants) => {
-                    let wants: Vec<Want> = wants.into_iter().map(any_want).collect();
-                    let count = wants.len();
-                    schedule.watch(&request(&name.to_string()), wants.clone(), now);
-                    prop_assert_eq!(schedule.verdicts(&request(&name.to_string())).len(), count);
-                    prop_assert!(!schedule.watch(&request(&name.to_string()), wants, now), "said again");
-                }
-                Step::Start => {
-                    if let Next::Start(start) = schedule.next(now) {
-                        let twice = flying.iter().any(|f| f.target == start.target && !f.cancel.is_cancelled());
-                        prop_assert!(!twice, "two probes of one target in flight");
-                        flying.push(start);
-                    }
-                }
-                Step::Finish(index, result) if !flying.is_empty() => {
-                    let start = flying.swap_remove(index % flying.len());
-                    let not_ready = ProbeResult::NotReady { reason: "Timeout", message: String::new() };
-                    let result = result.map(|ready| if ready { ProbeResult::Ready } else { not_ready });
-                    // A probe without a result is one that was cancelled.
-                    let result = if start.cancel.is_cancelled() { None } else { result.or(Some(ProbeResult::Ready)) };
-                    schedule.finish(start.id, result, now, 0.3);
-                }
-                Step::Finish(..) => {}
-                Step::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
-                Step::Reconfigure => schedule.reconfigure(1000, now),
-            }
-            schedule.check();
-            prop_assert_eq!(schedule.in_flight(), flying.len());
-        }
-    }
 }

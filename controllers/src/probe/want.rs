@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay_api::{Address, PlannedDependency, ProbeCheck};
+use mainstay::key::Request;
+use mainstay_api::{Address, Host, PlannedDependency, ProbeCheck};
 
 use super::ProbeResult;
+use super::services::service_name;
 
 /// What is probed. Requests of one namespace that wait for the same share one probe.
 ///
@@ -71,6 +73,17 @@ impl Target {
     /// Returns the namespace of those who wait, in which names of Services are understood.
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    pub(super) fn shared_namespace(&self) -> &Arc<str> {
+        &self.namespace
+    }
+
+    /// Returns the Service that it connects to if there is one of this namespace and name.
+    pub(super) fn service(&self) -> Option<Request> {
+        let Host::Name(host) = &self.address()?.host else { return None };
+        let (name, namespace) = service_name(host, &self.namespace)?;
+        Some(Request::namespaced(namespace, name))
     }
 
     /// Returns what is done.

@@ -264,7 +264,7 @@ async fn probed(stage: &Stage) -> (f64, f64) {
     let metrics = stage.metrics().await;
     let of = |series| sample(&metrics, series).unwrap_or_default();
     let family = "mainstay_waitdeployment_probe_duration_seconds";
-    (of(&format!("{family}_count")), of(&format!("{family}_sum")))
+    (of(&format!(r#"{family}_count{{type="tcp"}}"#)), of(&format!(r#"{family}_sum{{type="tcp"}}"#)))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,170 @@
+//! What is scarce is bounded, and shared fairly between namespaces.
+
+use super::*;
+
+impl Bench {
+    /// Waits in a namespace for so many addresses, `10.NETWORK.x.y`.
+    fn crowd(&self, namespace: &str, network: u8, targets: u32, period: u64, timeout: u64) {
+        for number in 0..targets {
+            let address = format!("10.{network}.{}.{}:80", number / 250, number % 250 + 1);
+            let address = Address::parse("address", &address).unwrap();
+            let wants = Want {
+                target: Target::new(namespace, ProbeCheck::Tcp(address.clone())),
+                timeout: Duration::from_secs(timeout),
+                ..want(address, period)
+            };
+            self.engine.watch(&Request::namespaced(namespace, format!("web-{number}")), vec![wants]);
+        }
+    }
+
+    /// Counts the dials to `10.NETWORK.x.y`.
+    fn dials_to(&self, network: u8) -> usize {
+        let is_there =
+            |address: &SocketAddr| matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[1] == network);
+        self.net.dialled.lock().iter().filter(|(_, address)| is_there(address)).count()
+    }
+
+    fn swallow(&self, network: u8, targets: u32) {
+        for number in 0..targets {
+            self.set(&format!("10.{network}.{}.{}:80", number / 250, number % 250 + 1), Net::Silent);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_many_targets_leaves_the_others_their_share_of_the_rate() {
+    let bench =
+        Bench::new(64, ProbePolicy { max_per_second: 40, max_per_second_per_namespace: 1000, ..any() });
+    bench.crowd("greedy", 1, 400, 1, 3);
+    bench.crowd("modest", 2, 10, 1, 3);
+    pass(60.0).await;
+    let (greedy, modest) = (bench.dials_to(1), bench.dials_to(2));
+    assert!((570..=640).contains(&modest), "ten targets, each once a second: {modest}");
+    assert!((1700..=1900).contains(&greedy), "what is left of the rate: {greedy}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_a_namespace_is_bounded_beside_that_of_all() {
+    let bench = Bench::new(64, ProbePolicy { max_per_second_per_namespace: 10, ..any() });
+    bench.crowd("greedy", 1, 100, 1, 3);
+    bench.crowd("modest", 2, 5, 1, 3);
+    pass(60.0).await;
+    assert!((595..=605).contains(&bench.dials_to(1)), "{}", bench.dials_to(1));
+    assert!((285..=320).contains(&bench.dials_to(2)), "{}", bench.dials_to(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn black_holes_of_one_namespace_leave_slots_to_the_others() {
+    let bench = Bench::new(64, any());
+    bench.swallow(1, 500);
+    bench.swallow(2, 500);
+    bench.crowd("greedy", 1, 500, 60, 60);
+    pass(5.0).await;
+    let held = bench.net.open.load(Ordering::Relaxed);
+    assert_eq!(held, 24, "half of the slots for what was never tried");
+    // A second one gets half of what is left, and who comes after it still finds one.
+    bench.crowd("greedy-too", 2, 500, 60, 60);
+    pass(1.0).await;
+    assert_eq!(bench.net.open.load(Ordering::Relaxed), 36);
+    bench.crowd("modest", 3, 3, 10, 3);
+    pass(1.0).await;
+    assert_eq!(bench.dials_to(3), 3, "none of them waited for a black hole");
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_beyond_those_of_a_namespace_wait_for_a_place() {
+    let mut bench = Bench::new(8, ProbePolicy { max_targets_per_namespace: 2, ..any() });
+    bench.wants("first", &[("10.0.0.1:80", 10), ("10.0.0.2:80", 10)]);
+    bench.wants("second", &[("10.0.0.2:80", 10), ("10.0.0.3:80", 10)]);
+    assert_eq!(bench.states("second"), [VerdictState::Pending, VerdictState::Denied]);
+    let why = bench.result("second").unwrap().message().to_owned();
+    assert!(why.contains("more targets than the 2 of probePolicy.maxTargetsPerNamespace"), "{why}");
+    pass(60.0).await;
+    assert_eq!(bench.told(), ["shop/first", "shop/first", "shop/second"]);
+    assert_eq!(bench.states("second"), [VerdictState::NotReady, VerdictState::Denied]);
+
+    bench.wants("first", &[("10.0.0.2:80", 10)]);
+    pass(1.0).await;
+    assert_eq!(bench.states("second"), [VerdictState::NotReady; 2], "there is a place now");
+    assert_eq!(bench.told(), ["shop/second"]);
+
+    bench.engine.reconfigure(ProbePolicy { max_targets_per_namespace: 1, ..any() });
+    assert_eq!(bench.states("second"), [VerdictState::NotReady, VerdictState::Denied]);
+    assert_eq!(bench.told(), ["shop/second"], "at once, and without a probe");
+    let dials = bench.dials();
+    pass(9.9).await;
+    assert_eq!(bench.dials(), dials + 1, "only the one that has kept its place");
+    bench.engine.reconfigure(any());
+    pass(0.1).await;
+    assert_eq!((bench.states("second"), bench.told().len()), (vec![VerdictState::NotReady; 2], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_period_shorter_than_the_shortest_is_lengthened() {
+    let bench = Bench::new(8, ProbePolicy { min_period: Duration::from_secs(20), ..any() });
+    bench.watch("web", "10.0.0.1:80", 1);
+    pass(100.0).await;
+    assert_eq!(bench.dials(), 6, "at 0, 19, 38, 57, 76 and 95");
+    bench.engine.reconfigure(any());
+    pass(10.0).await;
+    assert!(
+        (16..=17).contains(&bench.dials()),
+        "another policy holds for what is waiting: {}",
+        bench.dials()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_a_service_is_seen_before_the_period_is_over() {
+    let mut bench = Bench::new(8, any());
+    bench.wants("web", &[("db:80", 3600), ("db.shop.svc:5432", 3600), ("10.0.0.1:80", 3600)]);
+    pass(60.0).await;
+    assert_eq!((bench.dials(), bench.told().len()), (3, 3));
+    bench.set("10.96.0.7:80", Net::Accept);
+    bench.engine.probe_now("shop", "cache");
+    bench.engine.probe_now("pay", "db");
+    pass(1.0).await;
+    assert_eq!(bench.dials(), 3, "other Services are none of its business");
+    bench.engine.probe_now("shop", "db");
+    pass(0.002).await;
+    assert_eq!(bench.states("web"), [VerdictState::Ready, VerdictState::NotReady, VerdictState::NotReady]);
+    assert_eq!(bench.dials(), 5);
+    // The node learns of an endpoint a little later than we do: what failed is tried once more.
+    bench.set("10.96.0.7:5432", Net::Accept);
+    pass(1.1).await;
+    assert_eq!(bench.states("web"), [VerdictState::Ready, VerdictState::Ready, VerdictState::NotReady]);
+    assert_eq!(bench.dials(), 6);
+    bench.engine.probe_now("shop", "db");
+    pass(10.0).await;
+    assert_eq!(bench.dials(), 6, "what is ready is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changes_all_the_time_is_probed_little_more_often() {
+    let bench = Bench::new(8, any());
+    bench.watch("web", "db:80", 10);
+    for _ in 0..10_000 {
+        bench.engine.probe_now("shop", "db");
+        pass(0.1).await;
+    }
+    // A thousand seconds are a hundred periods.
+    assert!((190..=206).contains(&bench.dials()), "{}", bench.dials());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_probe_is_seen_after_it_and_a_delay_stays_a_delay() {
+    let bench = Bench::new(8, any());
+    bench.set("10.96.0.7:80", Net::Silent);
+    bench.watch("web", "db:80", 3600);
+    let address = Address::parse("address", "db:81").unwrap();
+    let late = Want { initial_delay: Duration::from_secs(20), ..want(address, 3600) };
+    bench.engine.watch(&request("late"), vec![late]);
+    pass(1.0).await;
+    bench.set("10.96.0.7:80", Net::Accept);
+    bench.engine.probe_now("shop", "db");
+    pass(1.9).await;
+    assert_eq!((bench.dials(), bench.states("web")), (1, vec![VerdictState::Pending]), "one at a time");
+    pass(0.2).await;
+    assert_eq!((bench.dials(), bench.states("web")), (2, vec![VerdictState::Ready]));
+    assert_eq!(bench.states("late"), [VerdictState::Pending]);
+}
