@@ -225,6 +225,12 @@ pub mod resource {
     pub const NOT_OBSERVED: &str = "NotObserved";
     /// The selector picks more objects than are looked at.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
+    /// The expression cannot be read, or is larger than what is evaluated.
+    pub const EXPRESSION_INVALID: &str = "ExpressionInvalid";
+    /// The expression has no value, or none that is true or false.
+    pub const EXPRESSION_FAILED: &str = "ExpressionFailed";
+    /// Evaluating the expression would take too long.
+    pub const EXPRESSION_TOO_COSTLY: &str = "ExpressionTooCostly";
     /// The ServiceAccount of the template may not read it.
     pub const ACCESS_DENIED: &str = "AccessDenied";
     /// It cannot be found out what the ServiceAccount may read.

@@ -12,28 +12,33 @@
 
 mod check;
 mod driver;
+mod expression;
 mod kinds;
 mod rights;
 mod state;
 mod words;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use kube::core::{DynamicObject, GroupVersionKind};
 use mainstay::cache::{Delta, DeltaHandler, Entry, LabelSelector, Select, Store, View};
 use mainstay::key::{Key as _, KindId, Request};
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 use mainstay_api::{Check, Plan, PlannedDependency, WaitDeployment};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use self::check::{gvk, is_final, kind_name, text_of, verb};
+use self::expression::{Expression, Failure, MAX_OBJECT_BYTES};
 use self::kinds::Kinds;
 use self::rights::{Answer, Question, Rights};
 use self::state::{Found, ObjectView};
-use self::words::{Objects, explain, holds, not_ready, tell, unreadable};
+use self::words::{Objects, explain, explain_failure, holds, not_ready, tell, unreadable};
 use crate::dependencies::{Observation, State, Waiters};
 use crate::reasons::{self, resource};
 
@@ -41,6 +46,8 @@ pub use driver::ResourceWatch;
 
 /// Most objects that one selector may pick: each is decoded whenever one of them changes.
 const MAX_SELECTED: usize = 500;
+/// Most expressions that are kept read.
+const MAX_EXPRESSIONS: usize = 512;
 /// Whose Pods name no ServiceAccount.
 const DEFAULT_ACCOUNT: &str = "default";
 /// Finds out about objects. Cheap to clone; never blocks.
@@ -52,6 +59,8 @@ pub struct Resources {
 struct Shared {
     objects: Store<WaitDeployment>,
     known: Mutex<Known>,
+    /// By their text. Emptied when it is full: what is in use is read again.
+    expressions: Mutex<HashMap<String, Arc<Result<Expression, Failure>>>>,
     /// Wakes the [`ResourceWatch`].
     wake: Notify,
     tell: Box<dyn Fn(Request) + Send + Sync>,
@@ -107,7 +116,13 @@ impl Resources {
         tell: impl Fn(Request) + Send + Sync + 'static,
     ) -> Self {
         let known = Mutex::new(Known { allowed, ..Known::default() });
-        let shared = Shared { objects: objects.clone(), known, wake: Notify::new(), tell: Box::new(tell) };
+        let shared = Shared {
+            objects: objects.clone(),
+            known,
+            expressions: Mutex::default(),
+            wake: Notify::new(),
+            tell: Box::new(tell),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -184,7 +199,10 @@ impl Resources {
             Which::Name(name) => {
                 let entry = store.entry(&Request::namespaced(namespace, name.as_str()));
                 match entry.map_err(|error| unreadable(&store, &error))? {
-                    Some(entry) => Ok(tell(namespace, check, judge(&entry, check))),
+                    Some(entry) => Ok(self.judge(&entry, check).map_or_else(
+                        |failure| explain_failure(namespace, check, &failure),
+                        |found| tell(namespace, check, found),
+                    )),
                     None if self.had_succeeded(request, dependency, check) => Ok(Observation {
                         state: State::Ready,
                         reason: resource::GONE_AFTER_SUCCESS,
@@ -208,11 +226,44 @@ impl Resources {
                     let message = format!("{objects} are more than {MAX_SELECTED}; narrow the selector");
                     return Err(not_ready(resource::TOO_MANY_OBJECTS, message));
                 }
-                // The worst of them: all have to be in the state.
-                let found = entries.iter().map(|entry| judge(entry, check)).max();
-                Ok(tell(namespace, check, found.unwrap_or(Found::NotThere)))
+                let mut worst = Found::There;
+                for entry in &entries {
+                    let found = self.judge(entry, check);
+                    worst = worst.max(found.map_err(|failure| explain_failure(namespace, check, &failure))?);
+                }
+                Ok(tell(namespace, check, worst))
             }
         }
+    }
+
+    fn judge(&self, entry: &Entry<DynamicObject>, check: &ResourceCheck) -> Result<Found, Failure> {
+        match &check.state {
+            ResourceState::Condition { type_, status } => Ok(judge_condition(entry, check, type_, status)),
+            ResourceState::Expression(text) => {
+                let expression = self.expression(text);
+                let expression = (*expression).as_ref().map_err(Clone::clone)?;
+                let is_short = |body: &Bytes| body.len() <= MAX_OBJECT_BYTES;
+                if !entry.view().bytes().is_ok_and(|body| is_short(&body)) {
+                    return Err(Failure::TooCostly);
+                }
+                let object = entry.view().decode::<Value>().map_err(|_| Failure::Failed)?;
+                Ok(if expression.is_true(&object)? { Found::There } else { Found::NotThere })
+            }
+        }
+    }
+
+    /// Returns an expression, read once for all who use it.
+    fn expression(&self, text: &str) -> Arc<Result<Expression, Failure>> {
+        if let Some(known) = self.shared.expressions.lock().get(text) {
+            return Arc::clone(known);
+        }
+        let read = Arc::new(Expression::read(text));
+        let mut known = self.shared.expressions.lock();
+        if known.len() >= MAX_EXPRESSIONS {
+            known.clear();
+        }
+        known.insert(text.to_owned(), Arc::clone(&read));
+        read
     }
 
     /// Returns where to read objects of the kind, if they may be read for `request`.
@@ -362,19 +413,12 @@ fn may_read(
     last
 }
 
-fn judge(entry: &Entry<DynamicObject>, check: &ResourceCheck) -> Found {
-    match &check.state {
-        ResourceState::Condition { type_, status } => match entry.view().decode::<ObjectView>() {
-            Ok(object) => {
-                let found = object.judge(type_, status);
-                let failed = check.group == "batch" && check.kind == "Job" && object.is("Failed");
-                if found == Found::NotThere && failed { Found::Failed } else { found }
-            }
-            // Its status is of another form: it has no such condition.
-            Err(_) => Found::NotThere,
-        },
-        ResourceState::Expression(_) => Found::NotThere,
-    }
+fn judge_condition(entry: &Entry<DynamicObject>, check: &ResourceCheck, type_: &str, status: &str) -> Found {
+    // With a status of another form it has no such condition.
+    let Ok(object) = entry.view().decode::<ObjectView>() else { return Found::NotThere };
+    let found = object.judge(type_, status);
+    let failed = check.group == "batch" && check.kind == "Job" && object.is("Failed");
+    if found == Found::NotThere && failed { Found::Failed } else { found }
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ mod tests {
         assert!(!finds(&mut kinds, true), "once at a time");
         assert!(kinds.found(&job(), Err(Trouble::NotServed), Instant::now()).is_none());
         assert_eq!(kinds.open(&job(), Instant::now()), Err(Some(&Trouble::NotServed)));
-        advance(RETRY - Duration::from_millis(1)).await;
+        advance(RETRY.saturating_sub(Duration::from_millis(1))).await;
         assert!(!finds(&mut kinds, true));
         advance(Duration::from_millis(1)).await;
         assert!(finds(&mut kinds, true));

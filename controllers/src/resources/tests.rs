@@ -183,6 +183,30 @@ async fn one_object_holds_once_it_has_the_condition() {
 }
 
 #[tokio::test]
+async fn one_object_holds_once_the_expression_is_true_of_it() {
+    let text = |expression: &str| {
+        let resource =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": expression});
+        Bench::with_jobs(waits_for(&resource), [job("migrate", "Complete")]).said()
+    };
+    let state = "the state that the expression asks for";
+    let is_true = "object.status.conditions.exists(c, c.type == 'Complete')";
+    assert_eq!(text(is_true), format!("Ready InState: Job shop/migrate has {state}"));
+    let is_false = "object.status.conditions.exists(c, c.type == 'Failed')";
+    assert_eq!(text(is_false), format!("NotReady NotInState: Job shop/migrate does not have {state} yet"));
+    let missing = "NotReady NotInState: the expression reads succeeded, which Job shop/migrate may not have yet; has() \
+                   asks whether it is there";
+    assert_eq!(text("object.status.succeeded > 0"), missing);
+    let failed =
+        "NotReady ExpressionFailed: the expression gives neither true nor false for Job shop/migrate";
+    assert_eq!(text("object.status"), failed);
+    assert!(
+        text("object.")
+            .starts_with("Invalid ExpressionInvalid: the expression is refused: it cannot be read as CEL")
+    );
+}
+
+#[tokio::test]
 async fn a_selector_holds_once_all_objects_it_picks_do() {
     let resource = json!({
         "apiVersion": "batch/v1", "kind": "Job", "condition": "Complete",

@@ -7,6 +7,7 @@ use mainstay::cache::{ReadError, Store};
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 
 use super::check::gvk;
+use super::expression::Failure;
 use super::kinds::Trouble;
 use super::state::Found;
 use crate::dependencies::{Observation, State};
@@ -73,6 +74,45 @@ pub(super) fn tell(namespace: &str, check: &ResourceCheck, found: Found) -> Obse
         Found::Failed => {
             not_ready(resource::FAILED, format!("one of {objects} has failed and will not have {wanted}"))
         }
+    }
+}
+
+pub(super) fn explain_failure(namespace: &str, check: &ResourceCheck, failure: &Failure) -> Observation {
+    let objects = Objects { namespace, check };
+    match failure {
+        Failure::Invalid(problem) => Observation {
+            state: State::Invalid,
+            reason: resource::EXPRESSION_INVALID,
+            message: format!("the expression is refused: {problem}"),
+        },
+        Failure::Missing(Some(name)) => not_ready(
+            resource::NOT_IN_STATE,
+            format!(
+                "the expression reads {name}, which {objects} may not have yet; has() asks whether it is there"
+            ),
+        ),
+        Failure::Missing(None) => not_ready(
+            resource::NOT_IN_STATE,
+            format!(
+                "the expression reads a field that {objects} may not have yet; has() asks whether it is there"
+            ),
+        ),
+        Failure::Failed => not_ready(
+            resource::EXPRESSION_FAILED,
+            format!(
+                "the expression cannot be evaluated for {objects}: a value is of another type than it expects"
+            ),
+        ),
+        Failure::NotBool => not_ready(
+            resource::EXPRESSION_FAILED,
+            format!("the expression gives neither true nor false for {objects}"),
+        ),
+        Failure::TooCostly => not_ready(
+            resource::EXPRESSION_TOO_COSTLY,
+            format!(
+                "the expression would take too long for {objects}, which may be large; expected fewer macros and additions"
+            ),
+        ),
     }
 }
 
