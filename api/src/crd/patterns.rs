@@ -17,6 +17,13 @@ macro_rules! octet {
     };
 }
 
+/// Hexadecimal groups with two colons at least, of which one would be a host and its port.
+macro_rules! ipv6 {
+    () => {
+        "[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
+    };
+}
+
 /// A DNS-1123 subdomain, without its length.
 macro_rules! subdomain {
     () => {
@@ -30,8 +37,8 @@ pub(crate) const DNS_NAME: &str = concat!("^", dns_label!(), "([.]", dns_label!(
 pub(crate) const NUMERIC: &str = "(^|[.])([0-9]+|0[xX][0-9A-Fa-f]*)[.]?$";
 /// Four decimal numbers.
 pub(crate) const IPV4: &str = concat!("^", octet!(), "([.]", octet!(), "){3}[.]?$");
-/// What only an IPv6 address can look like; whether it is one, the plan says.
-pub(crate) const IPV6: &str = r"^(\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$";
+/// What only an IPv6 address can look like, with two colons at least; whether it is one, the plan says.
+pub(crate) const IPV6: &str = concat!(r"^(\[", ipv6!(), r"\]|", ipv6!(), ")$");
 /// A DNS-1123 label, without its length.
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// A DNS-1123 subdomain, without its length.

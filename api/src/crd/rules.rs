@@ -160,7 +160,13 @@ fn dependency() -> Value {
                 "serverName": host_called("serverName", "the name in the certificate, such as postgres.shop.svc, or an address"),
                 "caConfigMap": {"properties": {
                     "name": form(patterns::SUBDOMAIN, "name must be that of a ConfigMap in the same namespace: lower-case letters, digits, - and . inside"),
-                    "key": with(form(patterns::CONFIG_MAP_KEY, "key must consist of letters, digits, -, _ and ., such as ca.crt"), &json!({"default": "ca.crt"})),
+                    "key": {
+                        "default": "ca.crt",
+                        "x-kubernetes-validations": [{
+                            "rule": format!("{} && self != '.' && !self.startsWith('..')", matches(patterns::CONFIG_MAP_KEY)),
+                            "message": "key must consist of letters, digits, -, _ and ., such as ca.crt, and must not begin with ..",
+                        }],
+                    },
                 }},
             }},
             "dns": {"properties": {
