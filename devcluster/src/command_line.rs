@@ -12,10 +12,11 @@ use crate::certificates::Certificates;
 pub(crate) const ETCD_SOCKET: &str = "etcd:0";
 const ETCD_PEER_SOCKET: &str = "etcd:1";
 
-/// What Deployments, ServiceAccounts and deletion need; a controller less is a few megabytes and watches less.
+/// What Deployments, their autoscalers, ServiceAccounts and deletion need; a controller less is a few megabytes and
+/// watches less.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,deployment-controller,endpointslice-controller,\
-                           garbage-collector-controller,namespace-controller,replicaset-controller,\
-                           serviceaccount-controller";
+                           garbage-collector-controller,horizontal-pod-autoscaler-controller,namespace-controller,\
+                           replicaset-controller,serviceaccount-controller";
 
 /// One command line, built flag by flag.
 struct Flags(Vec<OsString>);
@@ -90,6 +91,8 @@ pub(crate) fn controller_manager(port: u16, certificates: &Certificates, kubecon
         // The shipped limits, 20 requests a second, would be what a test of a thousand objects measures.
         .flag("kube-api-qps", "1000")
         .flag("kube-api-burst", "2000")
+        // 15 seconds otherwise, of which the first go by before it looks at a new autoscaler at all.
+        .flag("horizontal-pod-autoscaler-sync-period", "1s")
         .flag("profiling", "false")
         .0
 }
