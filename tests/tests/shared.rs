@@ -32,6 +32,8 @@ mod ha;
 mod inspect;
 #[path = "shared/interop.rs"]
 mod interop;
+#[path = "shared/invalid_specs.rs"]
+mod invalid_specs;
 #[path = "shared/kinds.rs"]
 mod kinds;
 #[path = "shared/lease.rs"]
@@ -64,6 +66,8 @@ mod sharing;
 mod steering;
 #[path = "shared/stopping.rs"]
 mod stopping;
+#[path = "shared/user_actions.rs"]
+mod user_actions;
 #[path = "shared/wait_deployment.rs"]
 mod wait_deployment;
 #[path = "shared/waitprobe_inputs.rs"]
