@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 use mainstay::cache::View;
 use mainstay::key::{Key as _, Request};
+use mainstay_api::plan::ServiceCheck;
 use mainstay_api::{Check, Plan, PlannedDependency};
 use parking_lot::Mutex;
 
 use self::endpoints::Look;
 pub(crate) use self::waiters::Waiters;
-use crate::probe::{Engine, ProbeResult, Target, Verdict, VerdictState, Want};
+use crate::probe::{Description, Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
 use crate::resources::Resources;
 use crate::services::{CachedServices, Endpoints, service_of_slice};
@@ -57,6 +58,20 @@ pub enum State {
     Invalid,
 }
 
+/// What is known of how one dependency is looked at, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Described {
+    /// The cache tells of it.
+    Cached {
+        /// Who else waits for it, in order; empty where nobody keeps account of that.
+        others: Vec<Request>,
+    },
+    /// The engine probes it.
+    Probed(Box<Description>),
+    /// Nobody looks at it at present.
+    Nothing,
+}
+
 /// Finds out about dependencies. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies {
@@ -79,6 +94,27 @@ impl Dependencies {
         Self { shared: Arc::new(Shared { engine, services, resources, of_services: Mutex::default() }) }
     }
 
+    /// Looks at no Services, no objects, and through an engine that nobody drives.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        use mainstay::cache::Store;
+
+        use crate::probe::{NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
+
+        let seams = Seams {
+            dial: Arc::new(TokioDial),
+            resolve: Arc::new(TokioResolve::default()),
+            services: Arc::new(NoServices),
+            surroundings: Arc::new(NoSurroundings),
+            random: Arc::new(|| 0.5),
+        };
+        let policy = mainstay::config::ManagerConfiguration::default().probe_policy;
+        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &mainstay::metrics::Registry::new());
+        let services = CachedServices::new(&Store::from_objects([]), &Store::from_objects([]));
+        let objects = Store::from_objects([]);
+        Self::new(engine, Arc::new(services), Resources::new(&objects, Vec::new(), |_| {}))
+    }
+
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
     pub fn observe(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
         self.look(request, plan, false)
@@ -95,6 +131,26 @@ impl Dependencies {
         self.shared.engine.forget(request);
         self.shared.of_services.lock().forget(request);
         self.shared.resources.forget(request);
+    }
+
+    /// Tells how everything in `plan` is looked at for `request`, in the order of the plan; changes nothing.
+    pub fn describe(&self, request: &Request, plan: &Plan) -> Vec<Described> {
+        let namespace = request.namespace().unwrap_or_default();
+        let mut probed = self.shared.engine.describe(request).into_iter();
+        let one = |dependency: &PlannedDependency| match &dependency.check {
+            Check::Service(check) if matches!(self.look_at_service(namespace, check), Look::Known(_)) => {
+                let service = Request::namespaced(namespace, check.name.as_str());
+                let mut others = self.shared.of_services.lock().of(&service);
+                others.retain(|other| other != request);
+                others.sort();
+                Described::Cached { others }
+            }
+            Check::Resource(_) => Described::Cached { others: Vec::new() },
+            Check::Service(_) | Check::Probe(_) => probed
+                .next()
+                .map_or(Described::Nothing, |description| Described::Probed(Box::new(description))),
+        };
+        plan.dependencies.iter().map(one).collect()
     }
 
     /// Returns who waits for a Service, for one that has changed. What connects to it is probed now.
@@ -147,12 +203,14 @@ impl Dependencies {
         looks.into_iter().map(answer).collect()
     }
 
+    fn look_at_service(&self, namespace: &str, check: &ServiceCheck) -> Look {
+        let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
+        endpoints::judge(namespace, check, found)
+    }
+
     fn look_at(&self, request: &Request, namespace: &str, dependency: &PlannedDependency) -> Look {
         match &dependency.check {
-            Check::Service(check) => {
-                let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
-                endpoints::judge(namespace, check, found)
-            }
+            Check::Service(check) => self.look_at_service(namespace, check),
             Check::Probe(check) => Look::Probe(check.clone()),
             Check::Resource(check) => Look::Known(self.shared.resources.observe(request, dependency, check)),
         }

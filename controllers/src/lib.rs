@@ -23,6 +23,8 @@ pub mod probe;
 pub mod resources;
 pub mod services;
 
+pub mod why;
+
 pub mod reasons;
 
 pub use program::{program, program_with};

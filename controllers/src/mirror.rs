@@ -179,7 +179,7 @@ fn integer(status: &Map<String, Value>, field: &str) -> Option<i32> {
 }
 
 /// Writes a selector as labels are selected on a command line, sorted by key as apimachinery's `Selector.String` does.
-fn selector_text(selector: &LabelSelector) -> String {
+pub(crate) fn selector_text(selector: &LabelSelector) -> String {
     let equal = selector.match_labels.iter().flatten().map(|(key, value)| (key, format!("{key}={value}")));
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
         let key = &expression.key;

@@ -3,6 +3,7 @@
 use mainstay::manager::Program;
 
 use crate::register::{CONTROLLERS, Sockets, register};
+use crate::why;
 
 /// Returns the binary `mainstay`, ready to do what its command line asks for.
 pub fn program() -> Program {
@@ -15,7 +16,8 @@ pub fn program_with(sockets: Sockets) -> Program {
     let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)
         .crds([mainstay_api::crd::crd()])
         .controllers(CONTROLLERS)
-        .setup(|manager| Ok(register(manager, sockets)?));
+        .setup(|manager| Ok(register(manager, sockets)?))
+        .question(why::question());
     #[cfg(feature = "dev")]
     let program = program.command(crate::dev::command(), crate::dev::run);
     program

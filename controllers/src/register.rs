@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -23,6 +24,7 @@ use crate::resources::{ResourceWatch, Resources};
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::WaitDeploymentReconciler;
+use crate::why::{self, Why};
 use crate::{deployment, mirror, status_mirror, wait_deployment};
 
 /// The names a configuration file may use.
@@ -78,6 +80,8 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
 
     let dependencies = Dependencies::new(engine.clone(), found, resources.clone());
+    let why = Why::new(&objects, dependencies.clone(), manager.leading());
+    manager.page(why::PAGE, move |path| why.page(path, Timestamp::now()))?;
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
     let gate = Controller::new(wait_deployment::NAME)

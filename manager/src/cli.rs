@@ -44,7 +44,7 @@ use crate::config::{self, ConfigError, Loaded, ManagerConfiguration, Overrides, 
 
 pub use flags::ConfigFlags;
 use flags::RunFlags;
-pub use inspect::Question;
+pub use inspect::{Question, Short};
 
 /// What the commands need to know about the binary they are part of.
 #[derive(Clone, Debug)]

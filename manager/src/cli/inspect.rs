@@ -30,6 +30,7 @@ use action::Action;
 use client::Server;
 use table::Table;
 
+pub use duration::Short;
 pub use question::Question;
 
 /// Where a manager serves its debug pages unless its configuration says otherwise.

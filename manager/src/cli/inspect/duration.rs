@@ -7,8 +7,9 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Displays as `12ms`, `3.4s`, `56s`, `7m08s`, `9h10m` or `11d12h`.
-pub(super) struct Short(pub(super) Duration);
+/// A duration as people read it: `12ms`, `3.4s`, `56s`, `7m08s`, `9h10m` or `11d12h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short(pub Duration);
 
 /// Returns seconds of an answer in this form; `-` for what is not known.
 pub(super) fn short(seconds: Option<f64>) -> String {

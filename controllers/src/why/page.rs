@@ -1,0 +1,243 @@
+//! Puts an answer together from what the cache and the engine hold.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use mainstay::cache::Store;
+use mainstay::inspect::PageError;
+use mainstay::key::{Key as _, Request};
+use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::wait_for::HttpScheme;
+use mainstay_api::{Check, GROUP, KIND, Plan, PlannedDependency, ProbeCheck, WaitDeployment};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Answer, Dependency, Probe};
+use crate::dependencies::{Dependencies, Described};
+use crate::mirror::selector_text;
+use crate::probe::{Description, NextProbe};
+use crate::reasons::condition;
+
+/// How far a chain of WaitDeployments is followed.
+const MAX_DEPTH: usize = 8;
+
+/// What can be asked.
+#[derive(Clone, Debug)]
+pub struct Why {
+    objects: Store<WaitDeployment>,
+    dependencies: Dependencies,
+    leading: watch::Receiver<bool>,
+}
+
+// === impl Why ===
+
+impl Why {
+    /// Answers about these objects.
+    pub fn new(
+        objects: &Store<WaitDeployment>,
+        dependencies: Dependencies,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
+        Self { objects: objects.clone(), dependencies, leading }
+    }
+
+    /// Answers about the object named by what follows the page's name in a path.
+    ///
+    /// # Errors
+    /// If that is not a namespace and a name, or no such object is known.
+    pub fn page(&self, path: &[&str], now: Timestamp) -> Result<Value, PageError> {
+        let [namespace, name] = path else {
+            let text = "expected /debug/waitdeployments/NAMESPACE/NAME";
+            return Err(PageError::BadRequest(text.to_owned()));
+        };
+        let request = Request::namespaced(*namespace, *name);
+        let mut above = Vec::new();
+        let answer = self.answer(&request, now, &mut above)?;
+        let answer = answer
+            .ok_or_else(|| PageError::NotFound(format!("no WaitDeployment {request} is known here")))?;
+        serde_json::to_value(answer).map_err(|error| PageError::NotFound(error.to_string()))
+    }
+
+    /// `above` are those whose dependencies led here.
+    fn answer(
+        &self,
+        request: &Request,
+        now: Timestamp,
+        above: &mut Vec<Request>,
+    ) -> Result<Option<Answer>, PageError> {
+        let object = self.objects.get(request).map_err(|error| PageError::NotFound(error.to_string()))?;
+        let Some(object) = object else { return Ok(None) };
+        let mut answer = self.told(request, &object, now);
+        if above.contains(request) || above.len() >= MAX_DEPTH {
+            return Ok(Some(answer));
+        }
+        match object.plan() {
+            Err(invalid) => answer.invalid = Some(invalid.to_string()),
+            Ok(plan) => {
+                answer.on_deadline = format!("{:?}", plan.on_deadline);
+                answer.r#match = format!("{:?}", plan.match_policy);
+                above.push(request.clone());
+                answer.dependencies = self.each(request, &object, &plan, now, above)?;
+                above.pop();
+            }
+        }
+        Ok(Some(answer))
+    }
+
+    /// What stands in the status.
+    fn told(&self, request: &Request, object: &WaitDeployment, now: Timestamp) -> Answer {
+        let ready = object.condition(condition::READY);
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let status = object.status.as_ref();
+        let closed = status.and_then(|status| status.gate_closed_time.as_ref());
+        let deadline = status.and_then(|status| status.deadline_time.as_ref());
+        Answer {
+            namespace: request.namespace().unwrap_or_default().to_owned(),
+            name: request.name().to_owned(),
+            leading: *self.leading.borrow(),
+            ready: text(ready.map(|ready| &ready.status)),
+            reason: text(ready.and_then(|ready| ready.reason.as_ref())),
+            message: text(ready.and_then(|ready| ready.message.as_ref())),
+            observed: status.and_then(|status| status.observed_generation) == object.metadata.generation,
+            closed_seconds: closed.map(|closed| seconds_since(closed, now)),
+            deadline_seconds: deadline.map(|deadline| -seconds_since(deadline, now)),
+            ..Answer::default()
+        }
+    }
+
+    fn each(
+        &self,
+        request: &Request,
+        object: &WaitDeployment,
+        plan: &Plan,
+        now: Timestamp,
+        above: &mut Vec<Request>,
+    ) -> Result<Vec<Dependency>, PageError> {
+        let described = self.dependencies.describe(request, plan);
+        let mut lines = Vec::with_capacity(plan.dependencies.len());
+        for (dependency, described) in plan.dependencies.iter().zip(described) {
+            let mut line = told_of(object, dependency, now);
+            match described {
+                Described::Cached { others } => {
+                    line.others = others.len();
+                    line.named =
+                        others.iter().take(crate::probe::MAX_NAMED).map(ToString::to_string).collect();
+                }
+                Described::Probed(description) => {
+                    line.others = description.others;
+                    line.named = description.named.iter().map(ToString::to_string).collect();
+                    line.probe = Some(Probe::from(&*description));
+                }
+                Described::Nothing => {}
+            }
+            if let Some(next) = waits_in_turn(request, &dependency.check) {
+                line.waits = self.answer(&next, now, above)?.map(Box::new);
+            }
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+}
+
+/// What the status says of a dependency.
+fn told_of(object: &WaitDeployment, dependency: &PlannedDependency, now: Timestamp) -> Dependency {
+    let told = object.status.as_ref();
+    let told = told.and_then(|status| status.dependencies.iter().find(|entry| entry.name == dependency.name));
+    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+    Dependency {
+        name: dependency.name.clone(),
+        check: described(&dependency.check),
+        optional: dependency.optional,
+        ready: told.map(|told| told.ready),
+        reason: text(told.and_then(|told| told.reason.as_ref())),
+        message: text(told.and_then(|told| told.message.as_ref())),
+        since_seconds: told
+            .and_then(|told| told.last_transition_time.as_ref())
+            .map(|since| seconds_since(since, now)),
+        ..Dependency::default()
+    }
+}
+
+/// Returns the WaitDeployment that a check looks at, if it looks at one.
+fn waits_in_turn(request: &Request, check: &Check) -> Option<Request> {
+    match check {
+        Check::Resource(ResourceCheck { group, kind, which: Which::Name(name), .. })
+            if group == GROUP && kind == KIND =>
+        {
+            Some(Request::namespaced(request.namespace().unwrap_or_default(), name.as_str()))
+        }
+        _ => None,
+    }
+}
+
+/// Says what is looked at.
+pub(super) fn described(check: &Check) -> String {
+    match check {
+        Check::Service(service) => {
+            let port = service.port.as_ref().map(|port| format!(", port {port}")).unwrap_or_default();
+            let count = if service.min_ready > 1 {
+                format!(", {} endpoints", service.min_ready)
+            } else {
+                String::new()
+            };
+            format!("Service {}{port}{count}", service.name)
+        }
+        Check::Probe(ProbeCheck::Tcp(address)) => format!("TCP {address}"),
+        Check::Probe(ProbeCheck::Http(http)) => {
+            let scheme = match http.scheme {
+                HttpScheme::Http => "http",
+                HttpScheme::Https => "https",
+            };
+            format!("GET {scheme}://{}{}", http.address, http.path)
+        }
+        Check::Probe(ProbeCheck::Grpc(grpc)) => {
+            let service = if grpc.service.is_empty() { "the server" } else { &grpc.service };
+            format!("gRPC health of {service} at {}", grpc.address)
+        }
+        Check::Probe(ProbeCheck::Tls(tls)) => format!("TLS {} as {}", tls.address, tls.server_name),
+        Check::Probe(ProbeCheck::Dns(dns)) => format!("DNS {} ({:?})", dns.name, dns.record),
+        Check::Resource(resource) => {
+            let which = match &resource.which {
+                Which::Name(name) => name.clone(),
+                Which::Selector(selector) => format!("with {}", selector_of(selector)),
+            };
+            let state = match &resource.state {
+                ResourceState::Condition { type_, status } => format!("{type_}={status}"),
+                ResourceState::Expression(expression) => expression.clone(),
+            };
+            format!("{} {which}: {state}", resource.kind)
+        }
+    }
+}
+
+fn selector_of(selector: &LabelSelector) -> String {
+    selector_text(selector)
+}
+
+fn seconds_since(time: &Time, now: Timestamp) -> f64 {
+    now.duration_since(time.0).as_secs_f64()
+}
+
+// === impl Probe ===
+
+impl From<&Description> for Probe {
+    fn from(description: &Description) -> Self {
+        let seconds = |duration: Option<std::time::Duration>| duration.map(|duration| duration.as_secs_f64());
+        let (next, held) = match description.next {
+            NextProbe::In(next) => (Some(next.as_secs_f64()), None),
+            NextProbe::InFlight => (None, Some("inFlight")),
+            NextProbe::Held(held) => (None, Some(held.as_str())),
+            NextProbe::NoPlace => (None, Some("max_targets_per_namespace")),
+        };
+        Self {
+            period_seconds: description.period.as_secs_f64(),
+            began_seconds: seconds(description.began),
+            took_seconds: seconds(description.took),
+            last: description.result.as_ref().map(|result| result.reason().to_owned()),
+            unchanged_seconds: seconds(description.unchanged_for),
+            successes: description.successes,
+            failures: description.failures,
+            next_seconds: next,
+            held: held.map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! An answer as a tree, for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mainstay::cli::Short;
+
+use super::{Answer, Dependency, Probe};
+
+/// Writes the whole tree.
+pub(super) fn tree(answer: &Answer) -> String {
+    let mut text = String::new();
+    if !answer.leading {
+        text.push_str("this replica does not lead, so it probes nothing; ask the one that `mainstay inspect leader` names\n");
+    }
+    head(&mut text, answer, "");
+    dependencies(&mut text, answer, "");
+    text
+}
+
+fn head(text: &mut String, answer: &Answer, indent: &str) {
+    let Answer { namespace, name, ready, reason, message, .. } = answer;
+    let ready = match ready.as_str() {
+        "" => "nothing said yet",
+        "True" => "ready",
+        "False" => "not ready",
+        _ => "unknown",
+    };
+    let reason = if reason.is_empty() { String::new() } else { format!(", {reason}: {message}") };
+    line(text, &format!("{namespace}/{name}   {ready}{reason}"));
+    if !answer.observed {
+        line(text, &format!("{indent}what follows is about an earlier spec"));
+    }
+    if let Some(invalid) = &answer.invalid {
+        line(text, &format!("{indent}{invalid}"));
+    }
+    if let Some(closed) = answer.closed_seconds {
+        let deadline = match answer.deadline_seconds {
+            None => "no deadline".to_owned(),
+            Some(left) if left >= 0.0 => format!("deadline in {}, then {}", short(left), answer.on_deadline),
+            Some(over) => format!("deadline {} ago, {}", short(-over), answer.on_deadline),
+        };
+        let all = if answer.r#match == "Any" { "any of" } else { "all of" };
+        line(text, &format!("{indent}gate closed for {}, {deadline}; waits for {all}", short(closed)));
+    }
+}
+
+fn dependencies(text: &mut String, answer: &Answer, indent: &str) {
+    let count = answer.dependencies.len();
+    for (at, dependency) in answer.dependencies.iter().enumerate() {
+        let last = at + 1 == count;
+        let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        one(text, dependency, &format!("{indent}{branch}"), &format!("{indent}{below}"));
+    }
+}
+
+fn one(text: &mut String, dependency: &Dependency, first: &str, indent: &str) {
+    let Dependency { name, check, reason, message, .. } = dependency;
+    let ready = match dependency.ready {
+        None => "not looked at",
+        Some(true) => "ready",
+        Some(false) => "not ready",
+    };
+    let optional = if dependency.optional { ", optional" } else { "" };
+    line(text, &format!("{first}{name}   {check}{optional}"));
+    let since = dependency.since_seconds.map(|since| format!(" for {}", short(since))).unwrap_or_default();
+    let why = if reason.is_empty() { String::new() } else { format!(", {reason}: {message}") };
+    line(text, &format!("{indent}{ready}{since}{why}"));
+    if let Some(probe) = &dependency.probe {
+        line(text, &format!("{indent}{}", probes(probe)));
+    }
+    if dependency.others > 0 {
+        let more = dependency.others.saturating_sub(dependency.named.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        line(text, &format!("{indent}also waited for by {}{more}", dependency.named.join(", ")));
+    }
+    if let Some(waits) = &dependency.waits {
+        let below = format!("{indent}   ");
+        write!(text, "{indent}└─ ").ok();
+        head(text, waits, &below);
+        dependencies(text, waits, &below);
+    }
+}
+
+fn probes(probe: &Probe) -> String {
+    let every = format!("every {}", short(probe.period_seconds));
+    let last = match (probe.began_seconds, probe.took_seconds) {
+        (Some(began), Some(took)) => format!("last tried {} ago, took {}", short(began), short(took)),
+        (Some(began), None) => format!("being tried since {}", short(began)),
+        (None, _) => "not tried yet".to_owned(),
+    };
+    let row = match (probe.successes, probe.failures, &probe.last) {
+        (0, 0, _) => String::new(),
+        (0, failures, last) => {
+            let last = last.as_ref().map(|last| format!(" ({last})")).unwrap_or_default();
+            format!("; {} in a row{last}", counted(failures, "failure", "failures"))
+        }
+        (successes, ..) => format!("; {} in a row", counted(successes, "success", "successes")),
+    };
+    let next = match (probe.next_seconds, probe.held.as_deref()) {
+        (Some(next), _) => format!("; next in {}", short(next)),
+        (None, None | Some("inFlight")) => String::new(),
+        (None, Some(limit)) => format!("; due, kept by the limit {limit}"),
+    };
+    format!("{last}{row}{next}, {every}")
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// What no clock can say counts as no time.
+fn short(seconds: f64) -> Short {
+    Short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
