@@ -74,6 +74,8 @@ mod wait_deployment;
 mod waitprobe_inputs;
 #[path = "shared/warnings.rs"]
 mod warnings;
+#[path = "shared/why.rs"]
+mod why;
 #[path = "shared/writes.rs"]
 mod writes;
 
