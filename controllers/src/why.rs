@@ -8,8 +8,6 @@
 //! 1. Asking changes nothing: no dependency is looked at because somebody wants to know.
 //! 2. An answer is bounded, also where WaitDeployments wait for each other.
 
-#![expect(clippy::doc_markdown, reason = "WaitDeployment is a word of its users")]
-
 mod page;
 mod text;
 
