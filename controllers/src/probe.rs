@@ -22,6 +22,7 @@ mod bucket;
 mod describe;
 mod dial;
 mod entry;
+mod heard;
 mod judge;
 mod kinds;
 mod limits;
@@ -31,6 +32,7 @@ mod ranges;
 mod resolve;
 mod schedule;
 mod services;
+mod shaken;
 mod surroundings;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,7 @@ mod want;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
@@ -48,8 +51,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::reasons;
+use heard::{Ear, Heard};
 use limits::Limits;
 use metrics::ProbeMetrics;
 use schedule::{Next, Schedule};
@@ -64,6 +69,8 @@ pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
 pub const MAX_IN_FLIGHT: usize = 128;
+/// How late a timeout may be noticed on a machine that is merely busy.
+const LATE: Duration = Duration::from_secs(1);
 
 /// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +227,15 @@ impl Engine {
         }
     }
 
+    /// Returns whether what was lost lately has a common cause on our side, such as the network of the manager, so far as
+    /// can be told: then a loss says nothing about what is waited for. Stays true for half a minute after, in which
+    /// everything is seen again.
+    ///
+    /// Looks through all hosts that are waited for; to be asked before a loss is acted on.
+    pub fn is_shaken(&self) -> bool {
+        self.shared.schedule.lock().is_shaken(Instant::now())
+    }
+
     /// Puts another policy in force. Probes in flight end under the old one; targets it had denied are looked at now.
     pub fn reconfigure(&self, policy: ProbePolicy) {
         let limits = Limits::new(MAX_IN_FLIGHT, &policy);
@@ -270,21 +286,37 @@ impl Driver {
     }
 
     /// Runs one probe to its end, or until nobody waits for it any more.
-    async fn fly(&self, start: schedule::Start) -> (u64, Option<ProbeResult>) {
+    async fn fly(&self, start: schedule::Start) -> (u64, Option<(ProbeResult, Heard)>) {
         let policy = Arc::clone(&self.shared.policy.lock());
         let began = Instant::now();
-        let attempt = attempt::attempt(&start.target, start.timeout, &policy, &self.seams);
-        let result = start.cancel.run_until_cancelled(attempt).await;
-        if let Some(result) = &result {
-            self.metrics.count(&start.target, result, began.elapsed());
-        }
-        (start.id, result)
+        let ear = Ear::default();
+        let seams = ear.listen(&self.seams);
+        let attempt = attempt::attempt(&start.target, start.timeout, &policy, &seams);
+        let Some(result) = start.cancel.run_until_cancelled(attempt).await else { return (start.id, None) };
+        let took = began.elapsed();
+        self.metrics.count(&start.target, &result, took);
+        // Whoever gets to a timeout so late was too busy to hear an answer.
+        let heard = if took > start.timeout + LATE { ear.heard().max(Heard::OwnFault) } else { ear.heard() };
+        (start.id, Some((result, heard)))
     }
 
-    fn land(&self, id: u64, result: Option<ProbeResult>) {
-        let random = (self.seams.random)();
-        let told = self.shared.schedule.lock().finish(id, result, Instant::now(), random);
+    fn land(&self, id: u64, result: Option<(ProbeResult, Heard)>) {
+        let (random, now) = ((self.seams.random)(), Instant::now());
+        let (told, shaken) = {
+            let mut schedule = self.shared.schedule.lock();
+            (schedule.finish(id, result, now, random), schedule.shaken_news(now))
+        };
         self.shared.tell(told);
+        match shaken {
+            Some(true) => warn!(
+                "most of what answered has fallen silent together: taken for a fault of the manager's own network or machine"
+            ),
+            Some(false) => info!("what had fallen silent together answers again"),
+            None => {}
+        }
+        if let Some(shaken) = shaken {
+            self.metrics.shaken(shaken);
+        }
     }
 }
 

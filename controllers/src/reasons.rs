@@ -273,6 +273,23 @@ pub mod denial {
     pub const API_SERVER: &str = "apiServer";
     /// The manager itself.
     pub const MANAGER: &str = "manager";
+
+    /// All of them.
+    pub const ALL: [&str; 13] = [
+        MODE,
+        ALLOW,
+        POD_SECURITY,
+        CROSS_NAMESPACE,
+        DNS_SUFFIXES,
+        LOOPBACK,
+        DENIED,
+        DENIED_PORTS,
+        NODE_PORTS,
+        SPECIAL,
+        MAX_TARGETS,
+        API_SERVER,
+        MANAGER,
+    ];
 }
 
 /// No Deployment of this WaitDeployment exists.

@@ -7,7 +7,9 @@ use mainstay::key::Request;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::heard::Heard;
 use super::judge::Row;
+use super::shaken::Host;
 use super::turns::Lane;
 use super::{ProbeResult, Target};
 
@@ -40,6 +42,10 @@ pub(super) struct Entry {
     /// Since when the result is this one.
     pub(super) since: Option<Instant>,
     pub(super) row: Row,
+    /// Whom it asks.
+    pub(super) host: Host,
+    /// Whether anybody answered last time, or has to have answered an earlier manager; `None` before the first time.
+    answered: Option<bool>,
     /// How far the probes so far would reach if two of them came in a period.
     spent: Option<Instant>,
     /// How long after the end of the probe in flight another one is to come if it fails.
@@ -57,6 +63,8 @@ impl Entry {
     /// Makes one for which nobody waits yet.
     pub(super) fn new(target: Target) -> Self {
         Self {
+            host: Host::of(&target),
+            answered: None,
             target,
             waiting: HashSet::new(),
             periods: Asked::default(),
@@ -90,6 +98,12 @@ impl Entry {
         self.took = Some(took);
         self.lane = Lane::after(&result, took);
         self.note(result, now)
+    }
+
+    /// Notes what was heard of the network meanwhile. Returns whether there was an answer the time before: where the
+    /// target is watched for its loss, it had held before this engine looked, so its silence is one too.
+    pub(super) fn hear(&mut self, heard: Heard, held: bool) -> bool {
+        self.answered.replace(heard == Heard::Answer).unwrap_or(held)
     }
 
     /// Takes a result, from a probe or for want of one. Returns whether it is another one than before.

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::schedule::{Schedule, Start};
 use super::{Held, ProbeResult, Target};
+use crate::reasons::denial;
 
 /// From a connection inside the node to the longest accepted timeout, in seconds.
 const DURATION_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 30.0];
@@ -24,9 +25,11 @@ pub(super) struct ProbeMetrics {
     probes: Family<ProbeLabels, Counter>,
     duration: Family<KindLabels, Histogram, fn() -> Histogram>,
     lag: Histogram,
-    delayed: Family<DelayLabels, Counter>,
+    delayed: Family<ReasonLabels, Counter>,
+    denied: Family<ReasonLabels, Counter>,
     in_flight: Gauge,
     targets: Gauge,
+    shaken: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,7 +44,7 @@ struct KindLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DelayLabels {
+struct ReasonLabels {
     reason: &'static str,
 }
 
@@ -54,12 +57,17 @@ impl ProbeMetrics {
             duration: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
             lag: Histogram::new(LAG_BUCKETS),
             delayed: Family::default(),
+            denied: Family::default(),
             in_flight: Gauge::default(),
             targets: Gauge::default(),
+            shaken: Gauge::default(),
         };
         // The reasons are known: a counter that appears with its first event hides that event from `increase()`.
         for held in Held::ALL {
-            drop(metrics.delayed.get_or_create(&DelayLabels { reason: held.as_str() }));
+            drop(metrics.delayed.get_or_create(&ReasonLabels { reason: held.as_str() }));
+        }
+        for reason in denial::ALL {
+            drop(metrics.denied.get_or_create(&ReasonLabels { reason }));
         }
         registry.register(
             "mainstay_waitdeployment_probe",
@@ -91,6 +99,16 @@ impl ProbeMetrics {
             "Targets that something waits for, each probed once per period",
             metrics.targets.clone(),
         );
+        registry.register(
+            "mainstay_waitdeployment_probe_denied",
+            "Probes that the policy forbade, by the rule that did",
+            metrics.denied.clone(),
+        );
+        registry.register(
+            "mainstay_waitdeployment_probe_shaken",
+            "1 while most of what answered is silent at once, which is taken for a fault of the manager's own network",
+            metrics.shaken.clone(),
+        );
         metrics
     }
 
@@ -99,7 +117,10 @@ impl ProbeMetrics {
         let result = match result {
             ProbeResult::Ready => "ready",
             ProbeResult::NotReady { .. } => "not_ready",
-            ProbeResult::Denied { .. } => "denied",
+            ProbeResult::Denied { rule, .. } => {
+                self.denied.get_or_create(&ReasonLabels { reason: rule }).inc();
+                "denied"
+            }
         };
         self.probes.get_or_create(&ProbeLabels { r#type: target.check().kind(), result }).inc();
         let kind = KindLabels { r#type: target.check().kind() };
@@ -110,8 +131,13 @@ impl ProbeMetrics {
     pub(super) fn begin(&self, start: &Start) {
         self.lag.observe(start.lag.as_secs_f64());
         if let Some(held) = start.held {
-            self.delayed.get_or_create(&DelayLabels { reason: held.as_str() }).inc();
+            self.delayed.get_or_create(&ReasonLabels { reason: held.as_str() }).inc();
         }
+    }
+
+    /// Notes whether losses have a common cause on our side.
+    pub(super) fn shaken(&self, shaken: bool) {
+        self.shaken.set(shaken.into());
     }
 
     /// Takes the gauges from the schedule.

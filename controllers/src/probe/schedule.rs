@@ -19,8 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Admission, Moved};
 use super::describe::{Description, NextProbe, first};
 use super::entry::Entry;
+use super::heard::Heard;
 use super::judge::{Row, judge};
 use super::limits::{Held, Limits};
+use super::shaken::Shaken;
 use super::turns::{Turn, Turns};
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons::denial;
@@ -61,6 +63,7 @@ pub(super) struct Schedule {
     waits: HashMap<Request, Vec<Wait>>,
     admission: Admission,
     turns: Turns,
+    shaken: Shaken,
     min_period: Duration,
     next_id: u64,
 }
@@ -86,6 +89,7 @@ impl Schedule {
             waits: HashMap::new(),
             admission: Admission::new(limits.targets_per_namespace),
             turns: Turns::new(limits),
+            shaken: Shaken::default(),
             min_period: limits.min_period,
             next_id: 0,
         }
@@ -201,20 +205,27 @@ impl Schedule {
         })
     }
 
-    /// Notes how a probe ended, `None` for a cancelled one, with a random number in [0, 1). Returns who must be told.
+    /// Notes how a probe ended and what was heard, `None` for a cancelled one, with a random number in [0, 1). Returns who
+    /// must be told.
     pub(super) fn finish(
         &mut self,
         id: u64,
-        result: Option<ProbeResult>,
+        result: Option<(ProbeResult, Heard)>,
         now: Instant,
         random: f64,
     ) -> Vec<Request> {
         self.turns.land(id, now);
-        let (Some(entry), Some(result)) = (self.entries.get_mut(&id), result) else { return Vec::new() };
+        let (Some(entry), Some((result, heard))) = (self.entries.get_mut(&id), result) else {
+            return Vec::new();
+        };
         if !entry.admitted {
             return Vec::new();
         }
         let is_new = entry.end(result, now);
+        let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
+        let held = waits.filter(|wait| wait.entry == id).any(|wait| wait.want.held);
+        let answered = entry.hear(heard, held);
+        self.shaken.note(&entry.host, heard, answered, now);
         let due = entry.next_due(now, self.min_period, random);
         self.set_due(id, due, now);
         self.judge(id, is_new)
@@ -227,6 +238,16 @@ impl Schedule {
                 self.set_due(id, now, now);
             }
         }
+    }
+
+    /// Returns whether losses have a common cause on our side.
+    pub(super) fn is_shaken(&mut self, now: Instant) -> bool {
+        self.shaken.is_shaken(now)
+    }
+
+    /// Returns that, if it was not what was said last.
+    pub(super) fn shaken_news(&mut self, now: Instant) -> Option<bool> {
+        self.shaken.news(now)
     }
 
     /// Returns how many targets are waited for.
@@ -327,8 +348,9 @@ impl Schedule {
         if !entry.waiting.is_empty() {
             return None;
         }
-        let Entry { target, lane, due, cancel, .. } = self.entries.remove(&id)?;
+        let Entry { target, host, lane, due, cancel, .. } = self.entries.remove(&id)?;
         cancel.cancel();
+        self.shaken.remove(&host);
         self.by_target.remove(&target);
         if let Some(service) = target.service()
             && let Some(ids) = self.by_service.get_mut(&service)
@@ -355,7 +377,9 @@ impl Schedule {
         if let Some(service) = target.service() {
             self.by_service.entry(service).or_default().insert(id);
         }
-        self.entries.insert(id, Entry::new(target.clone()));
+        let entry = Entry::new(target.clone());
+        self.shaken.insert(&entry.host);
+        self.entries.insert(id, entry);
         if self.admission.insert(target.shared_namespace(), id) {
             self.set_due(id, due, now);
         } else {

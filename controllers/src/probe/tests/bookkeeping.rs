@@ -56,6 +56,7 @@ proptest! {
     fn bookkeeping_holds_after_every_step(steps in prop::collection::vec(any_step(), 1..200)) {
         let mut now = Instant::now();
         let mut schedule = Schedule::new(limits(1000, 3, 1));
+        let mut n = 0;
         let mut flying: Vec<schedule::Start> = Vec::new();
         for step in steps {
             match step {
@@ -79,7 +80,9 @@ proptest! {
                     let result = result.map(|ready| if ready { ProbeResult::Ready } else { not_ready });
                     // A probe without a result is one that was cancelled.
                     let result = if start.cancel.is_cancelled() { None } else { result.or(Some(ProbeResult::Ready)) };
-                    schedule.finish(start.id, result, now, 0.3);
+                    let heard = if n % 2 == 0 { Heard::Answer } else { Heard::Nothing };
+                    n += 1;
+                    schedule.finish(start.id, result.map(|result| (result, heard)), now, 0.3);
                 }
                 Step::Finish(..) => {}
                 Step::Pass(milliseconds) => now += Duration::from_millis(milliseconds),

@@ -168,3 +168,40 @@ async fn a_change_during_a_probe_is_seen_after_it_and_a_delay_stays_a_delay() {
     assert_eq!((bench.dials(), bench.states("web")), (2, vec![VerdictState::Ready]));
     assert_eq!(bench.states("late"), [VerdictState::Pending]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_cut_is_told_from_prerequisites_that_are_down() {
+    let bench = Bench::new(64, any());
+    for number in 1..=10 {
+        bench.set(&format!("10.1.0.{number}:80"), Net::Accept);
+    }
+    bench.crowd("shop", 1, 10, 10, 3);
+    pass(60.0).await;
+    bench.net.hosts.lock().clear();
+    pass(60.0).await;
+    assert!(!bench.engine.is_shaken(), "they refuse, so they are heard");
+    bench.swallow(1, 10);
+    pass(20.0).await;
+    assert!(bench.engine.is_shaken(), "none is heard any more");
+    bench.net.hosts.lock().clear();
+    pass(10.0).await;
+    assert!(bench.engine.is_shaken(), "not until each has been seen for a while");
+    pass(35.0).await;
+    assert!(!bench.engine.is_shaken());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_starts_without_a_network_does_not_take_what_held_for_lost() {
+    let bench = Bench::new(64, any());
+    bench.swallow(1, 3);
+    for number in 1..=3 {
+        let address = Address::parse("address", &format!("10.1.0.{number}:80")).unwrap();
+        let wants = vec![Want { held: true, failure_threshold: 3, ..want(address, 10) }];
+        bench.engine.watch(&request(&format!("web-{number}")), wants);
+    }
+    pass(20.0).await;
+    assert_eq!(bench.states("web-1"), [VerdictState::Pending], "two failures of three");
+    pass(60.0).await;
+    assert_eq!(bench.states("web-1"), [VerdictState::NotReady]);
+    assert!(bench.engine.is_shaken());
+}
