@@ -22,6 +22,7 @@ pub mod deployment;
 pub mod probe;
 pub mod resources;
 pub mod services;
+pub mod surroundings;
 
 pub mod why;
 

@@ -1,6 +1,7 @@
 //! How the built-in controllers are put together and given to a manager.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -19,16 +20,20 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::dependencies::Dependencies;
-use crate::probe::{Dial, Driver, Engine, NoSurroundings, Resolve, Seams, TokioDial, TokioResolve};
+use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Services, Surroundings, TokioDial, TokioResolve};
 use crate::resources::{ResourceWatch, Resources};
 use crate::services::CachedServices;
 use crate::status_mirror::StatusMirror;
+use crate::surroundings::ClusterSurroundings;
 use crate::wait_deployment::WaitDeploymentReconciler;
 use crate::why::{self, Why};
 use crate::{deployment, mirror, status_mirror, wait_deployment};
 
 /// The names a configuration file may use.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
+
+/// How often the name of the API server is looked up, where it is reached by a name.
+const API_SERVER_PERIOD: Duration = Duration::from_mins(1);
 
 /// How probes reach the network; tests put their own here.
 #[derive(Clone)]
@@ -46,6 +51,10 @@ pub struct Sockets {
 struct ProbeEngine {
     engine: Engine,
     driver: Driver,
+    /// Reads as soon as the manager runs.
+    surroundings: Arc<ClusterSurroundings>,
+    /// Finds the API server by its name.
+    resolve: Arc<dyn Resolve>,
     /// In force in the engine.
     policy: ProbePolicy,
     /// Where another one comes from.
@@ -64,11 +73,14 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
 
     let (notifier, results) = channel::<Request>();
     let found = Arc::new(CachedServices::new(&services, &slices));
+    let surroundings =
+        Arc::new(ClusterSurroundings::new(&manager.server(), Arc::clone(&found) as Arc<dyn Services>));
+    let resolve = Arc::clone(&sockets.resolve);
     let seams = Seams {
         dial: sockets.dial,
         resolve: sockets.resolve,
         services: found.clone(),
-        surroundings: Arc::new(NoSurroundings),
+        surroundings: Arc::clone(&surroundings) as Arc<dyn Surroundings>,
         random: Arc::new(fastrand::f64),
     };
     let mut configurations = manager.configurations();
@@ -105,7 +117,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let declare = manager.clone();
     let declare = move |kind| declare.store_of(kind, Scope::all());
     manager.add(ResourceWatch::new(&resources, declare, configurations.clone()))?;
-    manager.add(ProbeEngine { engine, driver, policy, configurations })?;
+    manager.add(ProbeEngine { engine, driver, surroundings, resolve, policy, configurations })?;
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
@@ -148,7 +160,9 @@ impl Runnable for ProbeEngine {
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { engine, driver, policy, configurations } = *self;
+        let Self { engine, driver, surroundings, resolve, policy, configurations } = *self;
+        surroundings.begin(cx.context());
+        let find = find_api_server(surroundings, resolve, cx.stop.clone());
         let follow = follow_policy(engine, policy, configurations, cx.stop.clone());
         let probe = async move {
             let mut leading = cx.leading.clone();
@@ -167,9 +181,24 @@ impl Runnable for ProbeEngine {
             }
         };
         Box::pin(async {
-            tokio::join!(probe, follow);
+            tokio::join!(probe, follow, find);
             Ok(())
         })
+    }
+}
+
+/// Keeps the addresses of the API server known, where it is reached by a name, until `stop`.
+async fn find_api_server(
+    surroundings: Arc<ClusterSurroundings>,
+    resolve: Arc<dyn Resolve>,
+    stop: CancellationToken,
+) {
+    while !stop.is_cancelled() {
+        let find = async {
+            surroundings.find_api_server(&*resolve).await;
+            tokio::time::sleep(API_SERVER_PERIOD).await;
+        };
+        stop.run_until_cancelled(find).await;
     }
 }
 

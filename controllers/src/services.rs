@@ -126,6 +126,11 @@ impl Services for CachedServices {
         self.look_up(namespace, name, port).unwrap_or_else(|error| ServiceAnswer::Unknown(error.to_string()))
     }
 
+    fn cluster_addresses(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
+        let found = self.services.get(&Request::namespaced(namespace, name)).ok().flatten();
+        found.map_or_else(Vec::new, |service| service.spec.addresses())
+    }
+
     fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
         let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
         let slices = self.slices.list(&select).unwrap_or_default();
@@ -155,9 +160,15 @@ impl ServiceSpecView {
         if !self.ports.iter().any(|entry| entry.port == port && is_tcp(entry)) {
             return Some(ServiceAnswer::NoPort);
         }
+        Some(ServiceAnswer::Cluster(self.addresses()))
+    }
+}
+
+impl ServiceSpecView {
+    /// None of a headless Service, which says so in words.
+    fn addresses(&self) -> Vec<IpAddr> {
         let first = std::iter::once(&self.cluster_ip).filter(|_| self.cluster_ips.is_empty());
-        let ips = self.cluster_ips.iter().chain(first).filter_map(|ip| ip.parse::<IpAddr>().ok());
-        Some(ServiceAnswer::Cluster(ips.collect()))
+        self.cluster_ips.iter().chain(first).filter_map(|ip| ip.parse().ok()).collect()
     }
 }
 

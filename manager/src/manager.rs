@@ -301,6 +301,11 @@ impl Manager {
         Patcher::new(KindId::of::<K>(), field_manager)
     }
 
+    /// Returns where the API server is, as the connection says it.
+    pub fn server(&self) -> http::Uri {
+        self.shared.clusters.own().connections().config().cluster_url.clone()
+    }
+
     /// Returns the registry, to add metrics of one's own.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry

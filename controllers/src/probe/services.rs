@@ -10,6 +10,9 @@ pub trait Services: Send + Sync + 'static {
     /// Returns every address that a connection to a Service may be passed on to, ready or not; none where the cache
     /// cannot tell.
     fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
+
+    /// Returns the cluster addresses of a Service, whatever ports it has; none where the cache cannot tell.
+    fn cluster_addresses(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
 }
 
 /// What is known of a Service.
@@ -39,6 +42,10 @@ impl Services for NoServices {
     }
 
     fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
         Vec::new()
     }
 }

@@ -83,6 +83,10 @@ impl Services for OneService {
         }
     }
 
+    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
         Vec::new()
     }

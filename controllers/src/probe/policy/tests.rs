@@ -17,6 +17,10 @@ impl Services for Table {
         found.cloned().unwrap_or(ServiceAnswer::NotFound)
     }
 
+    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
         match (namespace, name) {
             ("shop", "forged") => vec!["10.1.0.1".parse().unwrap(), "169.254.169.254".parse().unwrap()],
