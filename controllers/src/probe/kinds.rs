@@ -12,6 +12,8 @@ mod dns;
 mod failure;
 mod grpc;
 mod http;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::sync::Arc;

@@ -124,5 +124,5 @@ fn ending(headers: &HeaderMap) -> Option<Result<(), Failure>> {
 }
 
 fn failed(error: &h2::Error) -> Failure {
-    if error.is_io() { Failure::of_talk(error, PROTOCOL) } else { Failure::not_protocol(PROTOCOL) }
+    error.get_io().map_or_else(|| Failure::not_protocol(PROTOCOL), |error| Failure::of_talk(error, PROTOCOL))
 }

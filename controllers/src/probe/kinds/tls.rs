@@ -161,7 +161,8 @@ fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             (probe::CERTIFICATE_WRONG_NAME, "its certificate is for other names")
         }
-        CertificateError::UnknownIssuer => {
+        // The latter is by somebody who only has the name of one that is trusted.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             (probe::CERTIFICATE_UNTRUSTED, "its certificate is by no authority that is trusted")
         }
         _ => (probe::CERTIFICATE_INVALID, "its certificate is not acceptable"),

@@ -1,0 +1,116 @@
+//! gRPC servers with a health service, and without.
+
+use ::http::{HeaderMap, Response};
+use bytes::Bytes;
+use mainstay_api::plan::GrpcCheck;
+use mainstay_api::wait_for::GrpcTlsMode;
+
+use super::*;
+
+/// The five bytes before a message of two.
+const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 1];
+
+pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
+    ProbeCheck::Grpc(GrpcCheck {
+        address: listener.address(),
+        service: service.to_owned(),
+        tls: GrpcTlsMode::Plaintext,
+    })
+}
+
+/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the headers.
+async fn answering(status: u16, message: Option<&'static [u8]>, code: &'static str) -> Listener {
+    Listener::serve(move |stream| async move { answer(stream, status, message, code).await }).await
+}
+
+async fn answer(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    status: u16,
+    message: Option<&'static [u8]>,
+    code: &'static str,
+) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
+        let headers = request.headers();
+        assert_eq!(
+            (&headers["content-type"], &headers["te"]),
+            (&"application/grpc".parse().unwrap(), &"trailers".parse().unwrap())
+        );
+        assert!(!headers.contains_key("authorization"));
+        let head = Response::builder().status(status).header("content-type", "application/grpc");
+        let Some(message) = message else {
+            let head = head.header("grpc-status", code).body(()).unwrap();
+            respond.send_response(head, true).unwrap();
+            continue;
+        };
+        let mut body = respond.send_response(head.body(()).unwrap(), false).unwrap();
+        body.send_data(Bytes::from_static(message), false).unwrap();
+        let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), code.parse().unwrap())]);
+        body.send_trailers(trailers).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_health_service_decides() {
+    let huge: &'static [u8] = vec![0; 64 * 1024].leak();
+    let cases: [(u16, Option<&'static [u8]>, &'static str, &str); 11] = [
+        (200, Some(SERVING), "0", "Connected"),
+        (200, Some(&[0, 0, 0, 0, 2, 0x08, 2]), "0", "NotServing"),
+        (200, Some(&[0, 0, 0, 0, 0]), "0", "NotServing"),
+        (200, Some(&[0, 0, 0, 0, 2, 0x08]), "0", "ProtocolError"),
+        (200, Some(SERVING), "14", "UnexpectedStatus"),
+        (200, None, "5", "HealthUnknown"),
+        (200, None, "12", "NoHealthService"),
+        (200, None, "16", "UnexpectedStatus"),
+        (200, None, "secret", "ProtocolError"),
+        (503, None, "0", "UnexpectedStatus"),
+        (200, Some(huge), "0", "ProtocolError"),
+    ];
+    for (status, message, code, expected) in cases {
+        let listener = answering(status, message, code).await;
+        let result = World::new().check(health(&listener, "shop.v1.Orders"), PATIENT).await;
+        assert_eq!(result.reason(), expected, "{status} {message:?} {code}");
+        assert!(!result.message().contains("secret"), "{}", result.message());
+    }
+}
+
+#[tokio::test]
+async fn the_service_that_is_asked_about_is_that_of_the_object() {
+    for (service, expected) in
+        [("", &[0, 0, 0, 0, 0][..]), ("a.B", &[0, 0, 0, 0, 5, 0x0a, 3, b'a', b'.', b'B'])]
+    {
+        let listener = Listener::serve(move |stream| async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                let mut body = request.into_body();
+                let code = async {
+                    let asked = body.data().await.unwrap().unwrap();
+                    if asked == expected { "0" } else { "3" }
+                };
+                let code = tokio::select! {
+                    code = code => code,
+                    _ = std::future::poll_fn(|cx| connection.poll_closed(cx)) => return,
+                };
+                let head = Response::builder().status(200).body(()).unwrap();
+                let mut body = respond.send_response(head, false).unwrap();
+                body.send_data(Bytes::from_static(SERVING), false).unwrap();
+                let trailers =
+                    HeaderMap::from_iter([("grpc-status".parse().unwrap(), code.parse().unwrap())]);
+                body.send_trailers(trailers).unwrap();
+            }
+        })
+        .await;
+        assert_eq!(reason(health(&listener, service)).await, "Connected", "{service:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_speaks_no_grpc_is_told_from_who_says_nothing() {
+    let web = Listener::saying(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    assert_eq!(reason(health(&web, "")).await, "ProtocolError");
+    let resetting = Listener::resetting().await;
+    assert_eq!(reason(health(&resetting, "")).await, "ConnectionClosed");
+    let hanging = Listener::hanging().await;
+    assert_eq!(World::new().check(health(&hanging, ""), SHORT).await.reason(), "Timeout");
+}

@@ -1,0 +1,144 @@
+//! HTTP servers that answer, and such that do not.
+
+use mainstay_api::plan::HttpCheck;
+use mainstay_api::wait_for::{HttpHeader, HttpScheme};
+use parking_lot::Mutex;
+
+use super::*;
+
+pub(super) fn get(listener: &Listener) -> ProbeCheck {
+    ProbeCheck::Http(check_of(listener))
+}
+
+fn check_of(listener: &Listener) -> HttpCheck {
+    HttpCheck {
+        address: listener.address(),
+        scheme: HttpScheme::Http,
+        path: "/ready?deep=1".to_owned(),
+        headers: Vec::new(),
+        statuses: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn the_status_decides_and_a_redirect_is_not_followed() {
+    let cases: [(&'static [u8], &str); 9] = [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "Connected"),
+        (b"HTTP/1.0 204 No Content\r\n\r\n", "Connected"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "Connected"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "UnexpectedStatus"),
+        (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "UnexpectedStatus"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "ProtocolError"),
+        (b"HTTP/1.1 200 OK\r\nbroken\x00header\r\n\r\n", "ProtocolError"),
+        (b"HTTP/1.1 200 O", "ConnectionClosed"),
+        (b"", "ConnectionClosed"),
+    ];
+    for (answer, expected) in cases {
+        let listener = Listener::saying(answer).await;
+        assert_eq!(reason(get(&listener)).await, expected, "{}", answer.escape_ascii());
+    }
+    let elsewhere = Listener::hanging().await;
+    let port = elsewhere.port;
+    let redirecting = Listener::serve(move |mut stream| async move {
+        let _ = stream.read(&mut [0; 4096]).await;
+        let answer =
+            format!("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:{port}/\r\ncontent-length: 0\r\n\r\n");
+        let _ = stream.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    assert_eq!(reason(get(&redirecting)).await, "Connected");
+    assert_eq!((redirecting.accepted(), elsewhere.accepted()), (1, 0), "asked once, and nobody else");
+}
+
+#[tokio::test]
+async fn the_statuses_that_are_listed_are_the_only_ones() {
+    let unauthorized = Listener::saying(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await;
+    let with = |statuses: &[u16]| {
+        ProbeCheck::Http(HttpCheck { statuses: statuses.to_vec(), ..check_of(&unauthorized) })
+    };
+    assert_eq!(reason(with(&[200, 401])).await, "Connected");
+    assert_eq!(reason(with(&[200])).await, "UnexpectedStatus");
+}
+
+#[tokio::test]
+async fn headers_without_an_end_are_not_waited_for_and_too_many_are_refused() {
+    let slow = Listener::serve(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
+        while stream.write_all(b"x: y\r\n").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    assert_eq!(World::new().check(get(&slow), SHORT).await.reason(), "Timeout");
+    for answer in [
+        format!("HTTP/1.1 200 OK\r\nlong: {}\r\n\r\n", "x".repeat(64 * 1024)),
+        format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(200)),
+    ] {
+        let huge = Listener::saying(answer.leak().as_bytes()).await;
+        assert_eq!(reason(get(&huge)).await, "ProtocolError");
+    }
+    let (hanging, resetting) = (Listener::hanging().await, Listener::resetting().await);
+    assert_eq!(World::new().check(get(&hanging), SHORT).await.reason(), "Timeout");
+    assert_eq!(reason(get(&resetting)).await, "ConnectionClosed");
+}
+
+#[tokio::test]
+async fn a_body_without_an_end_is_left_alone_and_told_to_nobody() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let endless = Listener::serve(move |mut stream| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(b"HTTP/1.1 500 password\r\npassword: secret\r\n\r\n").await;
+            while let Ok(count) = stream.write(&[b's'; 8192]).await {
+                counted.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    })
+    .await;
+    let result = World::new().check(get(&endless), PATIENT).await;
+    assert_eq!((result.reason(), result.message()), ("UnexpectedStatus", "it answered with HTTP status 500"));
+    // Buffers of both kernels, and what a socket may grow to meanwhile; far below "all of it".
+    assert!(sent.load(Ordering::Relaxed) < 64 << 20, "{sent:?} bytes were sent");
+}
+
+#[tokio::test]
+async fn what_is_sent_is_what_the_object_says() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let listener = Listener::serve(move |mut stream| {
+        let heard = Arc::clone(&heard);
+        async move {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            heard.lock().push(String::from_utf8(request).unwrap());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let header = |name: &str, value: &str| HttpHeader { name: name.to_owned(), value: value.to_owned() };
+    let headers = vec![header("X-Probe", "1"), header("X-Probe", "2"), header("Accept", "text/plain")];
+    let check = ProbeCheck::Http(HttpCheck { headers, ..check_of(&listener) });
+    assert_eq!(reason(check).await, "Connected");
+    let version = env!("CARGO_PKG_VERSION");
+    let port = listener.port;
+    let expected = format!(
+        "GET /ready?deep=1 HTTP/1.1\r\nhost: db:{port}\r\nuser-agent: mainstay-probe/{version}\r\n\
+         accept: text/plain\r\nconnection: close\r\nx-probe: 1\r\nx-probe: 2\r\n\r\n"
+    );
+    assert_eq!(*asked.lock(), [expected]);
+}
+
+#[tokio::test]
+async fn https_asks_whoever_is_there() {
+    let expired = tls::Authority::new().expired("elsewhere.example");
+    let listener = tls::serving(expired, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let https =
+        |listener: &Listener| ProbeCheck::Http(HttpCheck { scheme: HttpScheme::Https, ..check_of(listener) });
+    assert_eq!(reason(https(&listener)).await, "Connected", "as a kubelet does");
+    let plain = Listener::saying(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    assert_eq!(reason(https(&plain)).await, "ProtocolError");
+}
