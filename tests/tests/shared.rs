@@ -28,6 +28,8 @@ mod events;
 mod failures;
 #[path = "shared/ha.rs"]
 mod ha;
+#[path = "shared/hurried.rs"]
+mod hurried;
 #[path = "shared/inspect.rs"]
 mod inspect;
 #[path = "shared/interop.rs"]
