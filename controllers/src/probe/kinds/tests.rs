@@ -5,6 +5,7 @@
 
 mod dns;
 mod grpc;
+mod hostile;
 mod http;
 mod tls;
 
@@ -77,7 +78,7 @@ impl Listener {
     async fn hanging() -> Self {
         Self::serve(|stream| async move {
             let _open = stream;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
         .await
     }
@@ -86,7 +87,7 @@ impl Listener {
     async fn resetting() -> Self {
         Self::serve(|stream| async move {
             // Half a request unread makes of a close a reset.
-            let _ = stream.readable().await;
+            drop(stream.readable().await);
             drop(stream);
         })
         .await
@@ -96,10 +97,10 @@ impl Listener {
     async fn saying(answer: &'static [u8]) -> Self {
         Self::serve(move |mut stream| async move {
             let mut asked = [0; 4096];
-            let _ = stream.read(&mut asked).await;
-            let _ = stream.write_all(answer).await;
+            drop(stream.read(&mut asked).await);
+            drop(stream.write_all(answer).await);
             // What the other side still has to say is waited for: a reset could overtake the answer.
-            let _ = stream.shutdown().await;
+            drop(stream.shutdown().await);
             while stream.read(&mut asked).await.is_ok_and(|count| count > 0) {}
         })
         .await
@@ -233,8 +234,8 @@ async fn one_endpoint_that_is_silent_hides_no_other() {
                     let _open = stream;
                     return std::future::pending().await;
                 }
-                let _ = stream.read(&mut [0; 1024]).await;
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+                drop(stream.read(&mut [0; 1024]).await);
+                drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
             }
         })
         .await

@@ -40,10 +40,10 @@ async fn the_status_decides_and_a_redirect_is_not_followed() {
     let elsewhere = Listener::hanging().await;
     let port = elsewhere.port;
     let redirecting = Listener::serve(move |mut stream| async move {
-        let _ = stream.read(&mut [0; 4096]).await;
+        drop(stream.read(&mut [0; 4096]).await);
         let answer =
             format!("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:{port}/\r\ncontent-length: 0\r\n\r\n");
-        let _ = stream.write_all(answer.as_bytes()).await;
+        drop(stream.write_all(answer.as_bytes()).await);
     })
     .await;
     assert_eq!(reason(get(&redirecting)).await, "Connected");
@@ -63,7 +63,7 @@ async fn the_statuses_that_are_listed_are_the_only_ones() {
 #[tokio::test]
 async fn headers_without_an_end_are_not_waited_for_and_too_many_are_refused() {
     let slow = Listener::serve(|mut stream| async move {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
+        drop(stream.write_all(b"HTTP/1.1 200 OK\r\n").await);
         while stream.write_all(b"x: y\r\n").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -89,8 +89,8 @@ async fn a_body_without_an_end_is_left_alone_and_told_to_nobody() {
     let endless = Listener::serve(move |mut stream| {
         let counted = Arc::clone(&counted);
         async move {
-            let _ = stream.read(&mut [0; 4096]).await;
-            let _ = stream.write_all(b"HTTP/1.1 500 password\r\npassword: secret\r\n\r\n").await;
+            drop(stream.read(&mut [0; 4096]).await);
+            drop(stream.write_all(b"HTTP/1.1 500 password\r\npassword: secret\r\n\r\n").await);
             while let Ok(count) = stream.write(&[b's'; 8192]).await {
                 counted.fetch_add(count, Ordering::Relaxed);
             }
@@ -115,7 +115,7 @@ async fn what_is_sent_is_what_the_object_says() {
                 request.push(stream.read_u8().await.unwrap());
             }
             heard.lock().push(String::from_utf8(request).unwrap());
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
         }
     })
     .await;

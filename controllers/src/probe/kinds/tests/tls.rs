@@ -63,9 +63,9 @@ pub(super) async fn serving(certificate: Certificate, answer: &'static [u8]) -> 
         let acceptor = acceptor.clone();
         async move {
             let Ok(mut stream) = acceptor.accept(stream).await else { return };
-            let _ = stream.read(&mut [0; 4096]).await;
-            let _ = stream.write_all(answer).await;
-            let _ = stream.shutdown().await;
+            drop(stream.read(&mut [0; 4096]).await);
+            drop(stream.write_all(answer).await);
+            drop(stream.shutdown().await);
         }
     })
     .await
