@@ -9,6 +9,8 @@
 //!    mark and is not in their source.
 //! 3. Equal [`Fingerprint`]s mean that one more apply would change nothing that is ours.
 
+pub mod ownership;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -158,13 +160,18 @@ pub fn desired(object: &WaitDeployment) -> Value {
 /// date, and the marks say so. `template` is that of `live`.
 pub fn with_template_held(desired: &Value, live: &LiveDeployment, template: &Value) -> Value {
     let mut held = desired.clone();
-    held["spec"]["template"] = template.clone();
-    if let Some(metadata) = held.pointer_mut("/spec/template/metadata").and_then(Value::as_object_mut) {
-        // Some servers write it, as null, and none takes it as a value of ours.
-        metadata.remove("creationTimestamp");
-    }
+    held["spec"]["template"] = template_only(template);
     keep_marks(&mut held, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
     held
+}
+
+/// Returns a live template without the creation time that some servers write into it, always null.
+pub fn template_only(template: &Value) -> Value {
+    let mut template = template.clone();
+    if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("creationTimestamp");
+    }
+    template
 }
 
 /// Returns `desired` without replicas, which are not let through yet: all else is up to date, and the mark says so.

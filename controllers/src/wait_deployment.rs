@@ -11,6 +11,7 @@
 //! 3. What the server refused as invalid, or accepted on trial, is not sent again before the object has changed.
 //! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too.
 
+mod adopt;
 mod deed;
 mod metrics;
 mod refused;

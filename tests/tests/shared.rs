@@ -6,6 +6,8 @@
     reason = "helpers of tests fail the test by panicking, as tests do"
 )]
 
+#[path = "shared/adoption.rs"]
+mod adoption;
 #[path = "shared/backoff.rs"]
 mod backoff;
 #[path = "shared/black_holes.rs"]
@@ -26,6 +28,8 @@ mod dynamic;
 mod events;
 #[path = "shared/failures.rs"]
 mod failures;
+#[path = "shared/gates.rs"]
+mod gates;
 #[path = "shared/ha.rs"]
 mod ha;
 #[path = "shared/hurried.rs"]

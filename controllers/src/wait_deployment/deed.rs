@@ -23,7 +23,7 @@ use crate::reasons::condition;
 
 /// How long a refusal by RBAC, quota or admission rests: somebody has to change something elsewhere, and no event
 /// tells when they have.
-const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
+pub(super) const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
 /// The same for a trial, which nobody waits for.
 pub(super) const TRIAL_RETRY: Duration = Duration::from_mins(10);
 
@@ -88,7 +88,7 @@ impl WaitDeploymentReconciler {
         let attempt = Attempt::new(object, body, live.clone(), cx.term());
         let mut done = match self.memory.recall(request, &attempt) {
             Some(known) => Done::of(known, Deed::Nothing),
-            None => self.send(request, object, &attempt, write, cx).await?,
+            None => self.send(request, object, found.as_ref(), &attempt, write, cx).await?,
         };
         if write.holds() && matches!(done.applied, Applied::Current(_)) {
             // What is held back would otherwise be found wrong only when it is let through.
@@ -102,11 +102,18 @@ impl WaitDeploymentReconciler {
         &self,
         request: &Request,
         object: &WaitDeployment,
+        found: Option<&Found<'_>>,
         attempt: &Attempt,
         write: Write,
         cx: &Context,
     ) -> Result<Done, ReconcileError> {
         let live = attempt.live.as_deref();
+        if let Some((entry, _)) = found.filter(|_| write.adopts)
+            && !self.take_over(request, object, entry, &attempt.desired, cx).await?
+        {
+            self.memory.remember_different(request, attempt);
+            return Ok(Done::of(Applied::Differs, Deed::Nothing));
+        }
         let body = match live {
             // The template was copied from this version, and would undo what a user has changed since.
             Some(live) if write.holds_template => guarded_version(&attempt.desired, live),

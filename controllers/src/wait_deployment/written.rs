@@ -58,7 +58,13 @@ struct Ended {
 #[derive(Debug)]
 enum Last {
     Written(Fingerprint),
-    Rejected { fingerprint: Fingerprint, asked_at: Option<String>, message: String },
+    Rejected {
+        fingerprint: Fingerprint,
+        asked_at: Option<String>,
+        message: String,
+    },
+    /// Not to be adopted.
+    Different(Fingerprint),
 }
 
 // === impl Attempt ===
@@ -94,6 +100,9 @@ impl Memory {
             {
                 Some(Applied::Rejected(message.clone()))
             }
+            (Last::Different(fingerprint), _) if *fingerprint == attempt.fingerprint => {
+                Some(Applied::Differs)
+            }
             _ => None,
         }
     }
@@ -112,6 +121,11 @@ impl Memory {
             message: message.to_owned(),
         };
         self.remember(request, attempt, last);
+    }
+
+    /// Remembers that the Deployment is not identical with what would be made of it.
+    pub(super) fn remember_different(&self, request: &Request, attempt: &Attempt) {
+        self.remember(request, attempt, Last::Different(attempt.fingerprint));
     }
 
     /// Returns what a trial of the attempt would be answered, if the same was tried before. A refusal that may pass is

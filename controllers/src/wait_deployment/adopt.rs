@@ -1,0 +1,92 @@
+//! Taking over a Deployment that nobody controls.
+//!
+//! Its Pods are not touched by that: what is applied afterwards is the spec, and an equal template is no new one.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use mainstay::cache::Entry;
+use mainstay::client::refusal;
+use mainstay::key::{Key as _, Request};
+use mainstay::reconcile::{Context, ReconcileError};
+use mainstay_api::WaitDeployment;
+use mainstay_api::wait_for::Adoption;
+use serde_json::{Value, json};
+
+use super::WaitDeploymentReconciler;
+use super::deed::FORBIDDEN_RETRY;
+use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, ownership, template_only};
+
+// === impl WaitDeploymentReconciler ===
+
+impl WaitDeploymentReconciler {
+    /// Makes the creator's fields ours, so that what is left out of the spec later goes away.
+    ///
+    /// Returns false if the Deployment has to be left alone: its template is another one, and only an identical one may be
+    /// taken over.
+    pub(super) async fn take_over(
+        &self,
+        request: &Request,
+        object: &WaitDeployment,
+        found: &Entry<LiveDeployment>,
+        desired: &Value,
+        cx: &Context,
+    ) -> Result<bool, ReconcileError> {
+        let deployments = deployments(request, cx);
+        if object.spec.adoption() == Adoption::IfIdentical
+            && !is_identical(&deployments, found, desired).await?
+        {
+            return Ok(false);
+        }
+        // The cache leaves managedFields out.
+        let live = deployments.get(request.name()).await?;
+        let managed = serde_json::to_value(&live.metadata.managed_fields)?;
+        if let Some(moved) = ownership::with_creators_fields(&managed, desired) {
+            // Of the version that was read, and of the Deployment that was decided about.
+            let metadata = json!({
+                "uid": found.meta().uid.to_string(),
+                "resourceVersion": live.metadata.resource_version,
+                "managedFields": moved,
+            });
+            let params =
+                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let patch = Patch::Merge(json!({"metadata": metadata}));
+            deployments.patch(request.name(), &params, &patch).await?;
+        }
+        Ok(true)
+    }
+}
+
+// === private ===
+
+fn deployments(request: &Request, cx: &Context) -> Api<DynamicObject> {
+    let namespace = request.namespace().unwrap_or_default();
+    Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
+}
+
+/// Asks the server what the Deployment would be with all defaults, under a name that is free, and compares the templates:
+/// a comparison of ours would have to know every default of every version.
+async fn is_identical(
+    deployments: &Api<DynamicObject>,
+    found: &Entry<LiveDeployment>,
+    desired: &Value,
+) -> Result<bool, ReconcileError> {
+    let mut fresh = desired.clone();
+    if let Some(metadata) = fresh["metadata"].as_object_mut() {
+        metadata.remove("name");
+        metadata.remove("ownerReferences");
+        metadata.insert("generateName".to_owned(), json!("mainstay-compare-"));
+    }
+    let fresh: DynamicObject = serde_json::from_value(fresh)?;
+    let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let answer = match deployments.create(&params, &fresh).await {
+        // Nothing that exists is identical with what the server refuses as invalid.
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => return Ok(false),
+        Err(error @ kube::Error::Api(_)) if refusal(&error).is_some_and(|status| status.code == 403) => {
+            return Err(ReconcileError::retry_after(error, FORBIDDEN_RETRY));
+        }
+        answer => answer?,
+    };
+    let live = found.view().decode::<LiveTemplate>()?;
+    Ok(template_only(&answer.data["spec"]["template"]) == template_only(&live.spec.template))
+}

@@ -1,0 +1,312 @@
+//! What a gate holds back, for how long, and what it takes away, on a real control plane.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::audit::Write;
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::ha::install_two_accounts;
+
+/// Waits for TCP prerequisites named `a`, `b` and so on, with other fields of `waitFor`.
+fn waiting_for(prerequisites: &[&Prerequisite], others: &Value) -> WaitDeployment {
+    let one = |(index, prerequisite): (usize, &&Prerequisite)| {
+        let address = prerequisite.address();
+        let name = ["a", "b", "c"][index];
+        json!({
+            "name": name, "tcpSocket": {"host": address.ip().to_string(), "port": address.port()},
+            "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1,
+        })
+    };
+    let mut wait_for = json!({"dependencies": prerequisites.iter().enumerate().map(one).collect::<Vec<_>>()});
+    for (key, value) in others.as_object().into_iter().flatten() {
+        wait_for[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+            "waitFor": wait_for,
+        },
+    }))
+    .expect("a WaitDeployment")
+}
+
+fn says(object: &WaitDeployment, type_: &str) -> String {
+    let condition = object.condition(type_);
+    condition.map_or_else(
+        || "-".to_owned(),
+        |found| format!("{}/{}", found.status, found.reason.as_deref().unwrap_or_default()),
+    )
+}
+
+fn image(deployment: &Deployment) -> Option<&str> {
+    deployment.spec.template.spec.as_ref()?.containers.first()?.image.as_deref()
+}
+
+fn replicas(deployment: &Deployment) -> Option<i32> {
+    deployment.spec.replicas
+}
+
+fn to_image(image: &str) -> Patch<Value> {
+    let containers = json!([{"name": "main", "image": image}]);
+    Patch::Merge(json!({"spec": {"template": {"spec": {"containers": containers}}}}))
+}
+
+/// Accepted writes of the Deployment itself that were meant.
+fn of_deployment<'a>(writes: &'a [Write], dry_run: bool) -> Vec<&'a Write> {
+    let of = |write: &&Write| {
+        write.resource == "deployments" && write.uri.contains("dryRun=All") == dry_run && write.is_accepted()
+    };
+    writes.iter().filter(of).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gate_opens_once_all_hold_and_says_what_is_missing_until_then() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let (mut first, mut second) = (Prerequisite::closed(), Prerequisite::closed());
+    let object = waiting_for(&[&first, &second], &json!({}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    let waits = |text: &'static str| {
+        move |web: &WaitDeployment| {
+            web.status.as_ref().is_some_and(|status| status.waiting_for.as_deref() == Some(text))
+        }
+    };
+    let web = wait::until(&objects, "web", "both to be missing", waits("a (NotReady) +1")).await;
+    assert_eq!(says(&web, "TemplateAccepted"), "True/Accepted", "tried out while it waits");
+    second.come_up();
+    wait::until(&objects, "web", "one to be missing", waits("a (NotReady)")).await;
+    assert!(deployments.get_opt("web").await.expect("asked").is_none());
+    first.come_up();
+    let web = wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    let status = web.status.expect("a status");
+    assert!(status.gate_opened_time.is_some() && status.gate_closed_time.is_none());
+    let writes = cluster.writes();
+    assert_eq!(of_deployment(&writes, true).len(), 1, "tried out once: {writes:#?}");
+    for reason in ["WaitingForDependencies", "DependencyReady", "GateOpened", "DeploymentCreated"] {
+        wait::until_so(reason, async || {
+            cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await.contains(reason)
+        })
+        .await;
+    }
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_the_server_refuses_is_told_while_the_gate_is_closed() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let objects = cluster.api::<WaitDeployment>();
+    let mut prerequisite = Prerequisite::closed();
+    let mut object = waiting_for(&[&prerequisite], &json!({}));
+    object.spec.template.insert("spec".to_owned(), json!({"containers": []}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    let refused = |web: &WaitDeployment| says(web, "TemplateAccepted") == "False/Invalid";
+    let web = wait::until(&objects, "web", "its template to be refused", refused).await;
+    assert_eq!(says(&web, "Stalled"), "True/TemplateRejected");
+    let message = web.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default();
+    assert!(message.contains("spec.template.spec.containers"), "{message}");
+
+    objects.patch("web", &PatchParams::default(), &to_image("example.invalid/main:1")).await.expect("edited");
+    let accepted = |web: &WaitDeployment| says(web, "TemplateAccepted") == "True/Accepted";
+    wait::until(&objects, "web", "its template to be accepted", accepted).await;
+    prerequisite.come_up();
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    let tried = cluster.writes().iter().filter(|write| write.uri.contains("dryRun=All")).count();
+    assert_eq!(tried, 2, "once for each template");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_template_is_held_back_and_all_else_goes_on() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let mut prerequisite = Prerequisite::open();
+    let object = waiting_for(&[&prerequisite], &json!({"gates": ["Create", "Update"]}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    cluster.kubectl(&["rollout", "restart", "deployment/web"]).await;
+
+    prerequisite.go_down().await;
+    let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
+    wait::until(&objects, "web", "the loss to be told", lost).await;
+    let mut edit = json!({"spec": {"replicas": 2}});
+    let Patch::Merge(template) = to_image("example.invalid/main:2") else { unreachable!() };
+    edit["spec"]["template"] = template["spec"]["template"].clone();
+    objects.patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await.expect("edited");
+    let held = |web: &WaitDeployment| says(web, "UpdateHeld") == "True/TemplateHeld";
+    let web = wait::until(&objects, "web", "the update to be held", held).await;
+    assert_eq!(says(&web, "Ready"), "False/WaitingForDependencies");
+    let web = wait::until(&deployments, "web", "its replicas", |web| replicas(web) == Some(2)).await;
+    assert_eq!(image(&web), Some("example.invalid/main:1"), "the old template keeps running");
+    let restarted = |web: &Deployment| {
+        let annotations = web.spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone());
+        annotations.unwrap_or_default().contains_key("kubectl.kubernetes.io/restartedAt")
+    };
+    assert!(restarted(&web), "a user's restart stands");
+    let tried = of_deployment(&cluster.writes(), true).len();
+    assert!(tried >= 1, "the new template has been tried out");
+
+    prerequisite.come_up();
+    let new = |web: &Deployment| image(web) == Some("example.invalid/main:2");
+    let web = wait::until(&deployments, "web", "the new template", new).await;
+    assert!(restarted(&web), "and still stands");
+    let ready = |web: &WaitDeployment| says(web, "Ready") == "True/Available";
+    let web = wait::until(&objects, "web", "Ready", ready).await;
+    assert_eq!(says(&web, "UpdateHeld"), "-", "gone once nothing is held");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_replicas_wait_and_a_lost_dependency_takes_them_away() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    // Of several targets one is lost: the manager's own network is in order.
+    let (mut prerequisite, steady) = (Prerequisite::closed(), Prerequisite::open());
+    let others = json!({"gates": ["ScaleFromZero"], "onLoss": "ScaleToZero", "lossGraceSeconds": 1});
+    let object = waiting_for(&[&prerequisite, &steady, &steady], &others);
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    let held = |web: &WaitDeployment| says(web, "UpdateHeld") == "True/ReplicasHeld";
+    wait::until(&objects, "web", "its replicas to be held", held).await;
+    let empty = |web: &Deployment| replicas(web) == Some(0);
+    wait::until(&deployments, "web", "a Deployment without replicas", empty).await;
+    prerequisite.come_up();
+    wait::until(&deployments, "web", "its replicas", |web| replicas(web) == Some(1)).await;
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+
+    prerequisite.go_down().await;
+    let scaled = |web: &WaitDeployment| says(web, "Ready") == "False/ScaledToZero";
+    wait::until(&objects, "web", "the loss to take the replicas", scaled).await;
+    wait::until(&deployments, "web", "no replicas", empty).await;
+    prerequisite.come_up();
+    wait::until(&deployments, "web", "its replicas back", |web| replicas(web) == Some(1)).await;
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_survives_the_manager_and_one_that_asks_to_proceed_does() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let prerequisite = Prerequisite::closed();
+    let objects = cluster.api::<WaitDeployment>();
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let others = json!({"deadlineSeconds": 8, "onDeadline": "Proceed"});
+    objects.create(&PostParams::default(), &waiting_for(&[&prerequisite], &others)).await.expect("created");
+    let dated =
+        |web: &WaitDeployment| web.status.as_ref().is_some_and(|status| status.deadline_time.is_some());
+    let web = wait::until(&objects, "web", "a deadline", dated).await;
+    let deadline = web.status.and_then(|status| status.deadline_time).expect("a deadline");
+    manager.stop().await.expect("stopped in order");
+
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let created = wait::until(&cluster.api::<Deployment>(), "web", "it to proceed", |_| true).await;
+    let at = created.creation_timestamp().expect("a creation time");
+    let late = at.0.as_second() - deadline.0.as_second();
+    assert!((-1..=30).contains(&late), "proceeded {late} s after the deadline that was told first");
+    let writes = cluster.writes();
+    assert_eq!(of_deployment(&writes, true).len(), 1, "the second manager knew what the first had tried");
+    let created = of_deployment(&writes, false).iter().filter(|write| write.code == 201).count();
+    assert_eq!(created, 1, "and made it once");
+    let opened = |web: &WaitDeployment| {
+        web.status
+            .as_ref()
+            .is_some_and(|status| status.gate_opened_time.is_some() && status.deadline_time.is_none())
+    };
+    wait::until(&objects, "web", "the gate to be open", opened).await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_fails_is_told_and_a_late_success_opens_all_the_same() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let objects = cluster.api::<WaitDeployment>();
+    let mut prerequisite = Prerequisite::closed();
+    let object = waiting_for(&[&prerequisite], &json!({"deadlineSeconds": 1}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    let late = |web: &WaitDeployment| says(web, "Stalled") == "True/DeadlineExceeded";
+    wait::until(&objects, "web", "the deadline to be over", late).await;
+    prerequisite.come_up();
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_deleted_by_hand_is_made_again_once_the_dependencies_hold() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let mut prerequisite = Prerequisite::open();
+    let object = waiting_for(&[&prerequisite], &json!({}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    prerequisite.go_down().await;
+    let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
+    wait::until(&objects, "web", "the loss to be told", lost).await;
+    deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
+    let closed = |web: &WaitDeployment| {
+        says(web, "Ready") == "False/WaitingForDependencies"
+            && web.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some())
+    };
+    wait::until(&objects, "web", "the gate to be closed again", closed).await;
+    assert!(deployments.get_opt("web").await.expect("asked").is_none());
+    prerequisite.come_up();
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_killed_between_trial_and_creation_leaves_exactly_one_deployment() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    install_two_accounts(&cluster).await;
+    let changes =
+        json!({"leaderElection": {"leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s"}});
+    let start = async |user: &'static str| {
+        let identity =
+            Identity { service_account: user.to_owned(), kubeconfig: cluster.kubeconfig_of(user).await };
+        let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+        ManagerProcess::start(binary, &cluster, &identity, user, &changes)
+    };
+    let leader = start("mainstay").await;
+    leader.logged("became leader", |line| line["msg"] == "became leader").await;
+    let standby = start("mainstay-too").await;
+
+    let mut prerequisite = Prerequisite::closed();
+    let objects = cluster.api::<WaitDeployment>();
+    objects
+        .create(&PostParams::default(), &waiting_for(&[&prerequisite], &json!({})))
+        .await
+        .expect("created");
+    let tried = |writes: &[Write]| (!of_deployment(writes, true).is_empty()).then_some(());
+    cluster.until_written("the trial of the first leader", tried).await;
+    leader.signal(Signal::KILL);
+    prerequisite.come_up();
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    let writes = cluster.writes();
+    let created: Vec<_> =
+        of_deployment(&writes, false).into_iter().filter(|write| write.code == 201).collect();
+    assert_eq!(created.len(), 1, "{created:#?}");
+    assert_eq!(created[0].user, "mainstay-too");
+    drop((leader, standby));
+}
