@@ -64,7 +64,7 @@ fn to_image(image: &str) -> Patch<Value> {
 }
 
 /// Accepted writes of the Deployment itself that were meant.
-fn of_deployment<'a>(writes: &'a [Write], dry_run: bool) -> Vec<&'a Write> {
+fn of_deployment(writes: &[Write], dry_run: bool) -> Vec<&Write> {
     let of = |write: &&Write| {
         write.resource == "deployments" && write.uri.contains("dryRun=All") == dry_run && write.is_accepted()
     };
