@@ -126,6 +126,11 @@ impl Dependencies {
         self.look(request, plan, true)
     }
 
+    /// Returns whether so much failed at once that the manager's own network is to be suspected.
+    pub fn is_shaken(&self) -> bool {
+        self.shared.engine.is_shaken()
+    }
+
     /// Ends the look at everything that `request` waits for.
     pub fn forget(&self, request: &Request) {
         self.shared.engine.forget(request);

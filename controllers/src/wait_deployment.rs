@@ -32,8 +32,9 @@ use mainstay::key::{Key, Request};
 use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
 use mainstay_api::{Plan, WaitDeployment};
+use parking_lot::Mutex;
 
-use crate::dependencies::{Dependencies, Observation};
+use crate::dependencies::{Dependencies, Observation, State};
 use crate::deployment::LiveDeployment;
 use crate::gate::{self, Course, Facts, GateStatus};
 use crate::reasons::event;
@@ -57,6 +58,8 @@ pub struct WaitDeploymentReconciler {
     dependencies: Dependencies,
     memory: Memory,
     metrics: GateMetrics,
+    /// When the network of this process was last in doubt.
+    shaken_until: Mutex<Option<Timestamp>>,
     clock: fn() -> Timestamp,
 }
 
@@ -82,6 +85,7 @@ impl WaitDeploymentReconciler {
             dependencies,
             memory: Memory::default(),
             metrics: GateMetrics::register(registry),
+            shaken_until: Mutex::new(None),
             clock: Timestamp::now,
         }
     }
@@ -171,13 +175,19 @@ impl Reconciler for WaitDeploymentReconciler {
         let plan = object.plan();
         let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
         let now = (self.clock)();
+        // Asked only where something may be taken for a loss: the answer is not for nothing.
+        let fails = observations.iter().any(|seen| seen.state == State::NotReady);
+        let shaken = fails && deployment.is_some() && self.dependencies.is_shaken();
+        if shaken {
+            *self.shaken_until.lock() = Some(now);
+        }
         let decision = gate::decide(&Facts {
             object: &object,
             plan: plan.as_ref(),
             live: deployment.as_deref(),
             observations: &observations,
-            shaken: false,
-            shaken_until: None,
+            shaken,
+            shaken_until: *self.shaken_until.lock(),
             cycle: None,
             now,
         });
