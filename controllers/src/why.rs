@@ -6,7 +6,9 @@
 //!
 //! # Invariants
 //! 1. Asking changes nothing: no dependency is looked at because somebody wants to know.
-//! 2. An answer is bounded, also where WaitDeployments wait for each other.
+//! 2. An answer is bounded, however many ways lead from one WaitDeployment to another: each is told in full once, and at
+//!    most a hundred are.
+//! 3. No control character of what a tenant wrote reaches a terminal.
 
 mod page;
 mod text;
@@ -49,6 +51,8 @@ pub struct Answer {
     pub on_deadline: String,
     /// `All` or `Any`.
     pub r#match: String,
+    /// Whether its dependencies are left out: they stand elsewhere in the answer, or it is long enough without them.
+    pub elsewhere: bool,
     /// What of the spec cannot be acted on.
     pub invalid: Option<String>,
     /// In the order of the spec.

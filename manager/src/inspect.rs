@@ -303,6 +303,7 @@ impl From<PageError> for Refusal {
         match error {
             PageError::NotFound(text) => Self(StatusCode::NOT_FOUND, text),
             PageError::BadRequest(text) => Self(StatusCode::BAD_REQUEST, text),
+            PageError::Unavailable(text) => Self(StatusCode::SERVICE_UNAVAILABLE, text),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Puts an answer together from what the cache and the engine hold.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use mainstay::cache::Store;
@@ -17,8 +19,8 @@ use crate::mirror::selector_text;
 use crate::probe::{Description, NextProbe};
 use crate::reasons::condition;
 
-/// How far a chain of WaitDeployments is followed.
-const MAX_DEPTH: usize = 8;
+/// How many WaitDeployments are told with what they wait for; who made them chose how many there are.
+pub(super) const MAX_TOLD: usize = 100;
 
 /// What can be asked.
 #[derive(Clone, Debug)]
@@ -50,34 +52,33 @@ impl Why {
             return Err(PageError::BadRequest(text.to_owned()));
         };
         let request = Request::namespaced(*namespace, *name);
-        let mut above = Vec::new();
-        let answer = self.answer(&request, now, &mut above)?;
+        let answer = self.answer(&request, now, &mut BTreeSet::new())?;
         let answer = answer
             .ok_or_else(|| PageError::NotFound(format!("no WaitDeployment {request} is known here")))?;
-        serde_json::to_value(answer).map_err(|error| PageError::NotFound(error.to_string()))
+        serde_json::to_value(answer).map_err(|error| PageError::Unavailable(error.to_string()))
     }
 
-    /// `above` are those whose dependencies led here.
+    /// `told` are those that stand in the answer already with what they wait for.
     fn answer(
         &self,
         request: &Request,
         now: Timestamp,
-        above: &mut Vec<Request>,
+        told: &mut BTreeSet<Request>,
     ) -> Result<Option<Answer>, PageError> {
-        let object = self.objects.get(request).map_err(|error| PageError::NotFound(error.to_string()))?;
+        let object = self.objects.get(request).map_err(|error| PageError::Unavailable(error.to_string()))?;
         let Some(object) = object else { return Ok(None) };
         let mut answer = self.told(request, &object, now);
-        if above.contains(request) || above.len() >= MAX_DEPTH {
+        if told.contains(request) || told.len() >= MAX_TOLD {
+            answer.elsewhere = true;
             return Ok(Some(answer));
         }
+        told.insert(request.clone());
         match object.plan() {
             Err(invalid) => answer.invalid = Some(invalid.to_string()),
             Ok(plan) => {
                 answer.on_deadline = format!("{:?}", plan.on_deadline);
                 answer.r#match = format!("{:?}", plan.match_policy);
-                above.push(request.clone());
-                answer.dependencies = self.each(request, &object, &plan, now, above)?;
-                above.pop();
+                answer.dependencies = self.each(request, &object, &plan, now, told)?;
             }
         }
         Ok(Some(answer))
@@ -110,7 +111,7 @@ impl Why {
         object: &WaitDeployment,
         plan: &Plan,
         now: Timestamp,
-        above: &mut Vec<Request>,
+        told: &mut BTreeSet<Request>,
     ) -> Result<Vec<Dependency>, PageError> {
         let described = self.dependencies.describe(request, plan);
         let mut lines = Vec::with_capacity(plan.dependencies.len());
@@ -130,7 +131,7 @@ impl Why {
                 Described::Nothing => {}
             }
             if let Some(next) = waits_in_turn(request, &dependency.check) {
-                line.waits = self.answer(&next, now, above)?.map(Box::new);
+                line.waits = self.answer(&next, now, told)?.map(Box::new);
             }
             lines.push(line);
         }

@@ -78,7 +78,33 @@ fn a_circle_is_told_once_round() {
     let answer = ask([of("a", "b"), of("b", "a")], &["shop", "a"]).unwrap();
     let b = answer.dependencies[0].waits.as_ref().unwrap();
     let a = b.dependencies[0].waits.as_ref().unwrap();
-    assert_eq!((a.name.as_str(), &a.dependencies), ("a", &Vec::new()));
+    assert_eq!((a.name.as_str(), a.elsewhere, &a.dependencies), ("a", true, &Vec::new()));
+}
+
+#[test]
+fn many_ways_between_a_few_do_not_make_a_long_answer() {
+    // Nine layers of sixteen, each waiting for all of the next: sixteen to the eighth ways.
+    let name = |layer: usize, at: usize| format!("l{layer}-{at}");
+    let objects = (0..9).flat_map(|layer| {
+        (0..16).map(move |at| {
+            let next: Vec<_> = (0..16).map(|next| resource(&name(layer + 1, next))).collect();
+            object(&name(layer, at), &json!(next), &json!({}))
+        })
+    });
+    let answer = ask(objects, &["shop", "l0-0"]).unwrap();
+    let text = text::tree(&answer);
+    let told = text.lines().filter(|line| line.contains("nothing said yet")).count();
+    assert!((100..=100 * 16 + 1).contains(&told), "{told} lines");
+    assert!(text.contains("ask for it by itself"));
+}
+
+#[test]
+fn what_a_tenant_wrote_does_nothing_to_a_terminal() {
+    let dependency =
+        Dependency { name: "db".to_owned(), check: "a\u{1b}[2Jb\r".to_owned(), ..Dependency::default() };
+    let text = text::tree(&Answer { dependencies: vec![dependency], ..Answer::default() });
+    assert!(text.contains("a\\u{1b}[2Jb\\r"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\r']));
 }
 
 #[test]

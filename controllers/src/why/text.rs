@@ -46,6 +46,12 @@ fn head(text: &mut String, answer: &Answer, indent: &str) {
 }
 
 fn dependencies(text: &mut String, answer: &Answer, indent: &str) {
+    if answer.elsewhere {
+        line(
+            text,
+            &format!("{indent}└─ what it waits for stands above, or is left out: ask for it by itself"),
+        );
+    }
     let count = answer.dependencies.len();
     for (at, dependency) in answer.dependencies.iter().enumerate() {
         let last = at + 1 == count;
@@ -114,7 +120,14 @@ fn short(seconds: f64) -> Short {
     Short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
+/// Control characters are written as escapes: names and expressions are tenants' own.
 fn line(text: &mut String, line: &str) {
-    text.push_str(line);
+    for character in line.chars() {
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
     text.push('\n');
 }

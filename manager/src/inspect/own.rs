@@ -20,6 +20,9 @@ pub enum PageError {
     /// The question makes no sense: 400.
     #[error("{0}")]
     BadRequest(String),
+    /// It cannot be answered at present: 503.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 /// The pages, by name. Cheap to clone; all clones are one.
@@ -76,5 +79,10 @@ mod tests {
             assert!(!pages.add(name, nothing), "every manager has {name}");
         }
         assert_eq!(pages.names(), ["prices"]);
+        for name in RESERVED {
+            let path = format!("/debug/{name}");
+            let own = matches!(super::super::Page::at(&path), Some(super::super::Page::Own(..)));
+            assert!(!own, "{path} is a page of every manager");
+        }
     }
 }
