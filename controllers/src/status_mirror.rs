@@ -1,6 +1,14 @@
 //! The controller `deployment-status-mirror`: keeps a WaitDeployment's status equal to what its Deployment reports.
 //!
-//! What is shown is [`mirror`]'s to say; here is only what reads and writes.
+//! What is shown is [`mirror`]'s to say; here is only what reads, writes, and keeps a rollout from costing one write per
+//! Pod.
+//!
+//! # Invariants
+//! 1. What was shown last is at most [`PAUSE`] old once something has changed, however often it changes: changes within
+//!    the pause are gathered, and never put it off.
+
+use std::collections::HashMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -10,6 +18,8 @@ use mainstay::client::Applier;
 use mainstay::key::Request;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::deployment::LiveDeployment;
 use crate::mirror::mirror;
@@ -17,12 +27,18 @@ use crate::mirror::mirror;
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
 
+/// Shortest time between two writes of one status. A rollout changes the Deployment's status several times a second; a
+/// reader of ours notices nothing of a fifth of one.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// Mirrors the status of owned Deployments.
 #[derive(Debug)]
 pub struct StatusMirror {
     objects: Store<WaitDeployment>,
     deployments: Store<LiveDeployment>,
     write_status: Applier<WaitDeployment>,
+    /// When each status was last written. Entries older than the pause mean nothing and go with the next write.
+    written: Mutex<HashMap<Request, Instant>>,
     clock: fn() -> Timestamp,
 }
 
@@ -39,8 +55,21 @@ impl StatusMirror {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_status,
+            written: Mutex::default(),
             clock: Timestamp::now,
         }
+    }
+
+    /// Returns how long the status is to rest yet; `None` if it may be written.
+    fn rest(&self, request: &Request) -> Option<Duration> {
+        let since = self.written.lock().get(request)?.elapsed();
+        PAUSE.checked_sub(since).filter(|rest| !rest.is_zero())
+    }
+
+    fn remember(&self, request: &Request) {
+        let mut written = self.written.lock();
+        written.retain(|_, at| at.elapsed() < PAUSE);
+        written.insert(request.clone(), Instant::now());
     }
 }
 
@@ -55,6 +84,10 @@ impl Reconciler for StatusMirror {
         if status.is_shown_by(&object) {
             return Ok(Action::Done);
         }
+        if let Some(rest) = self.rest(request) {
+            return Ok(Action::RequeueAfter(rest));
+        }
+        self.remember(request);
         match self.write_status.apply_status(cx, &status.to_apply(&object)).await {
             Ok(_) => Ok(Action::Done),
             // Gone: there is nothing left to show.
@@ -66,6 +99,8 @@ impl Reconciler for StatusMirror {
 
 #[cfg(test)]
 mod tests {
+    use kube::Api;
+    use kube::api::{Patch, PatchParams};
     use mainstay::key::KindId;
     use mainstay::testing::{TestContext, reconcile_once};
     use serde_json::{Value, json};
@@ -109,7 +144,32 @@ mod tests {
         assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]), "what is shown is not written again");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn changes_in_a_row_are_gathered_and_never_put_off() {
+        let (mirror, objects, cx) = mirrored(&json!({}));
+        let deployments: Api<Deployment> = Api::namespaced(cx.client().clone(), "shop");
+        let ready = async |count: i32| {
+            let patch = Patch::Merge(json!({"status": {"readyReplicas": count}}));
+            deployments.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+            let run = reconcile_once(&mirror, &request(), &cx).await;
+            let of_mirror = run.wrote().iter().filter(|write| write.contains("waitdeployments")).count();
+            (run.action(), of_mirror)
+        };
+        assert_eq!(ready(1).await, (Action::Done, 1));
+        // A trickle faster than the pause: each change is told of after what is left of the pause, and no later.
+        let step = PAUSE / 4;
+        for passed in 1..4 {
+            tokio::time::advance(step).await;
+            let left = step * (4 - passed);
+            assert_eq!(ready(10).await, (Action::RequeueAfter(left), 0));
+        }
+        tokio::time::advance(step).await;
+        assert_eq!(ready(14).await, (Action::Done, 1));
+        let shown = objects.get(&request()).unwrap().unwrap();
+        assert_eq!(shown.status.as_ref().unwrap().ready_replicas, Some(14), "the latest");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_going_or_gone_is_left_alone() {
         let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example.com/b"]});
         let (mirror, _, cx) = mirrored(&going);
@@ -123,12 +183,13 @@ mod tests {
         assert_eq!(reconcile_once(&mirror, &request(), &cx).await.action(), Action::Done);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_conflict_is_tried_again() {
         let (mirror, _, cx) = mirrored(&json!({}));
         cx.api().refuse_next(409, "Conflict", "the object has been modified");
         let error = reconcile_once(&mirror, &request(), &cx).await.outcome.unwrap_err();
         assert!(error.is_conflict(), "{error}");
+        tokio::time::advance(PAUSE).await;
         assert_eq!(reconcile_once(&mirror, &request(), &cx).await.wrote().len(), 1);
     }
 }

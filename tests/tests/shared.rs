@@ -50,6 +50,8 @@ mod members;
 mod metrics;
 #[path = "shared/objects.rs"]
 mod objects;
+#[path = "shared/old_objects.rs"]
+mod old_objects;
 #[path = "shared/own_writes.rs"]
 mod own_writes;
 #[path = "shared/readiness.rs"]
@@ -72,6 +74,8 @@ mod sharing;
 mod steering;
 #[path = "shared/stopping.rs"]
 mod stopping;
+#[path = "shared/two_writers.rs"]
+mod two_writers;
 #[path = "shared/user_actions.rs"]
 mod user_actions;
 #[path = "shared/wait_deployment.rs"]

@@ -30,7 +30,7 @@ pub(super) fn touches() -> Value {
         "x-kubernetes-validations": [rule(
             FORBIDDEN,
             ".waitProbe",
-            "!has(self.waitProbe) || !has(self.spec.waitFor)",
+            "!has(self.waitProbe) || dyn(self.waitProbe) == null || !has(self.spec.waitFor)",
             "waitProbe and spec.waitFor exclude each other: write the prerequisite as one more of spec.waitFor.dependencies, with tcpSocket, and remove waitProbe",
         )],
         "properties": {
@@ -39,7 +39,7 @@ pub(super) fn touches() -> Value {
                 "x-kubernetes-validations": [rule(
                     REQUIRED,
                     ".replicas",
-                    "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || has(self.replicas)",
+                    "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || (has(self.replicas) && dyn(self.replicas) != null)",
                     "replicas has to be set where waitFor.onLoss is ScaleToZero: it says how many Pods to come back to",
                 )],
                 "properties": {
