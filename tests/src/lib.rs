@@ -38,6 +38,8 @@ pub mod sockets;
 pub mod follow;
 
 #[cfg(test)]
+mod argo;
+#[cfg(test)]
 mod house;
 
 pub use cluster::TestCluster;
