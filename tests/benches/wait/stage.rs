@@ -98,7 +98,7 @@ impl Stage {
             let at = Instant::now();
             opened.extend(names.drain(..).map(|name| (name, at)));
             // A load that one target after the other makes, and not all of them at one moment.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.seen_after(opened).await
     }
