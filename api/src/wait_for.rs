@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_DEPENDENCIES: usize = 16;
 
 /// Headers that a probe does not send, in lower case: what carries credentials, and what belongs to the connection.
-pub const FORBIDDEN_HEADERS: [&str; 14] = [
+pub const FORBIDDEN_HEADERS: [&str; 16] = [
     "authorization",
     "connection",
     "content-length",
@@ -32,10 +32,14 @@ pub const FORBIDDEN_HEADERS: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",
+    "x-client-ip",
+    "x-method-override",
+    "x-real-ip",
 ];
-/// As those, all that begin so.
-pub const FORBIDDEN_HEADER_PREFIX: &str = "proxy-";
+/// As those, all that begin so: what proxies tell each other, and those behind them believe. Who sends it as the manager,
+/// whom network policies may let through, is another user, or makes of a GET another method.
+pub const FORBIDDEN_HEADER_PREFIXES: [&str; 7] =
+    ["proxy-", "x-auth-", "x-forwarded-", "x-http-method", "x-original-", "x-remote-", "x-rewrite-"];
 
 /// What must hold before the Deployment starts, and what follows if it does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -15,6 +15,7 @@
 //! 4. Nothing is dialled that the policy in force when the probe began had not checked, and exactly the checked
 //!    addresses are dialled: there is no second look-up.
 //! 5. After [`Engine::forget`] of the last who waits, no probe starts, and one in flight is dropped.
+//! 6. A panic inside a probe is the result of that probe alone: whoever answers it must not end the manager of all.
 
 mod admission;
 mod attempt;
@@ -40,9 +41,11 @@ mod turns;
 mod want;
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
 use mainstay::key::Request;
@@ -51,7 +54,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::reasons;
 use heard::{Ear, Heard};
@@ -292,7 +295,19 @@ impl Driver {
         let ear = Ear::default();
         let seams = ear.listen(&self.seams);
         let attempt = attempt::attempt(&start.target, start.timeout, &policy, &seams);
-        let Some(result) = start.cancel.run_until_cancelled(attempt).await else { return (start.id, None) };
+        // Nothing of an attempt outlives it, so nothing broken is seen by others.
+        let attempt = AssertUnwindSafe(attempt).catch_unwind();
+        let Some(ended) = start.cancel.run_until_cancelled(attempt).await else { return (start.id, None) };
+        let result = ended.unwrap_or_else(|_| {
+            let (namespace, kind) = (start.target.namespace(), start.target.check().kind());
+            let address = start.target.address().map(tracing::field::display);
+            error!(namespace, kind, address, "a probe panicked; it is tried again at its next time");
+            self.metrics.panicked();
+            ProbeResult::NotReady {
+                reason: reasons::probe::FAILED,
+                message: "the manager failed at looking; its log says more".to_owned(),
+            }
+        });
         let took = began.elapsed();
         self.metrics.count(&start.target, &result, took);
         // Whoever gets to a timeout so late was too busy to hear an answer.

@@ -13,7 +13,7 @@
 use serde_json::{Value, json};
 
 use super::patterns;
-use crate::wait_for::{FORBIDDEN_HEADER_PREFIX, FORBIDDEN_HEADERS};
+use crate::wait_for::{FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS};
 
 // Why a rule refuses: <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-reason>.
 const REQUIRED: &str = "FieldValueRequired";
@@ -182,8 +182,9 @@ fn dependency() -> Value {
 fn http_get() -> Value {
     let names: Vec<String> = FORBIDDEN_HEADERS.iter().map(|name| format!("'{name}'")).collect();
     let forbidden = format!(
-        "!(self.lowerAscii() in [{}]) && !self.lowerAscii().startsWith('{FORBIDDEN_HEADER_PREFIX}')",
-        names.join(", ")
+        "!(self.lowerAscii() in [{}]) && !self.lowerAscii().matches('^({})')",
+        names.join(", "),
+        FORBIDDEN_HEADER_PREFIXES.join("|")
     );
     json!({"properties": {
         "host": host(),
@@ -200,7 +201,7 @@ fn http_get() -> Value {
                 },
                 {
                     "rule": forbidden,
-                    "message": "this header is not sent: it carries credentials, or is part of the connection itself; remove it",
+                    "message": "this header is not sent: it carries credentials, or belongs to proxies or to the connection itself; remove it",
                 },
             ]},
             "value": form(patterns::HEADER_VALUE, "value must be printable ASCII, without spaces at its ends"),

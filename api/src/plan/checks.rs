@@ -13,7 +13,7 @@ use super::{
 };
 use crate::address::{Address, Host};
 use crate::wait_for::{
-    ConfigMapKey, Dependency, DnsDependency, FORBIDDEN_HEADER_PREFIX, FORBIDDEN_HEADERS, GrpcDependency,
+    ConfigMapKey, Dependency, DnsDependency, FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS, GrpcDependency,
     HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TlsDependency,
 };
 
@@ -169,8 +169,10 @@ fn of_header(at: &At, header: &HttpHeader) -> Result<(), InvalidSpec> {
     if !names::is_token(&name) || name.len() > 128 {
         return at_name.refuse(header.name.as_str(), "the name of a header, without colon and spaces");
     }
-    if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.starts_with(FORBIDDEN_HEADER_PREFIX) {
-        let expected = "a header that neither carries credentials nor belongs to the connection";
+    let begins = |prefix: &&str| name.starts_with(prefix);
+    if FORBIDDEN_HEADERS.contains(&name.as_str()) || FORBIDDEN_HEADER_PREFIXES.iter().any(begins) {
+        let expected =
+            "a header that neither carries credentials, nor belongs to the connection, nor to proxies";
         return at_name.refuse(header.name.as_str(), expected);
     }
     if !names::is_header_value(&header.value) || header.value.len() > 1024 {

@@ -222,6 +222,13 @@ fn what_no_get_may_ask_for_is_refused() {
             header("proxy-anything", "x"),
             r#"httpHeaders[0].name "proxy-anything": expected a header that neither"#,
         ),
+        (
+            header("X-Forwarded-User", "x"),
+            r#"httpHeaders[0].name "X-Forwarded-User": expected a header that neither"#,
+        ),
+        (header("x-http-method-override", "DELETE"), "expected a header that neither"),
+        (header("X-Real-IP", "x"), "expected a header that neither"),
+        (header("X-Original-URL", "x"), "expected a header that neither"),
         (header("a:b", "x"), r#"httpHeaders[0].name "a:b": expected the name of a header"#),
         (header("a", "secret\r\nHost: b"), r#"httpHeaders[0].value "of 15 bytes": expected printable ASCII"#),
     ]);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,8 +19,19 @@ pub trait Dial: Send + Sync + 'static {
     fn dial(&self, address: SocketAddr) -> DialFuture<'_>;
 }
 
-/// Bytes both ways. Dropping it closes the connection.
-pub struct Connection(Box<dyn Stream>);
+/// Most bytes that are read of one connection, and one buffer more: whole chains of certificates, the longest head and the most of a body
+/// that a check takes fit in several times.
+///
+/// Bounded here once, for all protocols: each has something that a hostile server may send without end while the client
+/// waits for an answer, such as informational responses, pings and empty frames.
+const MAX_READ: usize = 256 * 1024;
+
+/// Bytes both ways, those that come bounded in number. Dropping it closes the connection.
+pub struct Connection {
+    stream: Box<dyn Stream>,
+    /// How many bytes may still be read.
+    left: usize,
+}
 
 /// What a [`Connection`] may be made of.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -34,7 +45,7 @@ pub struct TokioDial;
 impl Connection {
     /// Takes a stream, such as a TCP socket or one half of a pipe in memory.
     pub fn new(stream: impl Stream) -> Self {
-        Self(Box::new(stream))
+        Self { stream: Box::new(stream), left: MAX_READ }
     }
 }
 
@@ -44,21 +55,28 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        // An error, not an end: what is too long must not pass for complete.
+        if self.left == 0 {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than a probe reads")));
+        }
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        self.left = self.left.saturating_sub(buf.filled().len() - before);
+        Poll::Ready(read)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct ProbeMetrics {
     in_flight: Gauge,
     targets: Gauge,
     shaken: Gauge,
+    panics: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -61,6 +62,7 @@ impl ProbeMetrics {
             in_flight: Gauge::default(),
             targets: Gauge::default(),
             shaken: Gauge::default(),
+            panics: Counter::default(),
         };
         // The reasons are known: a counter that appears with its first event hides that event from `increase()`.
         for held in Held::ALL {
@@ -109,6 +111,11 @@ impl ProbeMetrics {
             "1 while most of what answered is silent at once, which is taken for a fault of the manager's own network",
             metrics.shaken.clone(),
         );
+        registry.register(
+            "mainstay_waitdeployment_probe_panics",
+            "Probes that panicked; each is a fault of the program, and is tried again",
+            metrics.panics.clone(),
+        );
         metrics
     }
 
@@ -138,6 +145,11 @@ impl ProbeMetrics {
     /// Notes whether losses have a common cause on our side.
     pub(super) fn shaken(&self, shaken: bool) {
         self.shaken.set(shaken.into());
+    }
+
+    /// Counts a probe that ended by a panic.
+    pub(super) fn panicked(&self) {
+        self.panics.inc();
     }
 
     /// Takes the gauges from the schedule.

@@ -17,14 +17,14 @@ use mainstay::config::{AllowRule, ProbeMode, ProbePolicy};
 use mainstay_api::{Address, Host};
 
 use super::ProbeResult;
-use super::ranges::{Special, canonical, special};
+use super::ranges::{Special, canonical, meanings, special};
 use super::services::{ServiceAnswer, Services, service_name};
 use super::surroundings::{Owner, Surroundings};
 use crate::reasons::{denial, probe};
 
 /// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler: open on nodes, and behind network policies
 /// that trust the manager. Not applied to cluster addresses, which never are a node's.
-const NODE_PORTS: [u16; 9] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10257, 10259];
+const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
 
 /// Words of more than one denial.
 const SERVICES_ONLY: &str =
@@ -237,7 +237,7 @@ impl Judge<'_> {
         Route::Dial(addresses, detail)
     }
 
-    /// What no mode admits; `ip` is canonical.
+    /// What no mode admits, in whatever form; `ip` is canonical.
     fn refuses(&self, ip: IpAddr, port: u16) -> Option<ProbeResult> {
         let refusal = |rule, message: String| Some(ProbeResult::Denied { rule, message });
         match special(ip) {
@@ -251,10 +251,10 @@ impl Judge<'_> {
             }
             _ => {}
         }
-        if self.policy.denied.iter().any(|network| network.contains(ip)) {
+        if meanings(ip).any(|ip| self.policy.denied.iter().any(|network| network.contains(ip))) {
             return refusal(denial::DENIED, "it is in a network of probePolicy.denied".to_owned());
         }
-        match self.surroundings.owner(SocketAddr::new(ip, port))? {
+        match meanings(ip).find_map(|ip| self.surroundings.owner(SocketAddr::new(ip, port)))? {
             Owner::ApiServer => {
                 refusal(denial::API_SERVER, "it is the API server, and no setting admits it".to_owned())
             }

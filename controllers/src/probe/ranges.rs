@@ -5,6 +5,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Most IPv4 addresses that one IPv6 address can be read as.
+const EMBEDDED: usize = 4;
+
 /// Why an address is special.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
@@ -19,12 +22,23 @@ pub(super) fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
+/// Returns every address that a connection to this one may end at: itself, and what is written inside it. What is
+/// forbidden is forbidden in each of these forms; what is admitted is meant as it is written.
+pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let ip = canonical(ip);
+    let inside = match ip {
+        IpAddr::V4(_) => [None; EMBEDDED],
+        IpAddr::V6(v6) => embedded(v6),
+    };
+    std::iter::once(ip).chain(inside.into_iter().flatten().map(IpAddr::V4))
+}
+
 /// Returns what is special about an address, or about an IPv4 address inside it.
 pub(super) fn special(ip: IpAddr) -> Option<Special> {
-    match canonical(ip) {
+    meanings(ip).find_map(|ip| match ip {
         IpAddr::V4(v4) => special_v4(v4),
-        IpAddr::V6(v6) => special_v6(v6).or_else(|| embedded(v6).into_iter().flatten().find_map(special_v4)),
-    }
+        IpAddr::V6(v6) => special_v6(v6),
+    })
 }
 
 fn special_v4(ip: Ipv4Addr) -> Option<Special> {
@@ -46,7 +60,8 @@ fn special_v4(ip: Ipv4Addr) -> Option<Special> {
 fn special_v6(ip: Ipv6Addr) -> Option<Special> {
     let never = |what| Some(Special::Never(what));
     match ip.segments() {
-        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254] | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => {
+        // All of the first /32 are services of AWS for the machine that asks: metadata, and credentials of Pods.
+        [0xfd00, 0x0ec2, ..] | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => {
             never("an address of a metadata service")
         }
         _ if ip.is_unspecified() => never("the unspecified address"),
@@ -58,25 +73,29 @@ fn special_v6(ip: Ipv6Addr) -> Option<Special> {
 }
 
 /// Returns the IPv4 addresses that translators and tunnels would read out of an IPv6 address.
-fn embedded(ip: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
+fn embedded(ip: Ipv6Addr) -> [Option<Ipv4Addr>; EMBEDDED] {
     let o = ip.octets();
     let v4 = |i: usize| Ipv4Addr::new(o[i], o[i + 1], o[i + 2], o[i + 3]);
+    // ISATAP (RFC 5214), below any prefix.
+    let isatap = matches!(ip.segments(), [.., 0 | 0x200, 0x5efe, _, _]).then(|| v4(12));
     match ip.segments() {
         // IPv4-compatible, deprecated (RFC 4291), IPv4-translated (RFC 2765), and NAT64 by its well-known prefix (RFC 6052).
-        [0, 0, 0, 0, 0 | 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(v4(12)), None],
-        // NAT64 (RFC 8215): within this /48 both usual places are looked at, unless one of them is empty; octet 8 is
-        // skipped by RFC 6052.
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(v4(12)), None, None, None],
+        // NAT64 (RFC 8215): an operator takes a prefix of 48, 56, 64 or 96 bits out of this /48, and which of them nobody
+        // here knows. Each place counts where RFC 6052 would put nothing but zeros behind it; octet 8 is skipped.
         [0x64, 0xff9b, 1, ..] => {
-            let high =
-                o[6..11].iter().any(|octet| *octet != 0).then(|| Ipv4Addr::new(o[6], o[7], o[9], o[10]));
-            let low = o[11..].iter().any(|octet| *octet != 0).then(|| v4(12));
-            [high, low]
+            let place = |octets: [usize; 4], behind: usize| {
+                let ip = octets.map(|i| o[i]);
+                (o[8] == 0 && ip != [0; 4] && o[behind..].iter().all(|octet| *octet == 0)).then(|| ip.into())
+            };
+            let last = o[12..].iter().any(|octet| *octet != 0).then(|| v4(12));
+            [place([6, 7, 9, 10], 11), place([7, 9, 10, 11], 12), place([9, 10, 11, 12], 13), last]
         }
         // 6to4 (RFC 3056).
-        [0x2002, ..] => [Some(v4(2)), None],
+        [0x2002, ..] => [Some(v4(2)), isatap, None, None],
         // Teredo (RFC 4380): the server in clear, the client inverted.
-        [0x2001, 0, ..] => [Some(v4(4)), Some(Ipv4Addr::from_bits(!v4(12).to_bits()))],
-        _ => [None, None],
+        [0x2001, 0, ..] => [Some(v4(4)), Some(Ipv4Addr::from_bits(!v4(12).to_bits())), isatap, None],
+        _ => [isatap, None, None, None],
     }
 }
 
@@ -97,6 +116,12 @@ mod tests {
             ("::ffff:0:127.0.0.1", "loopback"),
             ("64:ff9b:1::127.0.0.1", "loopback"),
             ("64:ff9b:1:7f00:0:100::", "loopback"),
+            ("64:ff9b:1:7f:0:1::", "loopback"),
+            ("64:ff9b:1:0:7f:0:100:0", "loopback"),
+            ("64:ff9b:1:ab7f:0:1::", "loopback"),
+            ("2001:db8::5efe:127.0.0.1", "loopback"),
+            ("fd12::200:5efe:127.0.0.1", "loopback"),
+            ("2002:a00:1::5efe:127.0.0.1", "loopback"),
             ("2001:0:7f00:1::", "loopback"),
             ("2001:0:808:808::80ff:fffe", "loopback"),
             ("0.0.0.0", "unspecified"),
@@ -113,6 +138,8 @@ mod tests {
             ("100.100.100.200", "metadata"),
             ("168.63.129.16", "metadata"),
             ("fd00:ec2::254", "metadata"),
+            ("fd00:ec2::23", "metadata"),
+            ("64:ff9b:1:a9:fe:a9fe::", "metadata"),
             ("192.0.0.192", "metadata"),
             ("fd20:ce::254", "metadata"),
             ("224.0.0.1", "multicast"),
@@ -147,6 +174,7 @@ mod tests {
             "64:ff9b:1::8.8.8.8",
             "64:ff9b:1:808:8:800::",
             "2002:a00:1::1",
+            "2001:db8::5efe:10.0.0.1",
             "128.0.0.1",
             "fec0::1",
         ] {

@@ -21,6 +21,7 @@ mod wants;
 enum Net {
     Accept,
     Silent,
+    Panic,
 }
 
 #[derive(Default)]
@@ -53,6 +54,7 @@ impl Dial for FakeDial {
             match net {
                 Some(Net::Accept) => Ok(Connection::new(tokio::io::empty())),
                 Some(Net::Silent) => std::future::pending().await,
+                Some(Net::Panic) => panic!("scripted"),
                 None => Err(io::ErrorKind::ConnectionRefused.into()),
             }
         })
@@ -361,4 +363,19 @@ async fn stopping_closes_sockets_and_keeps_what_is_known() {
     bench.driver.join_next().await.unwrap().unwrap();
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
     assert_eq!(bench.reason("known"), Some("NotReady"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_harms_no_other_and_is_tried_again() {
+    let bench = Bench::new(8, any());
+    bench.set("10.0.0.1:80", Net::Panic);
+    bench.set("10.0.0.2:80", Net::Accept);
+    bench.watch("bad", "10.0.0.1:80", 10);
+    bench.watch("good", "10.0.0.2:80", 10);
+    pass(1.0).await;
+    assert_eq!((bench.reason("bad"), bench.reason("good")), (Some("Failed"), Some("Connected")));
+    bench.set("10.0.0.1:80", Net::Accept);
+    pass(10.0).await;
+    assert_eq!(bench.reason("bad"), Some("Connected"), "probed again, and its slot was given back");
+    assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
 }

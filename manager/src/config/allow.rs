@@ -146,6 +146,10 @@ mod tests {
         assert!(!rule("0.0.0.0/0").allows_address("2001:db8::1".parse().unwrap()));
         assert!(rule("2001:db8::/32").allows_address("2001:db8:1::1".parse().unwrap()));
         assert!(!rule("192.0.2.1").allows_address("192.0.2.2".parse().unwrap()));
+        for mapped in ["::ffff:10.8.0.0/112", "::ffff:10.8.0.1", "::ffff:0:0/96"] {
+            assert!(rule(mapped).allows_address("10.8.0.1".parse().unwrap()), "{mapped}");
+            assert!(!rule(mapped).allows_address("2001:db8::1".parse().unwrap()), "{mapped}");
+        }
     }
 
     #[test]
@@ -169,6 +173,8 @@ mod tests {
             "10.8.0.1/16",
             "10.0.0.0/33",
             "::/129",
+            "::ffff:0:0/95",
+            "::ffff:10.8.0.0/90",
             "0x7f.1",
             "127.1",
             "a b",

@@ -9,6 +9,9 @@ pub(super) const FORM: &str = "a network such as 10.8.0.0/16 or 2001:db8::/32, o
 /// What every network matches; more than is one, which the parser refuses.
 pub(super) const PATTERN: &str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
 
+/// How many bits stand before an IPv4 address that is written as an IPv6 one.
+const MAPPED_BITS: u8 = 96;
+
 /// All addresses that begin with the same bits. One address alone is a network of its whole length.
 ///
 /// ```
@@ -50,7 +53,8 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((address, prefix)) = text.split_once('/') else {
-            let address: IpAddr = text.parse().map_err(|_| FORM.to_owned())?;
+            // As `contains` compares: an IPv4 address in IPv6 form is the IPv4 address.
+            let address = text.parse::<IpAddr>().map_err(|_| FORM.to_owned())?.to_canonical();
             return Ok(Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } });
         };
         let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u8>()) else {
@@ -73,7 +77,15 @@ impl FromStr for Network {
         if first != address {
             return Err(format!("the network's own address, {first}/{prefix}"));
         }
-        Ok(Self { address, prefix })
+        let IpAddr::V4(v4) = address.to_canonical() else { return Ok(Self { address, prefix }) };
+        match (address, prefix.checked_sub(MAPPED_BITS)) {
+            (IpAddr::V4(_), _) => Ok(Self { address, prefix }),
+            (IpAddr::V6(_), Some(prefix)) => Ok(Self { address: IpAddr::V4(v4), prefix }),
+            // It would match nothing: addresses of that form are compared as IPv4.
+            (IpAddr::V6(_), None) => {
+                Err("a network of IPv4 addresses in IPv4 form, such as 10.8.0.0/16".to_owned())
+            }
+        }
     }
 }
 

@@ -223,6 +223,16 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         ),
         (
             "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
+            json!("X-Forwarded-User"),
+            Refused("httpHeaders[0].name"),
+        ),
+        (
+            "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
+            json!("X-HTTP-Method-Override"),
+            Refused("httpHeaders[0].name"),
+        ),
+        (
+            "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
             json!("Host"),
             Refused("httpHeaders[0].name"),
         ),

@@ -105,6 +105,23 @@ async fn the_service_that_is_asked_about_is_that_of_the_object() {
     }
 }
 
+/// Pings, which a client answers for as long as they come.
+#[tokio::test]
+async fn pings_without_end_are_read_so_far_and_no_further() {
+    let endless = Listener::serve(|stream| async move {
+        let (mut reader, mut writer) = stream.into_split();
+        let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(64);
+        let flood = async {
+            let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+            drop(writer.write_all(&settings).await);
+            while writer.write_all(&pings).await.is_ok() {}
+        };
+        tokio::join!(flood, async { while reader.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} });
+    })
+    .await;
+    assert_eq!(reason(health(&endless, "")).await, "ProtocolError");
+}
+
 #[tokio::test]
 async fn who_speaks_no_grpc_is_told_from_who_says_nothing() {
     let web = Listener::saying(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;

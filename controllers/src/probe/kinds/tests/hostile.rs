@@ -55,7 +55,7 @@ impl Surroundings for Owners {
 }
 
 /// What resolvers and parsers elsewhere read as an address that is not meant to be reached.
-const HOSTILE: [&str; 58] = [
+const HOSTILE: [&str; 72] = [
     // Loopback and what reaches it.
     "127.0.0.1",
     "127.0.0.1.",
@@ -107,11 +107,26 @@ const HOSTILE: [&str; 58] = [
     "192.0.0.192",
     "[fd00:ec2::254]",
     "[fd20:ce::254]",
+    "[fd00:ec2::23]",
     // The API server and the manager itself.
     "203.0.113.6",
     "[::ffff:203.0.113.6]",
     "203.0.113.7",
     "203-0-113-6.example.com",
+    "[64:ff9b::203.0.113.6]",
+    "[2002:cb00:7106::1]",
+    "[::203.0.113.7]",
+    "[2001:0:cb00:7106::1]",
+    "[2001:db8::5efe:203.0.113.7]",
+    "64-ff9b--cb00-7106.example.com",
+    // A network of probePolicy.denied.
+    "203.0.113.129",
+    "[::ffff:203.0.113.129]",
+    "[64:ff9b::203.0.113.129]",
+    "[64:ff9b:1:cb00:71:8100::]",
+    "[2002:cb00:7181::1]",
+    "203-0-113-129.example.com",
+    "2002-cb00-7181--1.example.com",
     // Names that resolve to what is forbidden, with something harmless beside it.
     "127-0-0-1.example.com",
     "169-254-169-254.example.com",
@@ -126,7 +141,8 @@ const HOSTILE: [&str; 58] = [
 async fn no_hostile_address_is_dialled_in_any_spelling() {
     let allow = ["0.0.0.0/0", "::/0", ".example.com", ".localhost", "localhost"];
     let allow = allow.map(|rule| rule.parse::<mainstay::config::AllowRule>().unwrap().into()).to_vec();
-    let default = ManagerConfiguration::default().probe_policy;
+    let denied = vec!["203.0.113.128/25".parse().unwrap()];
+    let default = ProbePolicy { denied, ..ManagerConfiguration::default().probe_policy };
     let policies = [
         default.clone(),
         ProbePolicy { mode: ProbeMode::AllowList, allow, ..default.clone() },
@@ -153,7 +169,7 @@ async fn no_hostile_address_is_dialled_in_any_spelling() {
             );
             denied += 1;
         }
-        assert!(denied >= 44, "{denied} were read and denied, the rest refused as they were read");
+        assert!(denied >= 58, "{denied} were read and denied, the rest refused as they were read");
         assert_eq!(*dial.0.lock(), [], "{:?}", policy.mode);
     }
     // The same seam does dial what is admitted, or the test would prove nothing.

@@ -50,6 +50,26 @@ async fn the_status_decides_and_a_redirect_is_not_followed() {
     assert_eq!((redirecting.accepted(), elsewhere.accepted()), (1, 0), "asked once, and nobody else");
 }
 
+/// Informational responses, which a client reads past until the answer comes.
+#[tokio::test]
+async fn what_never_ends_is_read_so_far_and_no_further() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let endless = Listener::serve(move |mut stream| {
+        let sent = Arc::clone(&counted);
+        async move {
+            let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(32);
+            while stream.write_all(&hints).await.is_ok() {
+                sent.fetch_add(hints.len(), Ordering::Relaxed);
+            }
+        }
+    })
+    .await;
+    assert_eq!(reason(get(&endless)).await, "ProtocolError");
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent < 64 * 1024 * 1024, "{sent} bytes, most of them in buffers of the kernel");
+}
+
 #[tokio::test]
 async fn the_statuses_that_are_listed_are_the_only_ones() {
     let unauthorized = Listener::saying(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await;
