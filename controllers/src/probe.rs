@@ -66,7 +66,7 @@ pub use describe::{Description, MAX_NAMED, NextProbe};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use limits::Held;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
-pub use services::{NoServices, ServiceAnswer, Services};
+pub use services::{Endpoint, NoServices, ServiceAnswer, Services};
 pub use surroundings::{NoSurroundings, NoText, Owner, Surroundings};
 pub use want::{Target, Verdict, VerdictState, Want};
 

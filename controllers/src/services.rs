@@ -10,7 +10,7 @@ use mainstay::cache::{Meta, ReadError, Select, Store};
 use mainstay::key::Request;
 use serde::Deserialize;
 
-use crate::probe::{ServiceAnswer, Services};
+use crate::probe::{Endpoint, ServiceAnswer, Services};
 
 pub use ready::Endpoints;
 
@@ -66,6 +66,9 @@ struct SlicePortView {
     /// That of the port of the Service.
     #[serde(default)]
     name: Option<String>,
+    /// That of the endpoints.
+    #[serde(default)]
+    port: Option<u16>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +83,7 @@ struct EndpointView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TargetView {
+    kind: String,
     uid: String,
 }
 
@@ -131,10 +135,14 @@ impl Services for CachedServices {
         found.map_or_else(Vec::new, |service| service.spec.addresses())
     }
 
-    fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
+    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String> {
         let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
-        let slices = self.slices.list(&select).unwrap_or_default();
-        slices.iter().filter_map(|slice| slice.decode().ok()).flat_map(|slice| slice.addresses()).collect()
+        let mut found = Vec::new();
+        for slice in self.slices.list(&select).map_err(|error| error.to_string())? {
+            // One that cannot be read hides where connections go: then nobody knows.
+            found.extend(slice.decode().map_err(|error| error.to_string())?.all());
+        }
+        Ok(found)
     }
 }
 
@@ -177,9 +185,18 @@ impl SliceView {
         self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false))
     }
 
-    fn addresses(&self) -> Vec<IpAddr> {
-        let all = self.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses);
-        all.filter_map(|address| address.parse().ok()).collect()
+    /// Returns each address with each port.
+    fn all(&self) -> Vec<Endpoint> {
+        let ports: Vec<_> = self.ports.iter().flatten().map(|port| port.port).collect();
+        let ports = if ports.is_empty() { vec![None] } else { ports };
+        let mut all = Vec::new();
+        for endpoint in self.endpoints.iter().flatten() {
+            let is_pod = endpoint.target_ref.as_ref().is_some_and(|target| target.kind == "Pod");
+            for ip in endpoint.addresses.iter().filter_map(|address| address.parse().ok()) {
+                all.extend(ports.iter().map(|port| Endpoint { ip, port: *port, is_pod }));
+            }
+        }
+        all
     }
 
     /// Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.
@@ -228,8 +245,18 @@ mod tests {
             {"addresses": ["db.example.com"]},
         ]});
         let slice: SliceView = serde_json::from_value(slice).unwrap();
+        assert_eq!(slice.all().len(), 3, "ready or not, a connection may go there");
         let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();
         assert_eq!(ready, ["10.1.0.1", "10.1.0.3"]);
+        let ports = json!([{"port": 80}, {"name": "kubelet", "port": 10250}]);
+        let pod = json!({"addresses": ["10.1.0.1"], "targetRef": {"kind": "Pod", "name": "a"}});
+        let node = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": false}});
+        let slice: SliceView =
+            serde_json::from_value(json!({"endpoints": [pod, node], "ports": ports})).unwrap();
+        let all: Vec<_> = slice.all().iter().map(|e| (e.ip.to_string(), e.port, e.is_pod)).collect();
+        let (pod, node) =
+            (|port| ("10.1.0.1".to_owned(), port, true), |port| ("10.0.0.1".to_owned(), port, false));
+        assert_eq!(all, [pod(Some(80)), pod(Some(10250)), node(Some(80)), node(Some(10250))]);
         let empty: SliceView = serde_json::from_value(json!({"endpoints": null})).unwrap();
         assert_eq!(empty.ready_addresses().count(), 0);
     }

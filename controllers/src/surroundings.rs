@@ -125,7 +125,8 @@ impl ClusterSurroundings {
     fn api_service(&self) -> Vec<IpAddr> {
         let (namespace, name) = API_SERVICE;
         let mut found = self.services.cluster_addresses(namespace, name);
-        found.extend(self.services.endpoints(namespace, name).into_iter().map(|ip| ip.to_canonical()));
+        let behind = self.services.endpoints(namespace, name).unwrap_or_default();
+        found.extend(behind.into_iter().map(|endpoint| endpoint.ip.to_canonical()));
         found
     }
 

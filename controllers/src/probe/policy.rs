@@ -18,13 +18,16 @@ use mainstay_api::{Address, Host};
 
 use super::ProbeResult;
 use super::ranges::{Special, canonical, meanings, special};
-use super::services::{ServiceAnswer, Services, service_name};
+use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use super::surroundings::{Owner, Surroundings};
 use crate::reasons::{denial, probe};
 
 /// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler: open on nodes, and behind network policies
-/// that trust the manager. Not applied to cluster addresses, which never are a node's.
+/// that trust the manager. A cluster address may have them for ports, as it never is a node's; what is behind it may not.
 const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
+
+/// Those of etcd, which tenants run for themselves too: as Pods.
+const ETCD_PORTS: std::ops::RangeInclusive<u16> = 2379..=2381;
 
 /// Words of more than one denial.
 const SERVICES_ONLY: &str =
@@ -186,8 +189,14 @@ impl Judge<'_> {
         let not_ready = |reason, message| Route::Known(ProbeResult::NotReady { reason, message });
         match self.services.find(namespace, name, port) {
             ServiceAnswer::Cluster(ips) => {
-                let behind = self.services.endpoints(namespace, name);
-                match behind.into_iter().find_map(|ip| self.refuses(canonical(ip), port)) {
+                let behind = match self.services.endpoints(namespace, name) {
+                    Ok(behind) => behind,
+                    Err(cause) => {
+                        let message = format!("EndpointSlices cannot be read: {cause}");
+                        return not_ready(probe::SERVICES_UNKNOWN, message);
+                    }
+                };
+                match behind.iter().find_map(|endpoint| self.refuses_endpoint(endpoint, port)) {
                     Some(refusal) => Route::Known(refusal),
                     None => self.dial_checked(ips, port, Detail::Full),
                 }
@@ -235,6 +244,23 @@ impl Judge<'_> {
             addresses.push(SocketAddr::new(ip, port));
         }
         Route::Dial(addresses, detail)
+    }
+
+    /// What a Service may not pass a connection to `port` on to.
+    fn refuses_endpoint(&self, endpoint: &Endpoint, port: u16) -> Option<ProbeResult> {
+        let port = endpoint.port.unwrap_or(port);
+        if self.policy.denied_ports.contains(&port) {
+            let message = format!("its endpoints' port {port} is listed in probePolicy.deniedPorts");
+            return Some(ProbeResult::Denied { rule: denial::DENIED_PORTS, message });
+        }
+        let is_etcd_of_a_pod = endpoint.is_pod && ETCD_PORTS.contains(&port);
+        if NODE_PORTS.contains(&port) && !is_etcd_of_a_pod {
+            let message = format!(
+                "its endpoints' port {port} is one that nodes keep for Kubernetes itself, and no setting admits it"
+            );
+            return Some(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
+        }
+        self.refuses(canonical(endpoint.ip), port)
     }
 
     /// What no mode admits, in whatever form; `ip` is canonical.

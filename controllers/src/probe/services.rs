@@ -7,12 +7,23 @@ pub trait Services: Send + Sync + 'static {
     /// Looks up what connecting to `port` of a Service would reach.
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
 
-    /// Returns every address that a connection to a Service may be passed on to, ready or not; none where the cache
-    /// cannot tell.
-    fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
+    /// Returns everything that a connection to a Service may be passed on to, ready or not; fails with the cause where the
+    /// cache cannot tell.
+    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String>;
 
     /// Returns the cluster addresses of a Service, whatever ports it has; none where the cache cannot tell.
     fn cluster_addresses(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
+}
+
+/// Where a connection to a Service may be passed on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its port; `None` where the slice names none.
+    pub port: Option<u16>,
+    /// Whether the slice says that it is a Pod.
+    pub is_pod: bool,
 }
 
 /// What is known of a Service.
@@ -41,8 +52,8 @@ impl Services for NoServices {
         ServiceAnswer::NotFound
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
+        Ok(Vec::new())
     }
 
     fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {

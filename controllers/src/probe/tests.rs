@@ -89,8 +89,8 @@ impl Services for OneService {
         Vec::new()
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
+        Ok(Vec::new())
     }
 }
 

@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 
 use crate::probe::attempt::attempt;
 use crate::probe::{
-    Dial, DialFuture, NoText, Owner, ProbeResult, Resolve, ResolveFuture, Seams, ServiceAnswer, Services,
-    ServicesFuture, Surroundings, Target, TokioDial,
+    Dial, DialFuture, Endpoint, NoText, Owner, ProbeResult, Resolve, ResolveFuture, Seams, ServiceAnswer,
+    Services, ServicesFuture, Surroundings, Target, TokioDial,
 };
 
 /// For what ends by itself.
@@ -159,8 +159,8 @@ impl Services for LoopbackService {
         ServiceAnswer::Cluster(vec![Ipv4Addr::LOCALHOST.into()])
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
+        Ok(Vec::new())
     }
 
     fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
@@ -213,8 +213,8 @@ impl Services for Endpoints {
         ServiceAnswer::Headless(self.0.clone())
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        self.0.clone()
+    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
+        Ok(self.0.iter().map(|ip| Endpoint { ip: *ip, port: None, is_pod: true }).collect())
     }
 
     fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {

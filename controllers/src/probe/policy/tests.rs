@@ -21,10 +21,19 @@ impl Services for Table {
         Vec::new()
     }
 
-    fn endpoints(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
+    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String> {
+        let endpoint =
+            |ip: &str, port, is_pod| Endpoint { ip: ip.parse().unwrap(), port: Some(port), is_pod };
         match (namespace, name) {
-            ("shop", "forged") => vec!["10.1.0.1".parse().unwrap(), "169.254.169.254".parse().unwrap()],
-            _ => Vec::new(),
+            ("shop", "forged") => {
+                Ok(vec![endpoint("10.1.0.1", 80, false), endpoint("169.254.169.254", 80, false)])
+            }
+            ("shop", "kubelet") => Ok(vec![endpoint("10.1.0.1", 10250, true)]),
+            ("shop", "etcd") => Ok(vec![endpoint("10.1.0.1", 2379, true)]),
+            ("shop", "etcd-of-a-node") => Ok(vec![endpoint("10.1.0.1", 2379, false)]),
+            ("shop", "x11") => Ok(vec![endpoint("10.1.0.1", 6000, true)]),
+            ("shop", "veiled") => Err("a slice cannot be read".to_owned()),
+            _ => Ok(Vec::new()),
         }
     }
 }
@@ -38,6 +47,11 @@ fn services() -> Table {
         ("shop/evil", ServiceAnswer::Headless(vec![ip("10.1.0.1"), ip("169.254.169.254")])),
         ("shop/outside", ServiceAnswer::External("DB.example.com".to_owned())),
         ("shop/forged", ServiceAnswer::Cluster(vec![ip("10.96.0.9")])),
+        ("shop/kubelet", ServiceAnswer::Cluster(vec![ip("10.96.0.10")])),
+        ("shop/etcd", ServiceAnswer::Cluster(vec![ip("10.96.0.11")])),
+        ("shop/etcd-of-a-node", ServiceAnswer::Cluster(vec![ip("10.96.0.12")])),
+        ("shop/x11", ServiceAnswer::Cluster(vec![ip("10.96.0.13")])),
+        ("shop/veiled", ServiceAnswer::Cluster(vec![ip("10.96.0.14")])),
         ("shop/other", ServiceAnswer::NoPort),
         ("shop/blind", ServiceAnswer::Unknown("watch is down".to_owned())),
         ("pay/db", ServiceAnswer::Cluster(vec![ip("10.96.0.8")])),
@@ -223,6 +237,18 @@ fn what_lies_behind_a_cluster_address_is_checked_too() {
     for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
         let answer = check(&policy(mode), "forged:80");
         assert!(answer.starts_with("denied specialAddress: "), "{mode:?}: {answer}");
+        for (host, rule) in
+            [("kubelet", "nodePorts"), ("etcd-of-a-node", "nodePorts"), ("x11", "deniedPorts")]
+        {
+            let answer = check(&policy(mode), &format!("{host}:80"));
+            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host} {mode:?}: {answer}");
+        }
+        assert_eq!(check(&policy(mode), "etcd:80"), "dial 10.96.0.11:80 Full", "a tenant's own");
+        assert_eq!(
+            check(&policy(mode), "veiled:80"),
+            "ServicesUnknown",
+            "what cannot be told is not dialled"
+        );
     }
 }
 
