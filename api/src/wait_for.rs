@@ -69,7 +69,8 @@ pub struct WaitFor {
     /// and an Event. ScaleToZero: also no replicas until it holds again; needs lossGraceSeconds and spec.replicas.
     #[serde(default)]
     pub on_loss: OnLoss,
-    /// Seconds for which a dependency must be lost before onLoss applies; 0 when absent.
+    /// Seconds for which a dependency must be lost before onLoss applies; replicas go after 30 at the earliest. When
+    /// absent 0, or beside a service or resource its failureThreshold times periodSeconds, since nobody asks for it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub loss_grace_seconds: Option<i32>,

@@ -213,9 +213,9 @@ pub fn guarded(desired: &Value, live: Option<&LiveDeployment>) -> Value {
 }
 
 /// Returns `desired` with a precondition: change only this very version.
-pub fn guarded_version(desired: &Value, live: &LiveDeployment) -> Value {
+pub fn guarded_version(desired: &Value, live: &LiveDeployment, version: &str) -> Value {
     let mut guarded = guarded(desired, Some(live));
-    guarded["metadata"]["resourceVersion"] = live.metadata.resource_version.clone().into();
+    guarded["metadata"]["resourceVersion"] = version.into();
     guarded
 }
 

@@ -27,13 +27,14 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use mainstay_api::wait_for::{OnDeadline, OnLoss};
+use mainstay_api::wait_for::{Adoption, OnDeadline, OnLoss};
 use mainstay_api::{InvalidSpec, Plan, WaitDeployment};
 
 use crate::dependencies::Observation;
 use crate::deployment::{LiveDeployment, template_mark};
+use crate::reasons::condition;
 
-pub(crate) use events::{Deed, Happening, happenings, of_deed, waited};
+pub(crate) use events::{Deed, Happening, OpenedBy, Opening, happenings, of_deed, opening};
 pub use loss::{Loss, had_held};
 pub use needs::{Known, Needs, Seen, Verdict};
 pub(crate) use report::since;
@@ -59,6 +60,9 @@ pub struct Facts<'a> {
     pub shaken: bool,
     /// When that was last so, as far as this process knows: grace counts from there.
     pub shaken_until: Option<Timestamp>,
+    /// The API server was asked, and would make of the object's template just the one that `live` has, which bears no
+    /// mark.
+    pub same_template: bool,
     /// The cycle of closed gates that this one is part of, for people.
     pub cycle: Option<&'a str>,
     /// The present.
@@ -74,6 +78,9 @@ pub struct Decision {
     pub closed: Option<Closed>,
     /// As far as they are looked at.
     pub needs: Needs,
+    /// The Deployment was let through, which was not told yet, and nobody knows what opened the gate: what was told
+    /// stands until the dependencies have been looked at.
+    pub unexplained: bool,
     /// Set while a dependency is lost that had held.
     pub loss: Option<Loss>,
     /// The cycle that keeps the gate closed.
@@ -141,8 +148,10 @@ pub fn looks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDeployment>
     }
     match Standing::of(object, live) {
         Standing::Absent => object.spec.gates().create || holds_replicas(object, None),
-        Standing::Ours(live) => plan.on_loss != OnLoss::Ignore || may_hold(object, live),
-        Standing::Adoptable(live) => may_hold(object, live),
+        Standing::Ours(live) => {
+            plan.on_loss != OnLoss::Ignore || !is_told_open(object) || may_hold(object, live, false)
+        }
+        Standing::Adoptable(live) => may_hold(object, live, false),
         Standing::Leaving | Standing::Foreign(_) => false,
     }
 }
@@ -154,6 +163,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         course,
         closed: None,
         needs: Needs::unknown(),
+        unexplained: false,
         loss: None,
         cycle: None,
         next: None,
@@ -231,12 +241,12 @@ impl Write {
 // The gates are read from the fields as they are, not from the plan: a spec that cannot be acted on must not let through
 // what it means to hold.
 
-fn may_hold(object: &WaitDeployment, live: &LiveDeployment) -> bool {
-    holds_template(object, live) || holds_replicas(object, Some(live))
+fn may_hold(object: &WaitDeployment, live: &LiveDeployment, same_template: bool) -> bool {
+    holds_template(object, live, same_template) || holds_replicas(object, Some(live))
 }
 
-fn holds_template(object: &WaitDeployment, live: &LiveDeployment) -> bool {
-    object.spec.gates().update && !is_let_through(object, live)
+fn holds_template(object: &WaitDeployment, live: &LiveDeployment, same_template: bool) -> bool {
+    object.spec.gates().update && !same_template && !is_let_through(object, live)
 }
 
 /// Replicas that the object does not set are somebody else's, and nobody's to hold back. A Deployment that is not there
@@ -248,12 +258,23 @@ fn holds_replicas(object: &WaitDeployment, live: Option<&LiveDeployment>) -> boo
 }
 
 /// Returns whether the Deployment has the object's template: by the mark that was left with it, and where an earlier
-/// version left none, by the generation.
+/// version left none, by the generation. One that is adopted only if it is identical either has it or is left alone.
 fn is_let_through(object: &WaitDeployment, live: &LiveDeployment) -> bool {
     match live.template_mark() {
+        None if live.controller().is_none() && object.spec.adoption() == Adoption::IfIdentical => true,
         Some(mark) => mark == template_mark(object),
         None => live.written_for() == Some(object.generation()),
     }
+}
+
+/// Returns whether the status tells of an open gate all that there is to tell: a write of the status may be refused, or
+/// never made, after the Deployment was. What was not told to hold by then is told once it does.
+fn is_told_open(object: &WaitDeployment) -> bool {
+    let Some(status) = &object.status else { return false };
+    let Some(told) = object.condition(condition::DEPENDENCIES_READY) else { return false };
+    // Unknown is also what is said where nobody is to look.
+    let is_left_alone = told.status == "Unknown" && told.message.as_deref() == Some(needs::NOT_WATCHED);
+    status.gate_closed_time.is_none() && (told.status == "True" || is_left_alone)
 }
 
 // === private: the decision ===
@@ -272,7 +293,7 @@ fn decide_by_needs(
     let mut write = Write {
         proceeds: false,
         adopts,
-        holds_template: !holds && live.is_some_and(|live| holds_template(object, live)),
+        holds_template: !holds && live.is_some_and(|live| holds_template(object, live, facts.same_template)),
         replicas: if is_scaled {
             Replicas::TakenAway
         } else if !holds && !waits && holds_replicas(object, live) {
@@ -284,12 +305,16 @@ fn decide_by_needs(
     if let (true, Err(invalid)) = (waits, plan) {
         let closed = Some(Closed { deadline: None, expired: None, ..Closed::of(object, None, now) });
         let course = Course::Invalid(invalid.clone());
-        return Decision { course, closed, needs, loss: None, cycle: None, next: None };
+        return Decision { course, closed, needs, unexplained: false, loss: None, cycle: None, next: None };
     }
     let is_closed = waits || write.holds();
-    let mut closed = is_closed.then(|| Closed::of(object, plan.ok(), now));
+    let was_closed = object.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some());
+    let mut closed = (is_closed || was_closed && !holds).then(|| Closed::of(object, plan.ok(), now));
     let mut course = if waits { Course::Wait } else { Course::Write(write) };
-    if closed.is_some_and(|closed| closed.expired == Some(OnDeadline::Proceed)) {
+    let proceeds = closed.is_some_and(|closed| closed.expired == Some(OnDeadline::Proceed));
+    closed = closed.filter(|_| is_closed);
+    // That it went on is told again where it was not written: the deadline is as old as before.
+    if proceeds {
         write.proceeds = true;
         write.holds_template = false;
         if write.replicas == Replicas::Held {
@@ -298,6 +323,9 @@ fn decide_by_needs(
         course = Course::Write(write);
         closed = None;
     }
+    let is_untold =
+        live.is_some() && !adopts && !is_closed && !proceeds && needs.looks && !is_told_open(object);
+    let unexplained = is_untold && !holds && needs.blocking().any(|known| !known.is_fresh);
     let moments = [
         closed.filter(|closed| closed.expired.is_none()).and_then(|closed| closed.deadline),
         loss.as_ref().and_then(|loss| loss.next),
@@ -307,7 +335,7 @@ fn decide_by_needs(
     let doubts = (facts.shaken && needs.has_doubts).then_some(SHAKEN_RETRY);
     let next = in_time.chain(doubts).min();
     let cycle = facts.cycle.filter(|_| closed.is_some()).map(str::to_owned);
-    Decision { course, closed, needs, loss, cycle, next }
+    Decision { course, closed, needs, unexplained, loss, cycle, next }
 }
 
 // === impl Closed ===

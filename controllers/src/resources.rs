@@ -336,9 +336,9 @@ impl Resources {
         let Ok(Some(object)) = self.shared.objects.get(request) else { return false };
         let Some(status) = object.status.as_ref().filter(|_| is_final(check)) else { return false };
         let held = status.dependencies.iter().find(|entry| entry.name == dependency.name && entry.ready);
-        let current = status.observed_generation == Some(object.generation());
+        // An edit may have put another object under the name: only the words tell which one it was.
         let words = holds(request.namespace().unwrap_or_default(), check);
-        held.is_some_and(|entry| current || entry.message.as_ref() == Some(&words))
+        held.is_some_and(|entry| entry.message.as_ref() == Some(&words))
     }
 }
 

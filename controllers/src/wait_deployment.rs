@@ -35,7 +35,7 @@ use mainstay_api::{Plan, WaitDeployment};
 use parking_lot::Mutex;
 
 use crate::dependencies::{Dependencies, Observation, State};
-use crate::deployment::LiveDeployment;
+use crate::deployment::{LiveDeployment, desired};
 use crate::gate::{self, Course, Facts, GateStatus};
 use crate::reasons::event;
 use deed::Done;
@@ -58,9 +58,16 @@ pub struct WaitDeploymentReconciler {
     dependencies: Dependencies,
     memory: Memory,
     metrics: GateMetrics,
-    /// When the network of this process was last in doubt.
-    shaken_until: Mutex<Option<Timestamp>>,
+    doubt: Mutex<Doubt>,
     clock: fn() -> Timestamp,
+}
+
+/// When the network of this process was last in doubt.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// In which term that was learned; `None` before the first.
+    term: Option<u64>,
+    until: Option<Timestamp>,
 }
 
 // === impl WaitDeploymentReconciler ===
@@ -85,7 +92,7 @@ impl WaitDeploymentReconciler {
             dependencies,
             memory: Memory::default(),
             metrics: GateMetrics::register(registry),
-            shaken_until: Mutex::new(None),
+            doubt: Mutex::default(),
             clock: Timestamp::now,
         }
     }
@@ -178,19 +185,22 @@ impl Reconciler for WaitDeploymentReconciler {
         // Asked only where something may be taken for a loss: the answer is not for nothing.
         let fails = observations.iter().any(|seen| seen.state == State::NotReady);
         let shaken = fails && deployment.is_some() && self.dependencies.is_shaken();
-        if shaken {
-            *self.shaken_until.lock() = Some(now);
-        }
-        let decision = gate::decide(&Facts {
+        let mut facts = Facts {
             object: &object,
             plan: plan.as_ref(),
             live: deployment.as_deref(),
             observations: &observations,
             shaken,
-            shaken_until: *self.shaken_until.lock(),
+            shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
+            same_template: false,
             cycle: None,
             now,
-        });
+        };
+        let mut decision = gate::decide(&facts);
+        if let Some((found, _)) = live.as_ref().zip(facts.live).filter(|(_, live)| asks(&decision, live)) {
+            facts.same_template = self.has_same_template(request, found, &desired(&object), cx).await?;
+            decision = gate::decide(&facts);
+        }
         self.metrics.observe(request, decision.as_str());
         let done = match decision.course {
             Course::Leave => return Ok(Action::Done),
@@ -211,7 +221,27 @@ impl Reconciler for WaitDeploymentReconciler {
     }
 }
 
+// === impl Doubt ===
+
+impl Doubt {
+    /// Returns until when there was doubt. A term begins with it: this process has seen nobody answer yet, so that it
+    /// could not tell a network that is cut from targets that are gone.
+    fn note(&mut self, term: u64, shaken: bool, now: Timestamp) -> Option<Timestamp> {
+        if shaken || self.term != Some(term) {
+            *self = Self { term: Some(term), until: Some(now) };
+        }
+        self.until
+    }
+}
+
 // === private ===
+
+/// Returns whether to ask the server if the Deployment has the object's template already: taken over for the first
+/// time, it bears no mark that would tell. Afterwards it does.
+fn asks(decision: &gate::Decision, live: &LiveDeployment) -> bool {
+    let holds = decision.write().is_some_and(|write| write.adopts && write.holds_template);
+    holds && live.template_mark().is_none()
+}
 
 fn send(
     object: &WaitDeployment,

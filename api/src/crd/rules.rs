@@ -36,12 +36,20 @@ pub(super) fn touches() -> Value {
         "properties": {
             "spec": {
                 "x-kubernetes-preserve-unknown-fields": true,
-                "x-kubernetes-validations": [rule(
-                    REQUIRED,
-                    ".replicas",
-                    "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || (has(self.replicas) && dyn(self.replicas) != null)",
-                    "replicas has to be set where waitFor.onLoss is ScaleToZero: it says how many Pods to come back to",
-                )],
+                "x-kubernetes-validations": [
+                    rule(
+                        REQUIRED,
+                        ".replicas",
+                        "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || (has(self.replicas) && dyn(self.replicas) != null)",
+                        "replicas has to be set where waitFor.onLoss is ScaleToZero: it says how many Pods to come back to",
+                    ),
+                    rule(
+                        REQUIRED,
+                        ".replicas",
+                        "!has(self.waitFor) || !has(self.waitFor.gates) || !('ScaleFromZero' in self.waitFor.gates) || (has(self.replicas) && dyn(self.replicas) != null)",
+                        "replicas has to be set where waitFor.gates has ScaleFromZero: what the object does not set is not its to hold back",
+                    ),
+                ],
                 "properties": {
                     "selector": selector_of_deployment(),
                     "strategy": open_object(),
@@ -90,7 +98,7 @@ fn wait_for() -> Value {
                 REQUIRED,
                 ".lossGraceSeconds",
                 "!has(self.onLoss) || self.onLoss != 'ScaleToZero' || has(self.lossGraceSeconds)",
-                "lossGraceSeconds has to be set where onLoss is ScaleToZero: it says how long a loss lasts before the Pods go; 0 takes them at once",
+                "lossGraceSeconds has to be set where onLoss is ScaleToZero: it says how long a loss lasts before the Pods go, at least 30 s",
             ),
             rule(
                 FORBIDDEN,

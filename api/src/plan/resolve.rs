@@ -81,6 +81,11 @@ impl WaitDeploymentSpec {
         serde_json::from_value(given.clone()).unwrap_or(Adoption::Never)
     }
 
+    /// Returns whether a loss takes the replicas away, also if `waitFor` cannot be acted on.
+    pub fn scales_on_loss(&self) -> bool {
+        self.field("onLoss") == Some(&json!(OnLoss::ScaleToZero))
+    }
+
     fn field(&self, name: &str) -> Option<&Value> {
         self.wait_for.as_ref()?.get(name).filter(|value| !value.is_null())
     }
@@ -124,13 +129,13 @@ fn of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, In
     };
     let loss_grace = seconds("lossGraceSeconds", wait_for.loss_grace_seconds, 0..=MAX_GRACE)?;
     Ok(Plan {
-        dependencies,
         match_policy: wait_for.match_policy,
         gates: spec.gates(),
         deadline: seconds("deadlineSeconds", wait_for.deadline_seconds, 1..=MAX_DEADLINE)?,
         on_deadline: wait_for.on_deadline,
         on_loss: wait_for.on_loss,
-        loss_grace: loss_grace.unwrap_or_default(),
+        loss_grace: loss_grace.unwrap_or_else(|| default_grace(&dependencies)),
+        dependencies,
         recovery_deadline: seconds(
             "recoveryDeadlineSeconds",
             wait_for.recovery_deadline_seconds,
@@ -140,12 +145,26 @@ fn of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, In
     })
 }
 
+/// What is probed has failed several times before it is lost. Of what the API server tells, one change is all there is:
+/// it gets the time that those failures would take.
+fn default_grace(dependencies: &[PlannedDependency]) -> Duration {
+    let told = dependencies.iter().filter(|dependency| !matches!(dependency.check, Check::Probe(_)));
+    told.map(|dependency| dependency.period * dependency.failure_threshold).max().unwrap_or_default()
+}
+
 /// What the definition says in rules between fields.
 fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<(), InvalidSpec> {
     if wait_for.gates.as_ref().is_some_and(Vec::is_empty) {
         return at
             .field("gates")
             .refuse(Vec::<&str>::new(), "at least one of Create, Update and ScaleFromZero");
+    }
+    let gates = wait_for.gates.as_deref().unwrap_or_default();
+    if gates.contains(&Gate::ScaleFromZero) && spec.replicas.is_none() {
+        return at.field("gates").refuse(
+            json!(gates),
+            "spec.replicas beside ScaleFromZero: replicas that the object does not set are not its to hold back",
+        );
     }
     let at_loss = at.field("onLoss");
     if wait_for.on_loss == OnLoss::ScaleToZero && wait_for.loss_grace_seconds.is_none() {

@@ -104,6 +104,20 @@ fn what_is_absent_has_its_default() {
 }
 
 #[test]
+fn a_loss_that_is_told_once_has_the_grace_of_one_that_is_probed() {
+    let grace = |wait_for: &Value| plan(wait_for).unwrap().loss_grace.as_secs();
+    let mut service = with(&json!({"service": {"name": "db"}, "periodSeconds": 5, "failureThreshold": 4}));
+    assert_eq!(grace(&service), 20);
+    service["lossGraceSeconds"] = json!(0);
+    assert_eq!(grace(&service), 0, "asked for");
+    assert_eq!(
+        grace(&with(&json!({"tcpSocket": {"host": "db", "port": 1}}))),
+        0,
+        "failed three times by then"
+    );
+}
+
+#[test]
 fn the_articles_form_is_one_tcp_dependency_whose_loss_nobody_looks_at() {
     let object = json!({
         "metadata": {"name": "web"},
@@ -314,6 +328,13 @@ fn fields_that_do_not_go_together_are_refused() {
     unscaled.spec.replicas = None;
     let refused = unscaled.plan().unwrap_err().to_string();
     assert!(refused.contains(r#"onLoss "ScaleToZero": expected spec.replicas beside it"#), "{refused}");
+    let mut unscaled = object(&beside("gates", json!(["Create", "ScaleFromZero"])));
+    assert!(unscaled.plan().is_ok());
+    unscaled.spec.replicas = None;
+    let refused = unscaled.plan().unwrap_err().to_string();
+    let expected =
+        r#"spec.waitFor.gates ["Create","ScaleFromZero"]: expected spec.replicas beside ScaleFromZero"#;
+    assert!(refused.starts_with(expected), "{refused}");
 }
 
 #[test]

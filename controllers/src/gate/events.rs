@@ -36,6 +36,25 @@ pub(crate) struct Happening {
     pub(crate) is_about_deployment: bool,
 }
 
+/// A gate that has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) by: OpenedBy,
+    /// How long it was closed.
+    pub(crate) waited: Duration,
+}
+
+/// What opened a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenedBy {
+    /// They hold.
+    Dependencies,
+    /// The deadline, after which the object asks to go on without them.
+    Deadline,
+    /// An edit: what was held back is not asked for any more, or not to be held.
+    Spec,
+}
+
 /// Returns what has happened between what `object` tells and `after`, in the order in which it did, but for the
 /// [deed](of_deed).
 pub(crate) fn happenings(
@@ -94,22 +113,28 @@ fn of_dependencies(object: &WaitDeployment, after: &GateStatus, all: &mut Vec<Ha
     }
 }
 
-/// Returns how long a gate was closed that is open from now on; `None` if it has not opened.
-pub(crate) fn waited(
+/// Returns the opening of a gate that was closed and is open from now on, if that is what has happened.
+pub(crate) fn opening(
     object: &WaitDeployment,
     decision: &Decision,
     deed: Deed,
     after: &GateStatus,
     now: Timestamp,
-) -> Option<Duration> {
+) -> Option<Opening> {
     let since = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
     let is_open = after.gate_closed_time.is_none() && decision.write().is_some();
-    match since {
-        Some(since) if is_open => Some(Duration::try_from(now.duration_since(since.0)).unwrap_or_default()),
+    let waited = match since {
+        Some(since) if is_open => Duration::try_from(now.duration_since(since.0)).unwrap_or_default(),
         // Everything was there already.
-        None if is_open && deed == Deed::Created && !decision.needs.known.is_empty() => Some(Duration::ZERO),
-        _ => None,
-    }
+        None if is_open && deed == Deed::Created && !decision.needs.known.is_empty() => Duration::ZERO,
+        _ => return None,
+    };
+    let by = match decision.write()? {
+        write if write.proceeds => OpenedBy::Deadline,
+        _ if decision.needs.hold() => OpenedBy::Dependencies,
+        _ => OpenedBy::Spec,
+    };
+    Some(Opening { by, waited })
 }
 
 fn of_opening(
@@ -119,13 +144,17 @@ fn of_opening(
     after: &GateStatus,
     now: Timestamp,
 ) -> Option<Happening> {
-    let waited = waited(object, decision, deed, after, now)?.as_secs();
-    Some(if decision.write()?.proceeds {
-        let rest = decision.needs.in_short().unwrap_or_default();
-        let note = format!("went on after {waited} s without {rest}");
-        happening(EventType::Warning, event::PROCEEDED_AFTER_DEADLINE, note)
-    } else {
-        happening(EventType::Normal, event::GATE_OPENED, format!("the dependencies hold after {waited} s"))
+    let Opening { by, waited } = opening(object, decision, deed, after, now)?;
+    let waited = waited.as_secs();
+    let opened = |note| happening(EventType::Normal, event::GATE_OPENED, note);
+    Some(match by {
+        OpenedBy::Dependencies => opened(format!("the dependencies hold after {waited} s")),
+        OpenedBy::Spec => opened(format!("nothing is held back any more after {waited} s")),
+        OpenedBy::Deadline => {
+            let rest = decision.needs.in_short().unwrap_or_default();
+            let note = format!("went on after {waited} s without {rest}");
+            happening(EventType::Warning, event::PROCEEDED_AFTER_DEADLINE, note)
+        }
     })
 }
 

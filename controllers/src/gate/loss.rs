@@ -3,6 +3,8 @@
 //! The memory is the status: `DependenciesReady` says whether they had held, and the entries since when which one does
 //! not. So neither a restart nor another replica begins a grace anew, and what never held cannot be lost.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::{MatchPolicy, OnLoss};
@@ -11,6 +13,10 @@ use super::needs::told;
 use super::{Facts, Needs, Seen, Verdict, later};
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
+
+/// How long a loss lasts at least before replicas are taken away, whatever the object asks for: if it is the manager that
+/// is cut off, its targets fall silent one after the other, and it takes a while until that can be seen.
+const MIN_SCALE_GRACE: Duration = Duration::from_secs(30);
 
 /// A loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +39,10 @@ impl Loss {
     /// Finds the loss, if there is one, of an object whose Deployment is `live`.
     pub(super) fn find(facts: &Facts<'_>, needs: &Needs, live: &LiveDeployment) -> Option<Self> {
         let Facts { object, now, .. } = *facts;
-        let plan = facts.plan.ok().filter(|plan| plan.on_loss != OnLoss::Ignore)?;
+        let Ok(plan) = facts.plan else { return Self::kept(object, live) };
+        if plan.on_loss == OnLoss::Ignore {
+            return None;
+        }
         let was_lost = is_told_lost(object);
         let is_lost = was_lost || is_told_ready(object) && needs.verdict == Verdict::NotReady;
         if needs.hold() || !is_lost {
@@ -44,7 +53,7 @@ impl Loss {
         let graced = later(since, plan.loss_grace);
         let tolerated = !was_lost && graced.is_none_or(|moment| moment > now);
         let calm = facts.shaken_until.map_or(since, |until| until.max(since));
-        let scales_at = later(calm, plan.loss_grace);
+        let scales_at = later(calm, plan.loss_grace.max(MIN_SCALE_GRACE));
         let is_at_zero = live.spec.replicas == Some(0);
         let may_scale =
             needs.seen == Seen::Fails && !facts.shaken && scales_at.is_some_and(|moment| moment <= now);
@@ -54,6 +63,14 @@ impl Loss {
         let scales_at = scales_at.filter(|_| plan.on_loss == OnLoss::ScaleToZero && !scales);
         let ahead = [graced, scales_at, stalled_at].into_iter().flatten().filter(|moment| *moment > now);
         Some(Self { since, tolerated, scales, stalled, next: ahead.min() })
+    }
+
+    /// What a loss took stays away while the spec cannot be acted on: nobody can tell whether it holds again.
+    fn kept(object: &WaitDeployment, live: &LiveDeployment) -> Option<Self> {
+        let told = object.condition(condition::DEPENDENCIES_READY).filter(|_| is_told_lost(object))?;
+        let since = told.last_transition_time.as_ref()?.0;
+        let was_taken = object.spec.scales_on_loss() && live.spec.replicas == Some(0);
+        was_taken.then_some(Self { since, tolerated: false, scales: true, stalled: false, next: None })
     }
 }
 

@@ -12,10 +12,8 @@ use super::Facts;
 use crate::dependencies::{Observation, State};
 use crate::reasons::{self, condition};
 
-/// What is said of a dependency that held and is not looked at any more.
-const HELD_ONCE: &str = "held when the gate opened; not watched since";
 /// What is said of one that nobody has looked at and nobody will for now.
-const NOT_WATCHED: &str = "not looked at while the gate is open";
+pub(super) const NOT_WATCHED: &str = "not looked at while the gate is open";
 
 /// What is known of all dependencies.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,9 +105,8 @@ impl Needs {
             .iter()
             .enumerate()
             .map(|(index, dependency)| {
-                let seen = facts.observations.get(index);
-                let believed = seen.filter(|seen| seen.state != State::Unknown && !doubted(seen));
-                Known::of(facts.object, dependency, believed, looks)
+                let seen = facts.observations.get(index).filter(|seen| !doubted(seen));
+                Known::of(facts.object, dependency, seen, looks, exists)
             })
             .collect();
         let all: Vec<&Known> = known.iter().filter(|known| !known.optional).collect();
@@ -150,7 +147,7 @@ impl Needs {
         let first = blocking.next()?;
         let more = blocking.count();
         let why = match first.state {
-            State::Unknown => String::new(),
+            State::Unknown if first.reason == reasons::UNKNOWN => String::new(),
             _ => format!(" ({})", first.reason),
         };
         let more = if more == 0 { String::new() } else { format!(" +{more}") };
@@ -166,6 +163,7 @@ impl Known {
         dependency: &PlannedDependency,
         seen: Option<&Observation>,
         looks: bool,
+        exists: bool,
     ) -> Self {
         let bare = |state, reason, message| Self {
             name: dependency.name.clone(),
@@ -176,14 +174,20 @@ impl Known {
             message,
             is_fresh: false,
         };
-        if let Some(seen) = seen {
+        if let Some(seen) = seen.filter(|seen| seen.state != State::Unknown) {
             let known = bare(seen.state, Cow::Borrowed(seen.reason), seen.message.clone());
             return Self { is_fresh: true, ..known };
         }
-        let unknown = || {
-            let message = if looks { Observation::unknown().message } else { NOT_WATCHED.to_owned() };
-            bare(State::Unknown, Cow::Borrowed(reasons::UNKNOWN), message)
-        };
+        // Why nobody can look, if there is a cause.
+        let blind = seen.filter(|seen| seen.reason != reasons::UNKNOWN);
+        let message = if looks { Observation::unknown().message } else { NOT_WATCHED.to_owned() };
+        let (reason, message) =
+            blind.map_or((reasons::UNKNOWN, message), |blind| (blind.reason, blind.message.clone()));
+        let unknown = || bare(State::Unknown, Cow::Borrowed(reason), message.clone());
+        // What keeps a gate closed has to be said; of one that is open the last that is known stands.
+        if blind.is_some() && !exists {
+            return unknown();
+        }
         let Some(told) = told(object, &dependency.name) else { return unknown() };
         let status = object.status.as_ref().and_then(|status| status.observed_generation);
         // An edit may have put something else under the same name; who looks will know soon.
@@ -198,11 +202,8 @@ impl Known {
             _ if is_told_invalid(object) => State::Invalid,
             _ => State::NotReady,
         };
-        let message = match told.message.clone() {
-            _ if told.ready && !looks => HELD_ONCE.to_owned(),
-            message => message.unwrap_or_default(),
-        };
-        bare(state, Cow::Owned(reason), message)
+        // In the words of the time: they also tell what it was that held, should the spec name something else by now.
+        bare(state, Cow::Owned(reason), told.message.clone().unwrap_or_default())
     }
 
     /// Returns whether it holds.

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::needs::told;
 use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, Verdict, rollout};
+use crate::dependencies::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 use crate::status::status_of;
@@ -197,6 +198,10 @@ fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied, tr
                     ..summary
                 }
             }
+            (None, Some(_)) if let Err(invalid) = object.plan() => {
+                let message = format!("{}; {invalid}", lost(&decision.needs));
+                stalled(reason_of(&invalid), message)
+            }
             (None, Some(loss)) if loss.stalled => {
                 let message = format!("{}; recoveryDeadlineSeconds are over", lost(&decision.needs));
                 stalled(reasons::RECOVERY_DEADLINE_EXCEEDED, message)
@@ -260,7 +265,9 @@ fn waits_for(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return String::new() };
     let text = match first.state {
-        crate::dependencies::State::Unknown => format!("{} has not been tried yet", first.shown),
+        State::Unknown if first.reason == reasons::UNKNOWN => {
+            format!("{} has not been tried yet", first.shown)
+        }
         _ => format!("waiting for {}: {}", first.shown, first.message),
     };
     and_more(text, blocking)
@@ -268,7 +275,7 @@ fn waits_for(needs: &Needs) -> String {
 
 fn lost(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
-    let Some(first) = blocking.next() else { return "lost".to_owned() };
+    let Some(first) = blocking.next() else { return "a dependency was lost".to_owned() };
     and_more(format!("{} is lost: {}", first.shown, first.message), blocking)
 }
 
@@ -392,11 +399,12 @@ fn times(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &
         (Some(Closed { since, deadline, .. }), ..) => {
             Times { opened, closed: Some(Time(since)), deadline: deadline.map(Time) }
         }
-        (None, Course::Write(_), Applied::Current(_)) => {
+        (None, Course::Write(_), Applied::Current(_)) if !decision.unexplained => {
             let opened = opened.filter(|_| was_closed.is_none());
             Times { opened: opened.or_else(|| Some(now.clone())), closed: None, deadline: None }
         }
-        // Neither opened nor closed: the server has refused what was let through, or the Deployment is not ours.
+        // Neither opened nor closed: the server has refused what was let through, nobody knows yet why it was, or the
+        // Deployment is not ours.
         (None, ..) => {
             let deadline = told.and_then(|status| status.deadline_time.clone());
             Times { opened, closed: was_closed, deadline }

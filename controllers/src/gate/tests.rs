@@ -4,6 +4,7 @@ mod loss;
 mod properties;
 mod said;
 mod table;
+mod untold;
 
 use std::fmt::Write as _;
 
@@ -24,6 +25,7 @@ struct Stage {
     live: Option<LiveDeployment>,
     observations: Vec<Observation>,
     shaken: bool,
+    same_template: bool,
     now: i64,
 }
 
@@ -102,7 +104,14 @@ fn write(object: &mut WaitDeployment, status: &GateStatus) {
 
 impl Stage {
     fn new(object: WaitDeployment, observations: &[Observation]) -> Self {
-        Self { object, live: None, observations: observations.to_vec(), shaken: false, now: 1_000 }
+        Self {
+            object,
+            live: None,
+            observations: observations.to_vec(),
+            shaken: false,
+            same_template: false,
+            now: 1_000,
+        }
     }
 
     /// The Deployment is there, as it was let through.
@@ -125,6 +134,7 @@ impl Stage {
             observations: if looked { &self.observations } else { &[] },
             shaken: self.shaken,
             shaken_until: shaken_until.map(at),
+            same_template: self.same_template,
             cycle: None,
             now: at(self.now),
         })

@@ -241,9 +241,10 @@ async fn what_is_over_for_good_may_be_gone() {
     };
     let told = "Job shop/migrate has condition Complete=True";
     let text = format!("Ready GoneAfterSuccess: {told}");
-    assert_eq!(gone("Complete", 2, "held when the gate opened"), text, "told of this spec");
     assert_eq!(gone("Complete", 1, told), text, "told in the words of this very check");
     let missing = "NotReady NotFound: Job shop/migrate does not exist";
+    let other = "Job shop/migrate-1 has condition Complete=True";
+    assert_eq!(gone("Complete", 2, other), missing, "an edit while nobody looked put this one in its place");
     assert_eq!(gone("Complete", 1, "Job shop/other has condition Complete=True"), missing, "another check");
 
     let mut object = waits_for(&migrate("Complete"));

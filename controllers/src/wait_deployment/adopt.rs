@@ -2,7 +2,10 @@
 //!
 //! Its Pods are not touched by that: what is applied afterwards is the spec, and an equal template is no new one.
 
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use mainstay::cache::Entry;
@@ -17,13 +20,21 @@ use super::WaitDeploymentReconciler;
 use super::deed::FORBIDDEN_RETRY;
 use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, ownership, template_only};
 
+/// When to look again at what the cache does not show as it is yet.
+const CHANGED_RETRY: Duration = Duration::from_secs(1);
+
+/// Somebody was faster.
+#[derive(Debug, thiserror::Error)]
+#[error("the Deployment has changed since it was found to be nobody's")]
+struct Changed;
+
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
     /// Makes the creator's fields ours, so that what is left out of the spec later goes away.
     ///
-    /// Returns false if the Deployment has to be left alone: its template is another one, and only an identical one may be
-    /// taken over.
+    /// Returns the version it has then; `None` if it has to be left alone: its template is another one, and only an
+    /// identical one may be taken over.
     pub(super) async fn take_over(
         &self,
         request: &Request,
@@ -31,15 +42,21 @@ impl WaitDeploymentReconciler {
         found: &Entry<LiveDeployment>,
         desired: &Value,
         cx: &Context,
-    ) -> Result<bool, ReconcileError> {
+    ) -> Result<Option<String>, ReconcileError> {
         let deployments = deployments(request, cx);
         if object.spec.adoption() == Adoption::IfIdentical
             && !is_identical(&deployments, found, desired).await?
         {
-            return Ok(false);
+            return Ok(None);
         }
         // The cache leaves managedFields out.
         let live = deployments.get(request.name()).await?;
+        // What was decided on may be long gone; the cache will show it soon.
+        if !is_still(&live.metadata, found) {
+            return Err(ReconcileError::retry_after(Changed, CHANGED_RETRY));
+        }
+        let mut version = live.metadata.resource_version.clone().unwrap_or_default();
+        let is_current = version == found.meta().resource_version.to_string();
         let managed = serde_json::to_value(&live.metadata.managed_fields)?;
         if let Some(moved) = ownership::with_creators_fields(&managed, desired) {
             // Of the version that was read, and of the Deployment that was decided about.
@@ -51,9 +68,22 @@ impl WaitDeploymentReconciler {
             let params =
                 PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let patch = Patch::Merge(json!({"metadata": metadata}));
-            deployments.patch(request.name(), &params, &patch).await?;
+            let moved = deployments.patch(request.name(), &params, &patch).await?;
+            version = moved.metadata.resource_version.unwrap_or_default();
         }
-        Ok(true)
+        // Of what the cache has not shown nothing was decided: its own version leads to a conflict, and another look.
+        Ok(Some(if is_current { version } else { found.meta().resource_version.to_string() }))
+    }
+
+    /// Returns whether the Deployment, which bears no mark of ours, has the object's template all the same.
+    pub(super) async fn has_same_template(
+        &self,
+        request: &Request,
+        found: &Entry<LiveDeployment>,
+        desired: &Value,
+        cx: &Context,
+    ) -> Result<bool, ReconcileError> {
+        is_identical(&deployments(request, cx), found, desired).await
     }
 }
 
@@ -62,6 +92,14 @@ impl WaitDeploymentReconciler {
 fn deployments(request: &Request, cx: &Context) -> Api<DynamicObject> {
     let namespace = request.namespace().unwrap_or_default();
     Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
+}
+
+/// Returns whether it is the one that was found, and still nobody's.
+fn is_still(live: &ObjectMeta, found: &Entry<LiveDeployment>) -> bool {
+    let owners = live.owner_references.as_deref().unwrap_or_default();
+    live.uid.as_deref() == Some(&*found.meta().uid.to_string())
+        && live.deletion_timestamp.is_none()
+        && owners.iter().all(|owner| owner.controller != Some(true))
 }
 
 /// Asks the server what the Deployment would be with all defaults, under a name that is free, and compares the templates:

@@ -108,15 +108,19 @@ impl WaitDeploymentReconciler {
         cx: &Context,
     ) -> Result<Done, ReconcileError> {
         let live = attempt.live.as_deref();
-        if let Some((entry, _)) = found.filter(|_| write.adopts)
-            && !self.take_over(request, object, entry, &attempt.desired, cx).await?
-        {
-            self.memory.remember_different(request, attempt);
-            return Ok(Done::of(Applied::Differs, Deed::Nothing));
+        let mut version = live.map(|live| live.metadata.resource_version.clone());
+        if let Some((entry, _)) = found.filter(|_| write.adopts) {
+            version = self.take_over(request, object, entry, &attempt.desired, cx).await?;
+            if version.is_none() {
+                self.memory.remember_different(request, attempt);
+                return Ok(Done::of(Applied::Differs, Deed::Nothing));
+            }
         }
         let body = match live {
             // The template was copied from this version, and would undo what a user has changed since.
-            Some(live) if write.holds_template => guarded_version(&attempt.desired, live),
+            Some(live) if write.holds_template => {
+                guarded_version(&attempt.desired, live, &version.unwrap_or_default())
+            }
             _ => guarded(&attempt.desired, live),
         };
         match self.write_deployment.apply(cx, &body).await {

@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::gate::{Decision, Deed, GateStatus, waited};
+use crate::gate::{Decision, Deed, GateStatus, OpenedBy, Opening, opening};
 use crate::reasons::{self, condition};
 
 /// From a Service that is ready already to a restore that takes a day, in seconds.
@@ -56,8 +56,8 @@ impl GateMetrics {
         for state in Decision::STATES {
             metrics.gates.get_or_create(&StateLabels { state }).set(0);
         }
-        for outcome in ["ready", "deadline_proceed"] {
-            drop(metrics.opened.get_or_create(&OutcomeLabels { outcome }));
+        for by in [OpenedBy::Dependencies, OpenedBy::Deadline, OpenedBy::Spec] {
+            drop(metrics.opened.get_or_create(&OutcomeLabels { outcome: outcome_of(by) }));
         }
         registry.register(
             "mainstay_waitdeployment_gates",
@@ -103,19 +103,18 @@ impl GateMetrics {
         after: &GateStatus,
         now: Timestamp,
     ) {
-        let proceeds = decision.write().is_some_and(|write| write.proceeds);
-        let waited = waited(object, decision, deed, after, now);
-        if let Some(waited) = waited {
-            let outcome = if proceeds { "deadline_proceed" } else { "ready" };
-            self.opened.get_or_create(&OutcomeLabels { outcome }).inc();
+        let opening = opening(object, decision, deed, after, now);
+        if let Some(Opening { by, waited }) = opening {
+            self.opened.get_or_create(&OutcomeLabels { outcome: outcome_of(by) }).inc();
             self.wait.observe(waited.as_secs_f64());
         }
+        let proceeds = opening.is_some_and(|opening| opening.by == OpenedBy::Deadline);
         let is_late = |ready: Option<&Condition>| {
             ready.is_some_and(|ready| ready.reason.as_deref() == Some(reasons::DEADLINE_EXCEEDED))
         };
         let becomes_late =
             is_late(after.condition(condition::READY)) && !is_late(object.condition(condition::READY));
-        if becomes_late || proceeds && waited.is_some() {
+        if becomes_late || proceeds {
             self.expired.inc();
         }
     }
@@ -128,5 +127,13 @@ impl GateMetrics {
         if let Some(state) = to {
             gauge(state).inc();
         }
+    }
+}
+
+fn outcome_of(by: OpenedBy) -> &'static str {
+    match by {
+        OpenedBy::Dependencies => "ready",
+        OpenedBy::Deadline => "deadline_proceed",
+        OpenedBy::Spec => "spec",
     }
 }

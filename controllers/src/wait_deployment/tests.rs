@@ -150,3 +150,14 @@ async fn a_deadline_is_kept_without_any_event() {
     let Action::RequeueAfter(wait) = run.action() else { panic!("no wake-up") };
     assert!(wait.as_secs() >= 55 && wait.as_secs() <= 60, "{wait:?}");
 }
+
+#[test]
+fn a_term_begins_in_doubt() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut doubt = Doubt::default();
+    assert_eq!(doubt.note(1, false, at(10)), Some(at(10)), "nobody has been seen to answer yet");
+    assert_eq!(doubt.note(1, false, at(20)), Some(at(10)));
+    assert_eq!(doubt.note(1, true, at(30)), Some(at(30)), "shaken");
+    assert_eq!(doubt.note(1, false, at(40)), Some(at(30)));
+    assert_eq!(doubt.note(2, false, at(50)), Some(at(50)), "the next term");
+}

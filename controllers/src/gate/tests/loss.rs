@@ -61,7 +61,10 @@ fn what_never_held_cannot_be_lost() {
     );
     // Once it has held, it can.
     stage.step(2_100, &[ready()]);
-    assert!(scales(&stage.step(2_200, &[refused()])));
+    assert_eq!(stage.step(2_200, &[refused()]).next, Some(Duration::from_secs(30)));
+    assert_eq!(stage.condition("DependenciesReady"), "False/Lost", "told at once");
+    assert!(!scales(&stage.step(2_229, &[refused()])), "more may fall silent, and the cause be here");
+    assert!(scales(&stage.step(2_230, &[refused()])));
 }
 
 #[test]
@@ -132,8 +135,30 @@ fn a_shaken_network_freezes_what_is_told_and_done() {
 #[test]
 fn what_is_at_zero_stays_there_while_the_network_is_shaken() {
     let mut stage = stage(&json!({"onLoss": "ScaleToZero", "lossGraceSeconds": 0}));
-    assert!(scales(&stage.step(1_200, &[refused(), ready()])));
+    stage.step(1_200, &[refused(), ready()]);
+    assert!(scales(&stage.step(1_230, &[refused(), ready()])));
     stage.live.as_mut().unwrap().spec.replicas = Some(0);
     stage.shaken = true;
     assert!(scales(&stage.step(1_300, &[refused(), refused()])));
+}
+
+#[test]
+fn a_spec_that_cannot_be_acted_on_gives_nothing_back() {
+    let mut stage = stage(&json!({"onLoss": "ScaleToZero", "lossGraceSeconds": 30}));
+    stage.step(1_200, &[refused(), ready()]);
+    assert!(scales(&stage.step(1_230, &[refused(), ready()])));
+    stage.live.as_mut().unwrap().spec.replicas = Some(0);
+    stage.object.metadata.generation = Some(3);
+    stage.object.spec.wait_for.as_mut().unwrap()["dependencies"][0]["fromTheFuture"] = json!(1);
+    stage.object.spec.wait_for.as_mut().unwrap()["dependencies"][0]["tcpSocket"] = json!("odd");
+    for now in [1_300, 1_400] {
+        assert!(scales(&stage.step(now, &[])), "nobody can tell whether it holds again");
+        assert_eq!(stage.condition("Stalled"), "True/InvalidSpec");
+        assert_eq!(stage.condition("DependenciesReady"), "False/Lost");
+    }
+    stage.object.spec.wait_for.as_mut().unwrap()["dependencies"][0]["tcpSocket"] =
+        json!({"host": "a", "port": 1});
+    stage.object.metadata.generation = Some(4);
+    assert!(scales(&stage.step(1_500, &[unknown(), unknown()])));
+    assert!(!scales(&stage.step(1_600, &[ready(), ready()])));
 }

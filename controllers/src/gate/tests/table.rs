@@ -75,7 +75,10 @@ none     valid    refused  asks  wait closed
 none     valid    denied   asks  wait closed
 none     absent   -              write
 none     invalid  -              invalid waitProbe.address closed
-ours     valid    -              write
+ours     valid    -        asks  write
+ours     valid    ready    asks  write
+ours     valid    refused  asks  write
+ours     valid    denied   asks  write
 ours     absent   -              write
 ours     invalid  -              write
 foreign  valid    -              conflict Controlled(\"Rollout web\")
