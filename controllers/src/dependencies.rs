@@ -22,11 +22,13 @@ use std::sync::Arc;
 use mainstay::cache::View;
 use mainstay::key::{Key as _, Request};
 use mainstay_api::plan::ServiceCheck;
+use mainstay_api::wait_for::MatchPolicy;
 use mainstay_api::{Check, Plan, PlannedDependency};
 use parking_lot::Mutex;
 
 use self::endpoints::Look;
 pub(crate) use self::waiters::Waiters;
+use crate::cycles::{self, Awaited, Cycles};
 use crate::probe::{Description, Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
 use crate::resources::Resources;
@@ -76,6 +78,8 @@ pub enum Described {
 #[derive(Clone)]
 pub struct Dependencies {
     shared: Arc<Shared>,
+    /// `None`: nobody looks for circles.
+    cycles: Option<Arc<Cycles>>,
 }
 
 struct Shared {
@@ -91,7 +95,14 @@ struct Shared {
 impl Dependencies {
     /// Looks at these Services and objects, and has this engine look at everything else.
     pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources) -> Self {
-        Self { shared: Arc::new(Shared { engine, services, resources, of_services: Mutex::default() }) }
+        let shared = Shared { engine, services, resources, of_services: Mutex::default() };
+        Self { shared: Arc::new(shared), cycles: None }
+    }
+
+    /// Looks for circles of closed gates too.
+    #[must_use]
+    pub fn with_cycles(self, cycles: Cycles) -> Self {
+        Self { cycles: Some(Arc::new(cycles)), ..self }
     }
 
     /// Looks at no Services, no objects, and through an engine that nobody drives.
@@ -117,12 +128,22 @@ impl Dependencies {
 
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
     pub fn observe(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
-        self.look(request, plan, false)
+        let observations = self.look(request, plan, false);
+        if let Some(cycles) = &self.cycles {
+            cycles.waits(request, self.awaited(request, plan, &observations));
+        }
+        observations
+    }
+
+    /// Returns the circle of closed gates that `request` was in when it was [observed](Self::observe) last, for people.
+    pub fn cycle(&self, request: &Request) -> Option<String> {
+        self.cycles.as_ref()?.of(request).map(|circle| cycles::text_of(&circle))
     }
 
     /// As [`observe`](Self::observe), for a gate that is open, where only a loss matters: what nobody has seen ready,
     /// because the manager was started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
     pub fn observe_held(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
+        self.opened(request);
         self.look(request, plan, true)
     }
 
@@ -136,6 +157,37 @@ impl Dependencies {
         self.shared.engine.forget(request);
         self.shared.of_services.lock().forget(request);
         self.shared.resources.forget(request);
+        self.opened(request);
+    }
+
+    fn opened(&self, request: &Request) {
+        if let Some(cycles) = &self.cycles {
+            cycles.opened(request);
+        }
+    }
+
+    /// Returns what other WaitDeployments may bring of what is required and does not hold.
+    fn awaited(&self, request: &Request, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
+        let required = || plan.dependencies.iter().zip(observations).filter(|(one, _)| !one.optional);
+        // Another one of several may come up by itself.
+        if plan.match_policy == MatchPolicy::Any && required().count() > 1 {
+            return Vec::new();
+        }
+        let missing = required().filter(|(_, observation)| observation.state != State::Ready);
+        missing.filter_map(|(one, _)| self.awaited_by(request, &one.check)).collect()
+    }
+
+    fn awaited_by(&self, request: &Request, check: &Check) -> Option<Awaited> {
+        let namespace = request.namespace().unwrap_or_default();
+        let pods = |service: Request| {
+            let namespace = service.namespace().unwrap_or_default().to_owned();
+            Awaited::Pods(namespace, self.shared.services.selector(&service))
+        };
+        match check {
+            Check::Service(check) => Some(pods(Request::namespaced(namespace, check.name.as_str()))),
+            Check::Probe(check) => Target::new(namespace, check.clone()).service().map(pods),
+            Check::Resource(check) => crate::resources::awaited(namespace, check),
+        }
     }
 
     /// Tells how everything in `plan` is looked at for `request`, in the order of the plan; changes nothing.

@@ -17,6 +17,7 @@ pub mod gate;
 pub mod mirror;
 mod status;
 
+pub mod cycles;
 pub mod dependencies;
 pub mod deployment;
 pub mod probe;

@@ -19,6 +19,7 @@ use mainstay_api::WaitDeployment;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::cycles::Cycles;
 use crate::dependencies::Dependencies;
 use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Services, Surroundings, TokioDial, TokioResolve};
 use crate::resources::{ResourceWatch, Resources};
@@ -85,13 +86,14 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     };
     let mut configurations = manager.configurations();
     let policy = configurations.borrow_and_update().probe_policy.clone();
-    let of_resources = notifier.clone();
+    let (of_resources, of_cycles) = (notifier.clone(), notifier.clone());
     let resources =
         Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
     let tell = move |request| notifier.notify(request);
     let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
 
-    let dependencies = Dependencies::new(engine.clone(), found, resources.clone());
+    let cycles = Cycles::new(&objects, move |request| of_cycles.notify(request));
+    let dependencies = Dependencies::new(engine.clone(), found, resources.clone()).with_cycles(cycles);
     let why = Why::new(&objects, dependencies.clone(), manager.leading());
     manager.page(why::PAGE, move |path| why.page(path, Timestamp::now()))?;
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());

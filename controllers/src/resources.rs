@@ -39,6 +39,7 @@ use self::kinds::Kinds;
 use self::rights::{Answer, Question, Rights};
 use self::state::{Found, ObjectView};
 use self::words::{Objects, explain, explain_failure, holds, not_ready, tell, unreadable};
+use crate::cycles::Awaited;
 use crate::dependencies::{Observation, State, Waiters};
 use crate::reasons::{self, resource};
 
@@ -370,6 +371,20 @@ impl DeltaHandler for Listener {
 
     fn name(&self) -> &'static str {
         "who waits for the object"
+    }
+}
+
+/// Returns the WaitDeployments that a check is about, if it is about such.
+pub(crate) fn awaited(namespace: &str, check: &ResourceCheck) -> Option<Awaited> {
+    if check.group != mainstay_api::GROUP || check.kind != mainstay_api::KIND {
+        return None;
+    }
+    match &check.which {
+        Which::Name(name) => Some(Awaited::Object(Request::namespaced(namespace, name.as_str()))),
+        Which::Selector(selector) => {
+            let selector = text_of(selector).parse().ok()?;
+            Some(Awaited::Selected(namespace.to_owned(), selector))
+        }
     }
 }
 

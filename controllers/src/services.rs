@@ -2,6 +2,7 @@
 
 mod ready;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Service;
@@ -41,6 +42,8 @@ struct ServiceSpecView {
     cluster_ips: Vec<String>,
     external_name: String,
     ports: Vec<PortView>,
+    /// Absent where somebody else writes the slices.
+    selector: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -101,6 +104,12 @@ impl CachedServices {
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
         slices.kind_store().index_label(SERVICE_NAME_LABEL);
         Self { services: services.view(), slices: slices.view() }
+    }
+
+    /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
+    pub fn selector(&self, service: &Request) -> BTreeMap<String, String> {
+        let service = self.services.get(service).ok().flatten();
+        service.and_then(|service| service.spec.selector.clone()).unwrap_or_default()
     }
 
     fn headless(&self, namespace: &str, name: &str) -> Result<ServiceAnswer, ReadError> {

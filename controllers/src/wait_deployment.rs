@@ -181,6 +181,7 @@ impl Reconciler for WaitDeploymentReconciler {
         let deployment = live.as_ref().map(mainstay::cache::Entry::decode).transpose()?;
         let plan = object.plan();
         let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
+        let cycle = self.dependencies.cycle(request);
         let now = (self.clock)();
         // Asked only where something may be taken for a loss: the answer is not for nothing.
         let fails = observations.iter().any(|seen| seen.state == State::NotReady);
@@ -191,9 +192,9 @@ impl Reconciler for WaitDeploymentReconciler {
             live: deployment.as_deref(),
             observations: &observations,
             shaken,
-            shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
+shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
             same_template: false,
-            cycle: None,
+            cycle: cycle.as_deref(),
             now,
         };
         let mut decision = gate::decide(&facts);

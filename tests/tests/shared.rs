@@ -20,6 +20,8 @@ mod clusters;
 mod command_line;
 #[path = "shared/control_plane.rs"]
 mod control_plane;
+#[path = "shared/dependencies.rs"]
+mod dependencies;
 #[path = "shared/dev.rs"]
 mod dev;
 #[path = "shared/dynamic.rs"]

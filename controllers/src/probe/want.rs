@@ -80,7 +80,7 @@ impl Target {
     }
 
     /// Returns the Service that it connects to if there is one of this namespace and name.
-    pub(super) fn service(&self) -> Option<Request> {
+    pub(crate) fn service(&self) -> Option<Request> {
         let Host::Name(host) = &self.address()?.host else { return None };
         let (name, namespace) = service_name(host, &self.namespace)?;
         Some(Request::namespaced(namespace, name))

@@ -1,0 +1,113 @@
+//! Gates that wait for Services, for objects, and for each other, on a real server.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::report::figure;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+fn waits_for(name: &str, dependency: &Value) -> WaitDeployment {
+    let mut dependency = dependency.clone();
+    dependency["name"] = "other".into();
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+            "waitFor": {"dependencies": [dependency]},
+        },
+    }))
+    .expect("a WaitDeployment")
+}
+
+fn service(name: &str, selector: &Value) -> Service {
+    let ports = json!([{"name": "sql", "port": 5432}]);
+    let spec = json!({"selector": selector, "ports": ports});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a Service")
+}
+
+/// A slice written by hand, with an endpoint that is ready or not. Nothing ever connects to it.
+fn slice(of: &str, ready: bool) -> EndpointSlice {
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("{of}-1"), "labels": {"kubernetes.io/service-name": of}},
+        "addressType": "IPv4",
+        "ports": [{"name": "sql", "port": 5432}],
+        "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": ready}}],
+    }))
+    .expect("an EndpointSlice")
+}
+
+fn reason<'a>(object: &'a WaitDeployment, condition: &str) -> &'a str {
+    object.condition(condition).and_then(|condition| condition.reason.as_deref()).unwrap_or_default()
+}
+
+fn of_dependency(object: &WaitDeployment) -> &str {
+    let status = object.status.as_ref().and_then(|status| status.dependencies.first());
+    status.and_then(|entry| entry.reason.as_deref()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_opens_as_soon_as_an_endpoint_of_its_service_is_ready() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, slices) = (cluster.api::<WaitDeployment>(), cluster.api::<EndpointSlice>());
+    let waits = waits_for("web", &json!({"service": {"name": "db", "port": "sql"}, "periodSeconds": 3600}));
+    objects.create(&PostParams::default(), &waits).await.expect("created");
+    wait::until(&objects, "web", "no Service", |web| of_dependency(web) == "ServiceNotFound").await;
+    cluster.api().create(&PostParams::default(), &service("db", &json!(null))).await.expect("created");
+    wait::until(&objects, "web", "no endpoint", |web| of_dependency(web) == "NoEndpoints").await;
+    slices.create(&PostParams::default(), &slice("db", false)).await.expect("created");
+    wait::until(&objects, "web", "still none", |web| of_dependency(web) == "NoEndpoints").await;
+
+    let ready = Patch::Merge(json!({"endpoints": slice("db", true).endpoints}));
+    slices.patch("db-1", &PatchParams::default(), &ready).await.expect("ready");
+    let up = Instant::now();
+    wait::until(&cluster.api::<Deployment>(), "web", "the Deployment", |_| true).await;
+    let took = up.elapsed();
+    figure("gate.open_after_endpoint", took.as_secs_f64() * 1000.0, "ms");
+    assert!(took < Duration::from_secs(30), "the period is an hour, and nothing was polled: {took:?}");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gates_that_wait_for_each_other_say_so_until_one_is_edited() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let objects = cluster.api::<WaitDeployment>();
+    for name in ["api", "web"] {
+        let service = service(name, &json!({"app": name}));
+        cluster.api().create(&PostParams::default(), &service).await.expect("created");
+    }
+    let (web, api) = ("web", "api");
+    for (name, other) in [(web, api), (api, web)] {
+        let waits = waits_for(name, &json!({"service": {"name": other}}));
+        objects.create(&PostParams::default(), &waits).await.expect("created");
+    }
+    for (name, path) in [(web, "web -> api -> web"), (api, "api -> web -> api")] {
+        let tells = |object: &WaitDeployment| {
+            let cycle = object.condition("DependencyCycle").filter(|condition| condition.status == "True");
+            cycle.and_then(|cycle| cycle.message.as_deref()).is_some_and(|message| message.contains(path))
+        };
+        wait::until(&objects, name, path, tells).await;
+    }
+
+    let nothing = Patch::Merge(json!({"spec": {"waitFor": null}}));
+    objects.patch("api", &PatchParams::default(), &nothing).await.expect("edited");
+    wait::until(&objects, "web", "no cycle, and open", |web| {
+        web.condition("DependencyCycle").is_none() && reason(web, "Ready") == "Available"
+    })
+    .await;
+    manager.stop().await.expect("stopped in order");
+}
