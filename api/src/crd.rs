@@ -1,7 +1,7 @@
 //! The definition of the custom resource, generated from the Rust types.
 //!
 //! Field names, types, bounds and descriptions come from the types; what Rust cannot say is added: list keys for
-//! server-side apply, the parts carried as JSON and rules by [`rules`], subresources and columns here.
+//! server-side apply, the parts carried as JSON and rules by `rules`, subresources and columns here.
 //!
 //! # Invariants
 //! 1. Nothing below `spec.template` is pruned: every object there preserves unknown fields.
