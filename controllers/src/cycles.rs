@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! 1. Only gates that have said that they are closed are in a circle.
-//! 2. A search looks at [`MAX_VISITED`] gates at most, and for each Service at [`MAX_MEMBERS`].
+//! 2. A search looks at `MAX_VISITED` gates at most, and for each Service at `MAX_MEMBERS`.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;

@@ -4,7 +4,7 @@
 //! Pod.
 //!
 //! # Invariants
-//! 1. What was shown last is at most [`PAUSE`] old once something has changed, however often it changes: changes within
+//! 1. What was shown last is at most `PAUSE` old once something has changed, however often it changes: changes within
 //!    the pause are gathered, and never put it off.
 
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //! them would need the right to read all, and memory for all, for the sake of a few.
 //!
 //! # Invariants
-//! 1. Of one namespace or key at most one request is made in [`FRESH`], or in [`UNANSWERED`] after a failure.
+//! 1. Of one namespace or key at most one request is made in `FRESH`, or in `UNANSWERED` after a failure.
 //! 2. What is remembered is bounded in number and size.
 
 mod own;
