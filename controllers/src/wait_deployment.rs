@@ -192,7 +192,7 @@ impl Reconciler for WaitDeploymentReconciler {
             live: deployment.as_deref(),
             observations: &observations,
             shaken,
-shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
+            shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
             same_template: false,
             cycle: cycle.as_deref(),
             now,
