@@ -189,7 +189,11 @@ async fn the_base_can_be_applied_as_a_whole() {
         objects,
         [
             "clusterrole.rbac.authorization.k8s.io/mainstay",
+            "clusterrole.rbac.authorization.k8s.io/mainstay-edit",
+            "clusterrole.rbac.authorization.k8s.io/mainstay-resources",
+            "clusterrole.rbac.authorization.k8s.io/mainstay-view",
             "clusterrolebinding.rbac.authorization.k8s.io/mainstay",
+            "clusterrolebinding.rbac.authorization.k8s.io/mainstay-resources",
             "configmap/mainstay-config",
             "customresourcedefinition.apiextensions.k8s.io/waitdeployments.apps.mainstay.dev",
             "deployment.apps/mainstay",
