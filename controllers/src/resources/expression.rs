@@ -61,6 +61,8 @@ struct Shape {
     loops: u32,
     /// Additions: each may make a list longer by another one.
     additions: u128,
+    /// Additions as written, each of which can make something twice as long.
+    doublings: u32,
 }
 
 /// How large an object is.
@@ -101,7 +103,7 @@ impl Expression {
     /// # Errors
     /// Says why it has no value for this object.
     pub(super) fn is_true(&self, object: &Value) -> Result<bool, Failure> {
-        let mut extent = Extent { elements: self.shape.nodes, string_bytes: 0 };
+        let mut extent = Extent { elements: self.shape.nodes, string_bytes: self.text.len() as u128 };
         extent.measure(object);
         if self.shape.work(extent) > MAX_WORK {
             return Err(Failure::TooCostly);
@@ -139,7 +141,12 @@ impl Shape {
             Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => 0,
             Expr::Select(select) => self.measure(&select.operand),
             Expr::Call(call) => {
-                self.additions += u128::from(call.func_name == "_+_");
+                let adds = call.func_name == "_+_";
+                self.additions += u128::from(adds);
+                // What `map` and `filter` collect is no longer than what they go over; an addition as written makes
+                // something longer of what may have been made so before.
+                let collects = matches!(call.args.first().map(|first| &first.expr), Some(Expr::Ident(name)) if name.starts_with('@'));
+                self.doublings += u32::from(adds && !collects);
                 let target = call.target.as_ref().map_or(0, |target| self.measure(target));
                 call.args.iter().map(|arg| self.measure(arg)).fold(target, u32::max)
             }
@@ -164,9 +171,10 @@ impl Shape {
 
     /// Bounds what evaluating it costs: steps, times the bytes that each may touch.
     fn work(&self, extent: Extent) -> u128 {
-        let list = extent.elements.saturating_mul(1 + self.additions);
+        let grown = 2_u128.saturating_pow(self.doublings);
+        let list = extent.elements.saturating_mul(1 + self.additions).saturating_mul(grown);
         let steps = list.saturating_pow(self.loops).saturating_mul(self.nodes);
-        steps.saturating_mul(extent.string_bytes + STEP_BYTES)
+        steps.saturating_mul(extent.string_bytes.saturating_mul(grown).saturating_add(STEP_BYTES))
     }
 }
 
@@ -247,6 +255,20 @@ mod tests {
                 {"type": "Complete", "status": "True"},
             ]},
         })
+    }
+
+    #[test]
+    fn what_grows_with_each_addition_is_not_begun() {
+        let chain = ".map(a, a + a + a + a + a)".repeat(7);
+        for text in [
+            format!("['{}']{chain}.size() == 1", "x".repeat(700)),
+            format!("[object.metadata.name]{chain}.size() == 1"),
+            format!("[[1, 2, 3]]{chain}.size() == 1"),
+        ] {
+            assert_eq!(evaluate(&text, &job()), Err(Failure::TooCostly), "{text}");
+        }
+        let sum = "object.status.succeeded + object.spec.completions == 4";
+        assert_eq!(evaluate(sum, &job()), Ok(true), "a sum costs little");
     }
 
     #[test]
