@@ -257,6 +257,7 @@ mod tests {
             r#"match: "All""#,
             "minReadyEndpoints: 1",
             "minRecords: 1",
+            "observedGeneration: -1",
             r#"onDeadline: "Fail""#,
             r#"onLoss: "Report""#,
             r#"path: "/""#,
@@ -264,6 +265,8 @@ mod tests {
             r#"record: "Address""#,
             r#"scheme: "HTTP""#,
             r#"service: """#,
+            // An object that nobody has looked at yet is not taken for one that has been.
+            r#"status: {"observedGeneration":-1}"#,
             "successThreshold: 1",
             r#"tlsMode: "Plaintext""#,
         ];

@@ -36,7 +36,7 @@ pub struct WaitProbe {
     #[schemars(length(max = 300))]
     pub address: Option<String>,
     /// How long one attempt may take, 1 ms to 300 s: a string such as 3s or 500ms, or an integer, which counts
-    /// nanoseconds. 0 or absent means 3 s.
+    /// nanoseconds. 0 or absent means 3 s. An attempt ends with the period at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
     /// Seconds between two attempts, 1 to 3600; 10 when absent. It never grows, however long the prerequisite is

@@ -2,13 +2,14 @@
 //!
 //! Each rule says in its message what is wrong and what to write instead; the server puts the path of the field in front.
 //! Lists and strings are bounded in the types, since the server refuses a definition whose rules could become
-//! expensive (<https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>).
+//! expensive (<https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>). Not so `spec.selector`: what a
+//! Deployment has no bounds for gets none here, and of its rules one compares and one counts, which cost little.
 //!
 //! # Invariants
 //! 1. No rule speaks of `waitProbe` alone: whatever the article's manifests may hold is admitted, and judged by
 //!    [`WaitProbe::resolve`](crate::wait_probe::WaitProbe::resolve).
 //! 2. No rule stands below `spec.template`.
-//! 3. A default is only given where it means the same as the absence of the field.
+//! 3. A default is only given where it means the same as the absence of the field, to us.
 
 use serde_json::{Value, json};
 
@@ -57,8 +58,12 @@ pub(super) fn touches() -> Value {
                     "waitFor": wait_for(),
                 },
             },
+            // kstatus takes an object that says nothing for one that is as asked: a new one has to say at once that nobody has
+            // looked at it yet. Who waits for it by kstatus (Flux, Helm) would not wait otherwise.
             "status": {
+                "default": {"observedGeneration": -1},
                 "properties": {
+                    "observedGeneration": {"default": -1},
                     "conditions": {
                         "x-kubernetes-list-type": "map",
                         "x-kubernetes-list-map-keys": ["type"],

@@ -127,7 +127,7 @@ mod tests {
     /// What the definition admits below the length it bounds, and what is checked here.
     type Pair = (&'static str, usize, fn(&str) -> bool, &'static str);
 
-    const PAIRS: [Pair; 10] = [
+    const PAIRS: [Pair; 13] = [
         ("label", 63, is_label, patterns::LABEL),
         ("subdomain", 253, is_subdomain, patterns::SUBDOMAIN),
         ("apiVersion", 253, is_api_version, patterns::API_VERSION),
@@ -138,12 +138,26 @@ mod tests {
             |text| text == "." || text == ".." || is_path_segment(text),
             patterns::PATH_SEGMENT,
         ),
+        // Two dots at the beginning are another rule of the definition.
+        (
+            "key of a ConfigMap",
+            253,
+            |text| !text.is_empty() && is_config_map_key(&format!("x{text}")),
+            patterns::CONFIG_MAP_KEY,
+        ),
         ("path", 1024, is_path, patterns::PATH),
         ("token", 128, is_token, patterns::TOKEN),
         ("header value", 1024, is_header_value, patterns::HEADER_VALUE),
         ("graphic", 253, |text| text.bytes().all(|b| b.is_ascii_graphic()), patterns::GRAPHIC),
         ("condition", 330, |text| super::super::checks::condition(text).is_some(), patterns::CONDITION),
+        // Those of labels are too costly for the definition: here they are apimachinery's, below the shortest of bounds.
+        ("key of a label", 63, is_label_key, LABEL_KEY),
+        ("value of a label", 63, is_label_value, LABEL_VALUE),
     ];
+
+    /// <https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/util/validation/validation.go>
+    const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+    const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
     static COMPILED: LazyLock<Vec<Regex>> =
         LazyLock::new(|| PAIRS.iter().map(|(.., pattern)| Regex::new(pattern).unwrap()).collect());

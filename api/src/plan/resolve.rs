@@ -62,13 +62,17 @@ impl WaitDeploymentSpec {
     }
 
     /// Returns what is held back, also of a `waitFor` that cannot be acted on: one that is wrong elsewhere must not let
-    /// through what it means to hold. What this version does not know is passed over.
+    /// through what it means to hold. Of a list with words that this version does not know it is at least the creation,
+    /// and of what is no list everything.
     pub fn gates(&self) -> Gates {
         let Some(given) = self.field("gates") else { return Gates::default() };
-        let given = given.as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(given) = given.as_array() else {
+            return Gates { create: true, update: true, scale_from_zero: true };
+        };
         let has = |gate: Gate| given.contains(&json!(gate));
+        let others = [json!(Gate::Update), json!(Gate::ScaleFromZero)];
         Gates {
-            create: has(Gate::Create),
+            create: given.is_empty() || given.iter().any(|gate| !others.contains(gate)),
             update: has(Gate::Update),
             scale_from_zero: has(Gate::ScaleFromZero),
         }

@@ -380,6 +380,16 @@ fn what_a_newer_version_wrote_is_named_and_kept() {
     assert!(read.plan().unwrap_err().path.starts_with("spec.waitFor."));
     assert_eq!(read.spec.adoption(), Adoption::Never, "the most careful one");
     assert_eq!(read.spec.gates(), Gates { create: true, update: false, scale_from_zero: false });
+    let gates = |given: Value| {
+        let Gates { create, update, scale_from_zero } = object(&json!({"gates": given})).spec.gates();
+        (create, update, scale_from_zero)
+    };
+    assert_eq!(gates(json!(["Restart"])), (true, false, false), "whatever it is to hold back, something is");
+    assert_eq!(gates(json!(["Update", "Restart"])), (true, true, false));
+    assert_eq!(gates(json!([])), (true, false, false));
+    assert_eq!(gates(json!("Update")), (true, true, true), "not understood at all");
+    assert_eq!(gates(json!(["Update", "ScaleFromZero"])), (false, true, true));
+    assert_eq!(gates(Value::Null), (true, false, false), "the default");
     for odd in [json!([]), json!("x"), json!(7), json!({"dependencies": "x"})] {
         assert!(plan(&odd).unwrap_err().starts_with("spec.waitFor"), "{odd}");
     }
