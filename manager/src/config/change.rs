@@ -116,6 +116,7 @@ impl ManagerConfiguration {
             shutdown: new.shutdown.clone(),
             logging: Logging { format: self.logging.format, level: new.logging.level.clone() },
             probe_policy: new.probe_policy.clone(),
+            wait_deployment: self.wait_deployment.clone(),
             controllers: new.controllers.clone(),
         }
     }

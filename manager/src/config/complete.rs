@@ -4,11 +4,11 @@
 
 use super::raw::{
     RawCache, RawController, RawHealth, RawInspect, RawKind, RawLeaderElection, RawLimit, RawLogging,
-    RawManager, RawMetrics, RawProbePolicy, RawQueue, RawRate, RawRetry, RawShutdown,
+    RawManager, RawMetrics, RawProbePolicy, RawQueue, RawRate, RawRetry, RawShutdown, RawWaitDeployment,
 };
 use super::{
     Controllers, EVERY_CONTROLLER, Health, Inspect, LeaderElection, Logging, ManagerConfiguration, Metrics,
-    ProbePolicy, Shutdown,
+    ProbePolicy, Shutdown, WaitDeploymentSettings,
 };
 use crate::cache::CacheSettings;
 use crate::controller::ControllerSettings;
@@ -26,6 +26,7 @@ impl From<&ManagerConfiguration> for RawManager {
             shutdown: Shutdown { grace_period },
             logging: Logging { format, level },
             probe_policy,
+            wait_deployment: WaitDeploymentSettings { not_passed_on },
             controllers: Controllers { every, named },
         } = configuration;
         let Metrics { bind_address, auth, tls_dir } = metrics;
@@ -50,6 +51,7 @@ impl From<&ManagerConfiguration> for RawManager {
             shutdown: RawShutdown { grace_period: Some(*grace_period) },
             logging: RawLogging { format: Some(*format), level: Some(level.clone()) },
             probe_policy: probe_policy.into(),
+            wait_deployment: RawWaitDeployment { not_passed_on: Some(not_passed_on.clone()) },
             controllers,
         }
     }
@@ -106,6 +108,7 @@ impl From<&ProbePolicy> for RawProbePolicy {
             min_period,
             max_per_second,
             max_per_second_per_namespace,
+            max_per_second_per_address,
             max_targets_per_namespace,
         } = policy;
         Self {
@@ -120,6 +123,7 @@ impl From<&ProbePolicy> for RawProbePolicy {
             min_period: Some(*min_period),
             max_per_second: Some(*max_per_second),
             max_per_second_per_namespace: Some(*max_per_second_per_namespace),
+            max_per_second_per_address: Some(*max_per_second_per_address),
             max_targets_per_namespace: Some(*max_targets_per_namespace),
         }
     }

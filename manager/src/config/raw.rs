@@ -12,8 +12,8 @@ use super::allow::{self, AllowEntry, is_dns_name};
 use super::allowed::{Allowed, NAMESPACE};
 use super::network::{self, Network};
 use super::shape::{
-    AbsolutePath, Boolean, Choice, KIND_PATTERN, Kinds, List, Name, Number, OptionalRate, Parsed, Percent,
-    Port, Size, Time, Whole, is_kind,
+    AbsolutePath, Boolean, Choice, KEY_OR_DOMAIN_PATTERN, KIND_PATTERN, Kinds, List, Name, Number,
+    OptionalRate, Parsed, Percent, Port, Size, Time, Whole, is_key_or_domain, is_kind,
 };
 use super::walk::{
     Applies::{AtNextStart, Live},
@@ -55,6 +55,7 @@ pub(super) struct RawManager {
     pub(super) shutdown: RawShutdown,
     pub(super) logging: RawLogging,
     pub(super) probe_policy: RawProbePolicy,
+    pub(super) wait_deployment: RawWaitDeployment,
     /// By name; `"*"` is among them.
     pub(super) controllers: BTreeMap<String, RawController>,
 }
@@ -128,7 +129,13 @@ pub(super) struct RawProbePolicy {
     pub(super) min_period: Option<Duration>,
     pub(super) max_per_second: Option<u32>,
     pub(super) max_per_second_per_namespace: Option<u32>,
+    pub(super) max_per_second_per_address: Option<u32>,
     pub(super) max_targets_per_namespace: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RawWaitDeployment {
+    pub(super) not_passed_on: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -183,6 +190,7 @@ impl Section for RawManager {
         keys.section("shutdown", &mut self.shutdown);
         keys.section("logging", &mut self.logging);
         keys.section("probePolicy", &mut self.probe_policy);
+        keys.section("waitDeployment", &mut self.wait_deployment);
         keys.controllers("controllers", &mut self.controllers);
     }
 }
@@ -351,7 +359,20 @@ impl Section for RawProbePolicy {
         let per_second = || Whole(1..=MAX_PER_SECOND);
         keys.key("maxPerSecond", Live, &mut self.max_per_second, per_second());
         keys.key("maxPerSecondPerNamespace", Live, &mut self.max_per_second_per_namespace, per_second());
+        keys.key("maxPerSecondPerAddress", Live, &mut self.max_per_second_per_address, per_second());
         keys.key("maxTargetsPerNamespace", Live, &mut self.max_targets_per_namespace, Whole(1..=MAX_TARGETS));
+    }
+}
+
+impl Section for RawWaitDeployment {
+    fn walk(&mut self, keys: &mut impl Walk) {
+        let key = Name {
+            expected: "a key such as team or example.com/team, or a domain with all its keys, such as example.com/*",
+            accepts: is_key_or_domain,
+            pattern: KEY_OR_DOMAIN_PATTERN,
+        };
+        // What the Deployments have already would stay until their WaitDeployments change: at a start all are looked at.
+        keys.key("notPassedOn", AtNextStart, &mut self.not_passed_on, List { of: "keys", item: key });
     }
 }
 

@@ -13,7 +13,8 @@ use super::raw::{
 };
 use super::{
     BindAddress, Controllers, EVERY_CONTROLLER, Health, Inspect, LeaderElection, LogFilter, LogFormat,
-    LogLevel, Logging, ManagerConfiguration, Metrics, ProbeMode, ProbePolicy, Shutdown, cursor,
+    LogLevel, Logging, ManagerConfiguration, Metrics, ProbeMode, ProbePolicy, Shutdown,
+    WaitDeploymentSettings, cursor,
 };
 use crate::cache::CacheSettings;
 use crate::controller::ControllerSettings;
@@ -32,6 +33,8 @@ const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 const DEFAULT_PROBES_PER_SECOND: u32 = 200;
 /// A quarter of all, so that one namespace alone cannot slow down the rest.
 const DEFAULT_PROBES_PER_SECOND_PER_NAMESPACE: u32 = 50;
+/// Below what one server is asked by its own clients; for ten checks of it at the shortest period it takes half of that.
+const DEFAULT_PROBES_PER_SECOND_PER_ADDRESS: u32 = 10;
 /// As many as the rate of a namespace serves with the default period of 10 s.
 const DEFAULT_TARGETS_PER_NAMESPACE: u32 = 500;
 /// Half the period that an object has by default.
@@ -58,6 +61,9 @@ pub(super) fn resolve(raw: &RawManager, problems: &Problems) -> ManagerConfigura
         shutdown: Shutdown { grace_period: raw.shutdown.grace_period.unwrap_or(DEFAULT_GRACE_PERIOD) },
         logging: logging(&raw.logging),
         probe_policy: probe_policy(&raw.probe_policy),
+        wait_deployment: WaitDeploymentSettings {
+            not_passed_on: raw.wait_deployment.not_passed_on.clone().unwrap_or_default(),
+        },
         controllers: controllers(&raw.controllers, problems),
     };
     check_election(&resolved.leader_election, problems);
@@ -121,6 +127,9 @@ fn probe_policy(raw: &RawProbePolicy) -> ProbePolicy {
         max_per_second_per_namespace: raw
             .max_per_second_per_namespace
             .unwrap_or(DEFAULT_PROBES_PER_SECOND_PER_NAMESPACE),
+        max_per_second_per_address: raw
+            .max_per_second_per_address
+            .unwrap_or(DEFAULT_PROBES_PER_SECOND_PER_ADDRESS),
         max_targets_per_namespace: raw.max_targets_per_namespace.unwrap_or(DEFAULT_TARGETS_PER_NAMESPACE),
     }
 }

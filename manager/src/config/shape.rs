@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::allow::is_dns_name;
 use super::cursor::Cursor;
 use super::raw::{RawKind, RawRate};
 use super::schema;
@@ -84,6 +85,23 @@ pub(super) const KIND_PATTERN: &str = "^[A-Z][A-Za-z0-9.-]*$";
 pub(super) fn is_kind(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+}
+
+/// What [`is_key_or_domain`] accepts.
+pub(super) const KEY_OR_DOMAIN_PATTERN: &str = r"^([a-z0-9][a-z0-9.-]*/(\*|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)$";
+
+/// Returns whether a text is the key of a label or an annotation, or stands for all keys of a domain.
+pub(super) fn is_key_or_domain(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let is_name = (1..=63).contains(&name.len())
+        && is_end(name.bytes().next())
+        && is_end(name.bytes().last())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    domain.is_none_or(is_dns_name) && (is_name || domain.is_some() && name == "*")
 }
 
 /// `null`, or a mapping with a rate and a burst.

@@ -162,7 +162,7 @@ surprise: {a: 1}
             r#"m.yaml:11:37: controllers["*"].queue.retry.jitter: 101; expected a percentage as a whole number from 0 to 100"#,
             r#"m.yaml:11:50: controllers["*"].queue.retry.factor: 0.5; expected a number from 1 to 100"#,
             r#"m.yaml:12:19: controllers["*"].queue.retryShare: 0; expected a percentage as a whole number from 1 to 100"#,
-            "m.yaml:13:11: surprise: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy or controllers",
+            "m.yaml:13:11: surprise: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy, waitDeployment or controllers",
         ],
     );
 }
@@ -371,7 +371,7 @@ fn values_of_the_wrong_type_are_never_converted() {
             "m.yaml:3:43: leaderElection.leaseName: 5; expected the name of a Lease: lower-case letters, digits, - and .",
             "m.yaml:3:54: leaderElection.onLost: a list of 1; expected Exit or Campaign",
             r#"m.yaml:4:23: health.bindAddress: 0; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, or "" for off"#,
-            r#"m.yaml:5:5: ["<<"]: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy or controllers"#,
+            r#"m.yaml:5:5: ["<<"]: unknown key, set to a mapping of 1; expected apiVersion, kind, leaderElection, health, metrics, inspect, cache, shutdown, logging, probePolicy, waitDeployment or controllers"#,
             "m.yaml:6:1: 5 as a key; expected a name",
         ],
     );

@@ -30,7 +30,8 @@ inspect: {bindAddress: "10.0.0.1:82", tokenFile: /token}
 cache: {namespaces: [shop, bank], resync: 0s, maxObjectBytes: 1536Ki, pack: Never, kinds: {Pod: {pack: Always}}}
 shutdown: {gracePeriod: 1m1s500ms}
 logging: {format: Text, level: "warn,mainstay::queue=trace"}
-probePolicy: {mode: AllowList, allow: [10.8.0.0/16, "2001:db8::/32", 192.0.2.1, db.example.com, {to: .example.org, namespaces: [shop]}], crossNamespace: [pay], dnsSuffixes: [example.com], resources: [Pod], allowLoopback: true, denied: [10.8.1.0/24], deniedPorts: [22, 25], minPeriod: 1s, maxPerSecond: 7, maxPerSecondPerNamespace: 3, maxTargetsPerNamespace: 9}
+probePolicy: {mode: AllowList, allow: [10.8.0.0/16, "2001:db8::/32", 192.0.2.1, db.example.com, {to: .example.org, namespaces: [shop]}], crossNamespace: [pay], dnsSuffixes: [example.com], resources: [Pod], allowLoopback: true, denied: [10.8.1.0/24], deniedPorts: [22, 25], minPeriod: 1s, maxPerSecond: 7, maxPerSecondPerNamespace: 3, maxPerSecondPerAddress: 2, maxTargetsPerNamespace: 9}
+waitDeployment: {notPassedOn: [team, example.com/*]}
 controllers:
   "*": {workers: 3, reconcileTimeout: 0s, queue: {retry: {baseDelay: 1s, factor: 1.5, maxDelay: 24h, jitter: 0, maxAttempts: 9}, retryShare: 20, retryRate: {perSecond: 0.5, burst: 10}, maxWait: 1h, maxDepth: 7}}
   web: {queue: {retryRate: {burst: 20}}}

@@ -152,6 +152,7 @@ fn the_schema_refuses_what_a_schema_can() {
         ("probePolicy: {dnsSuffixes: [.example.com]}", ".probePolicy.dnsSuffixes[0]: pattern"),
         ("probePolicy: {resources: [jobs]}", ".probePolicy.resources[0]: pattern"),
         ("probePolicy: {deniedPorts: [0]}", ".probePolicy.deniedPorts[0]: minimum"),
+        ("waitDeployment: {notPassedOn: ['*']}", ".waitDeployment.notPassedOn[0]: pattern"),
         ("controllers: {wbe: {workers: 1}}", ".controllers.wbe: unknown"),
         ("controllers: {web: {workers: 1001}}", ".controllers.web.workers: maximum"),
         ("controllers: {'*': {workers: two}}", ".controllers.*.workers: type"),
