@@ -37,8 +37,7 @@ pub(super) struct LeaseLock {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
     #[error(
-        "not allowed to {verb} lease {lease}: the role needs create on leases, and get, list, watch, update and \
-         patch on this one"
+        "not allowed to {verb} lease {lease}: the role needs create on leases, and get, watch and update on this one"
     )]
     Forbidden {
         verb: &'static str,
