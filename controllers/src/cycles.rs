@@ -1,142 +1,126 @@
 //! Closed gates that wait for each other in a circle, so that none can ever open.
 //!
 //! A gate waits for another WaitDeployment by a `resource` check on it, or by anything that asks a Service whose selector
-//! picks the Pods which that one's template would make. Only what is required and does not hold counts; where any of
-//! several is enough, nothing does, for another one may still come up.
+//! picks the Pods that the other one holds back.
 //!
-//! Who is closed says what it waits for ([`Cycles::waits`]) and is told the shortest circle it is in. Those in a circle
-//! that has come, gone or changed are named to a callback: each of them has to report it.
+//! Who is closed says what it waits for and what it holds back ([`Cycles::closed`]), and is told the shortest circle it is
+//! in. Whose circle may have come, gone or changed with that is named to a callback, and asks in turn. All of it is in
+//! memory, so that a search reads no object.
 //!
 //! # Invariants
-//! 1. Only gates that have said that they are closed are in a circle.
-//! 2. A search looks at `MAX_VISITED` gates at most, and for each Service at `MAX_MEMBERS`.
+//! 1. Only gates that have said in this term that they are closed are in a circle.
+//! 2. When a gate opens, or waits for something else, all are named whose circle leads over it or may from now on.
+//! 3. A search looks at `MAX_VISITED` gates, and at `MAX_COMPARED` pairs that may be a gate and what it waits for. In
+//!    the same graph it finds the same circle.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
-use mainstay::cache::{LabelSelector, Select, Store};
 use mainstay::key::{Key, Request};
-use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 /// Most gates that one search looks at. A longer circle is not found: nobody draws one.
 const MAX_VISITED: usize = 256;
-/// Most WaitDeployments that one Service or selector stands for.
-const MAX_MEMBERS: usize = 64;
-/// Finds WaitDeployments by the labels of their templates, as `key=value`.
-const BY_LABEL: &str = "template-label";
+/// Most pairs of gates that one search compares, some milliseconds.
+const MAX_COMPARED: usize = 16_384;
+
+/// A closed gate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// What it waits for that another WaitDeployment may bring.
+    pub awaits: Vec<Awaited>,
+    /// The labels of the Pods that it holds back; `None` while its Deployment has Pods, and only an update is held.
+    pub holds: Option<BTreeMap<String, String>>,
+}
 
 /// What a closed gate waits for that another WaitDeployment may bring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// That WaitDeployment.
+    /// That one being ready, which none is whose gate is closed.
+    Ready(Request),
+    /// Something else of that one: it may have come with the Pods, if there are any.
     Object(Request),
-    /// All of a namespace that a selector picks.
-    Selected(String, LabelSelector),
-    /// Those of a namespace whose Pods have these labels.
+    /// Pods of a namespace with these labels.
     Pods(String, BTreeMap<String, String>),
 }
 
 /// Finds circles among closed gates.
 pub struct Cycles {
-    objects: Store<WaitDeployment>,
-    closed: Mutex<Closed>,
+    graph: Mutex<Graph>,
     tell: Box<dyn Fn(Request) + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
-struct Closed {
-    /// Everything that is closed, and what it waits for.
-    waits: HashMap<Request, Vec<Awaited>>,
+struct Graph {
+    /// All of it is of this term.
+    term: u64,
+    gates: HashMap<Request, Gate>,
+    /// Those who hold Pods back, by namespace and each label of these.
+    by_label: HashMap<(String, String, String), BTreeSet<Request>>,
     /// The circles that were told, by who was told.
     circles: HashMap<Request, Vec<Request>>,
+}
+
+/// What a search has come by, the nearest first.
+#[derive(Debug)]
+struct Reached {
+    /// The first is where it began.
+    gates: Vec<Request>,
+    /// Who waits for whom, by their places in `gates`, in the order in which that was found.
+    ways: Vec<(usize, usize)>,
 }
 
 // === impl Cycles ===
 
 impl Cycles {
-    /// Looks among these objects. `tell` is called, outside any lock, with who is in a circle that has come, gone or
-    /// changed; it must not block.
-    pub fn new(objects: &Store<WaitDeployment>, tell: impl Fn(Request) + Send + Sync + 'static) -> Self {
-        let objects = Store::new(objects.kind_store().clone());
-        let labels = |object: &WaitDeployment| {
-            labels_of(object).map(|(key, value)| format!("{key}={value}")).collect()
-        };
-        // Cannot fail: the handle is new, and has no other index.
-        drop(objects.index(BY_LABEL, labels));
-        Self { objects, closed: Mutex::default(), tell: Box::new(tell) }
+    /// `tell` is called, outside any lock, with whose circle may have come, gone or changed; it must not block.
+    pub fn new(tell: impl Fn(Request) + Send + Sync + 'static) -> Self {
+        Self { graph: Mutex::default(), tell: Box::new(tell) }
     }
 
-    /// Notes that `request` is closed and waits for these, and returns the shortest circle it is in, beginning with it.
-    pub fn waits(&self, request: &Request, awaited: Vec<Awaited>) -> Option<Vec<Request>> {
-        self.closed.lock().waits.insert(request.clone(), awaited);
-        let circle = shortest_circle(request, |one| self.next(one));
-        self.told(request, circle.clone());
+    /// Notes that the gate of `request` is closed, and returns the shortest circle it is in, beginning with it. With
+    /// another term than before everything of the earlier one is forgotten.
+    pub fn closed(&self, request: &Request, gate: Gate, term: u64) -> Option<Vec<Request>> {
+        let mut graph = self.graph.lock();
+        if graph.term != term {
+            *graph = Graph { term, ..Graph::default() };
+        }
+        let is_news = graph.gates.get(request) != Some(&gate);
+        if is_news {
+            graph.remove(request);
+            graph.insert(request, gate);
+        }
+        let reached = graph.search(request);
+        let circle = reached.circle();
+        let mut concerned = BTreeSet::new();
+        // Where nothing has changed here, whoever changed something has named all others.
+        if is_news {
+            concerned.extend(graph.led_over(request));
+            concerned.extend(reached.leading_back());
+        }
+        match &circle {
+            Some(circle) => graph.circles.insert(request.clone(), circle.clone()),
+            None => graph.circles.remove(request),
+        };
+        drop(graph);
+        self.tell_others(request, concerned);
         circle
     }
 
-    /// Returns the circle that was found last.
-    pub fn of(&self, request: &Request) -> Option<Vec<Request>> {
-        self.closed.lock().circles.get(request).cloned()
-    }
-
-    /// Notes that `request` is not closed any more.
+    /// Notes that the gate of `request` is not closed any more.
     pub fn opened(&self, request: &Request) {
-        if self.closed.lock().waits.remove(request).is_some() {
-            self.told(request, None);
+        let mut graph = self.graph.lock();
+        if !graph.remove(request) {
+            return;
         }
+        graph.circles.remove(request);
+        let concerned = graph.led_over(request);
+        drop(graph);
+        self.tell_others(request, concerned);
     }
 
-    /// Tells the others of a circle, unless it is the one that was known.
-    fn told(&self, request: &Request, circle: Option<Vec<Request>>) {
-        let mut closed = self.closed.lock();
-        let before = closed.circles.remove(request);
-        if let Some(circle) = &circle {
-            closed.circles.insert(request.clone(), circle.clone());
-        }
-        drop(closed);
-        if before != circle {
-            let others: HashSet<Request> = before.into_iter().chain(circle).flatten().collect();
-            others.into_iter().filter(|other| other != request).for_each(&self.tell);
-        }
-    }
-
-    /// Returns the closed gates that one waits for.
-    fn next(&self, request: &Request) -> Vec<Request> {
-        let awaited = self.closed.lock().waits.get(request).cloned().unwrap_or_default();
-        let mut members: Vec<Request> = awaited.iter().flat_map(|one| self.members(one)).collect();
-        let closed = self.closed.lock();
-        members.retain(|member| closed.waits.contains_key(member));
-        members
-    }
-
-    fn members(&self, awaited: &Awaited) -> Vec<Request> {
-        let select = match awaited {
-            Awaited::Object(request) => return vec![request.clone()],
-            Awaited::Selected(namespace, selector) => {
-                Select::namespace(namespace.as_str()).labels(selector.clone())
-            }
-            Awaited::Pods(namespace, labels) => {
-                // A Service without a selector has Pods that nobody here makes.
-                let Some((key, value)) = labels.first_key_value() else { return Vec::new() };
-                Select::index(BY_LABEL, format!("{key}={value}")).within(namespace.as_str())
-            }
-        };
-        // Not synced: nobody can be named yet, and who is closed looks again.
-        let found = self.objects.list(&select).unwrap_or_default();
-        let mut members = Vec::new();
-        for entry in found.iter().take(MAX_MEMBERS) {
-            let picked = match awaited {
-                Awaited::Pods(_, labels) => entry.decode().is_ok_and(|object| has_all(&object, labels)),
-                Awaited::Object(_) | Awaited::Selected(..) => true,
-            };
-            if picked {
-                members.push(entry.view().request().clone());
-            }
-        }
-        members.sort_unstable();
-        members
+    fn tell_others(&self, request: &Request, concerned: BTreeSet<Request>) {
+        concerned.into_iter().filter(|other| other != request).for_each(&self.tell);
     }
 }
 
@@ -146,178 +130,150 @@ impl fmt::Debug for Cycles {
     }
 }
 
-/// Writes a circle for people: its first member stands at both ends.
+/// Writes a circle for people who may see the first member's namespace: that member stands at both ends, and those of
+/// other namespaces have no names.
 pub fn text_of(circle: &[Request]) -> String {
-    let names = circle.iter().chain(circle.first()).map(Key::name);
-    names.collect::<Vec<_>>().join(" -> ")
+    let Some(first) = circle.first() else { return String::new() };
+    let name = |member: &Request| {
+        let is_near = member.namespace() == first.namespace();
+        if is_near { member.name().to_owned() } else { "(in another namespace)".to_owned() }
+    };
+    circle.iter().chain([first]).map(name).collect::<Vec<_>>().join(" -> ")
 }
 
-// === private ===
+// === impl Graph ===
 
-fn labels_of(object: &WaitDeployment) -> impl Iterator<Item = (&str, &str)> {
-    let labels = object.spec.template.get("metadata").and_then(|metadata| metadata.get("labels"));
-    let labels = labels.and_then(Value::as_object).into_iter().flatten();
-    labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-}
+impl Graph {
+    fn insert(&mut self, request: &Request, gate: Gate) {
+        for label in labels(request, &gate) {
+            self.by_label.entry(label).or_default().insert(request.clone());
+        }
+        self.gates.insert(request.clone(), gate);
+    }
 
-fn has_all(object: &WaitDeployment, wanted: &BTreeMap<String, String>) -> bool {
-    let labels: HashMap<&str, &str> = labels_of(object).collect();
-    wanted.iter().all(|(key, value)| labels.get(key.as_str()) == Some(&value.as_str()))
-}
-
-/// Searches in breadth, so that the first way back is the shortest; the same for the same graph.
-fn shortest_circle(from: &Request, next: impl Fn(&Request) -> Vec<Request>) -> Option<Vec<Request>> {
-    let mut reached_from: HashMap<Request, Request> = HashMap::new();
-    let mut queue = VecDeque::from([from.clone()]);
-    while let Some(one) = queue.pop_front() {
-        for other in next(&one) {
-            if other == *from {
-                let mut circle = vec![one.clone()];
-                let mut at = &one;
-                while let Some(earlier) = reached_from.get(at) {
-                    circle.push(earlier.clone());
-                    at = earlier;
+    /// Returns whether it was there.
+    fn remove(&mut self, request: &Request) -> bool {
+        let Some(gate) = self.gates.remove(request) else { return false };
+        for label in labels(request, &gate) {
+            if let Some(holding) = self.by_label.get_mut(&label) {
+                holding.remove(request);
+                if holding.is_empty() {
+                    self.by_label.remove(&label);
                 }
-                circle.reverse();
-                return Some(circle);
-            }
-            if reached_from.len() < MAX_VISITED && !reached_from.contains_key(&other) {
-                reached_from.insert(other.clone(), one.clone());
-                queue.push_back(other);
             }
         }
+        true
     }
-    None
+
+    /// Returns who was told a circle that leads over `request`.
+    fn led_over(&self, request: &Request) -> BTreeSet<Request> {
+        let told = self.circles.iter().filter(|(_, circle)| circle.contains(request));
+        told.map(|(who, _)| who.clone()).collect()
+    }
+
+    /// Searches in breadth, so that the first way back is the shortest.
+    fn search<'a>(&'a self, from: &'a Request) -> Reached {
+        let (mut places, mut left) = (HashMap::from([(from, 0)]), MAX_COMPARED);
+        let mut reached = Reached { gates: vec![from.clone()], ways: Vec::new() };
+        let mut queue = VecDeque::from([from]);
+        let mut at = 0;
+        while let Some(one) = queue.pop_front() {
+            for other in self.next(one, &mut left) {
+                let is_new = !places.contains_key(other);
+                if is_new && places.len() >= MAX_VISITED {
+                    continue;
+                }
+                let place = *places.entry(other).or_insert(reached.gates.len());
+                if is_new {
+                    reached.gates.push(other.clone());
+                    queue.push_back(other);
+                }
+                reached.ways.push((at, place));
+            }
+            at += 1;
+        }
+        reached
+    }
+
+    /// Returns the closed gates that one waits for, in order for each thing that it waits for; compares no more than
+    /// `left`.
+    fn next<'a>(&'a self, request: &Request, left: &mut usize) -> Vec<&'a Request> {
+        let mut found = Vec::new();
+        for awaited in self.gates.get(request).into_iter().flat_map(|gate| &gate.awaits) {
+            match awaited {
+                Awaited::Ready(other) | Awaited::Object(other) => {
+                    let brings = |gate: &Gate| gate.holds.is_some() || matches!(awaited, Awaited::Ready(_));
+                    let gate = self.gates.get_key_value(other).filter(|(_, gate)| brings(gate));
+                    found.extend(gate.map(|(other, _)| other).filter(|_| *left > 0));
+                    *left = left.saturating_sub(1);
+                }
+                Awaited::Pods(namespace, wanted) => {
+                    let holding = |(key, value): (&String, &String)| {
+                        self.by_label.get(&(namespace.clone(), key.clone(), value.clone()))
+                    };
+                    // One label that nobody has is enough; without any, it is a Service whose Pods nobody here makes.
+                    let holding: Option<Vec<_>> = wanted.iter().map(holding).collect();
+                    let Some(rarest) = holding.into_iter().flatten().min_by_key(|holding| holding.len())
+                    else {
+                        continue;
+                    };
+                    let has = |held: &BTreeMap<String, String>| {
+                        wanted.iter().all(|(key, value)| held.get(key) == Some(value))
+                    };
+                    let held_by =
+                        |other: &Request| self.gates.get(other).and_then(|gate| gate.holds.as_ref());
+                    found.extend(rarest.iter().take(*left).filter(|other| held_by(other).is_some_and(has)));
+                    *left = left.saturating_sub(rarest.len());
+                }
+            }
+        }
+        found
+    }
+}
+
+/// By what one that holds Pods back is found.
+fn labels(request: &Request, gate: &Gate) -> impl Iterator<Item = (String, String, String)> {
+    let namespace = request.namespace().unwrap_or_default();
+    let held = gate.holds.iter().flatten();
+    held.map(move |(key, value)| (namespace.to_owned(), key.clone(), value.clone()))
+}
+
+// === impl Reached ===
+
+impl Reached {
+    /// Returns the shortest way back to where the search began.
+    fn circle(&self) -> Option<Vec<Request>> {
+        let (mut at, _) = *self.ways.iter().find(|(_, to)| *to == 0)?;
+        let mut circle = Vec::new();
+        loop {
+            circle.push(self.gates[at].clone());
+            if at == 0 {
+                break;
+            }
+            // The first way to one that was found is the one that it was found by.
+            at = self.ways.iter().find(|(_, to)| *to == at)?.0;
+        }
+        circle.reverse();
+        Some(circle)
+    }
+
+    /// Returns everybody who waits for where the search began, at however many removes.
+    fn leading_back(&self) -> Vec<Request> {
+        let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (from, to) in &self.ways {
+            before.entry(*to).or_default().push(*from);
+        }
+        let (mut seen, mut queue) = (BTreeSet::new(), vec![0]);
+        while let Some(at) = queue.pop() {
+            for from in before.get(&at).into_iter().flatten() {
+                if seen.insert(*from) {
+                    queue.push(*from);
+                }
+            }
+        }
+        seen.into_iter().map(|at| self.gates[at].clone()).collect()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use mainstay::key::KindId;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    fn named(name: &str) -> Request {
-        Request::namespaced("shop", name)
-    }
-
-    fn awaits(name: &str) -> Vec<Awaited> {
-        vec![Awaited::Object(named(name))]
-    }
-
-    fn pods(app: &str) -> Vec<Awaited> {
-        vec![Awaited::Pods("shop".to_owned(), BTreeMap::from([("app".to_owned(), app.to_owned())]))]
-    }
-
-    /// Objects whose Pods carry their names, and who was told.
-    fn cycles(names: &[&str]) -> (Cycles, Arc<Mutex<Vec<String>>>) {
-        let object = |name: &&str| {
-            json!({
-                "metadata": {"name": name, "namespace": "shop", "labels": {"tier": "all"}},
-                "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name, "odd": 1}}}},
-            })
-        };
-        let objects = Store::from_values(&KindId::of::<WaitDeployment>(), names.iter().map(object));
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
-            let told = told.clone();
-            move |request: Request| told.lock().push(request.name().to_owned())
-        };
-        (Cycles::new(&objects, tell), told)
-    }
-
-    fn found(circle: Option<Vec<Request>>) -> Option<String> {
-        circle.map(|circle| text_of(&circle))
-    }
-
-    #[test]
-    fn each_member_is_told_the_circle_from_its_own_side() {
-        let (cycles, told) = cycles(&["api", "db", "web"]);
-        assert_eq!(found(cycles.waits(&named("web"), pods("api"))), None);
-        assert_eq!(found(cycles.waits(&named("api"), awaits("db"))), None);
-        assert_eq!(*told.lock(), [""; 0]);
-        let circle = found(cycles.waits(&named("db"), pods("web")));
-        assert_eq!(circle.as_deref(), Some("db -> web -> api -> db"));
-        let mut others = std::mem::take(&mut *told.lock());
-        others.sort();
-        assert_eq!(others, ["api", "web"], "they have to say so too");
-        assert_eq!(
-            found(cycles.waits(&named("web"), pods("api"))).as_deref(),
-            Some("web -> api -> db -> web")
-        );
-        assert_eq!(found(cycles.of(&named("web"))).as_deref(), Some("web -> api -> db -> web"));
-    }
-
-    #[test]
-    fn a_circle_ends_with_who_leaves_it() {
-        for leave in [
-            |cycles: &Cycles| cycles.opened(&named("db")),
-            |cycles: &Cycles| {
-                assert_eq!(cycles.waits(&named("db"), Vec::new()), None);
-            },
-        ] {
-            let (cycles, told) = cycles(&["db", "web"]);
-            cycles.waits(&named("web"), pods("db"));
-            cycles.waits(&named("db"), awaits("web"));
-            cycles.waits(&named("web"), pods("db"));
-            told.lock().clear();
-            leave(&cycles);
-            assert_eq!(*told.lock(), ["web"]);
-            assert_eq!(cycles.waits(&named("web"), pods("db")), None);
-            assert_eq!(cycles.of(&named("web")), None);
-        }
-    }
-
-    #[test]
-    fn who_waits_for_itself_is_a_circle() {
-        let (cycles, told) = cycles(&["web"]);
-        assert_eq!(found(cycles.waits(&named("web"), pods("web"))).as_deref(), Some("web -> web"));
-        assert_eq!(*told.lock(), [""; 0], "nobody else is in it");
-    }
-
-    #[test]
-    fn what_is_open_or_of_other_labels_is_in_no_circle() {
-        let (cycles, _) = cycles(&["api", "web"]);
-        cycles.waits(&named("web"), pods("api"));
-        assert_eq!(cycles.of(&named("web")), None, "api is open");
-        let both = [("app", "web"), ("odd", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let other = Awaited::Pods("shop".to_owned(), BTreeMap::from(both));
-        assert_eq!(cycles.waits(&named("api"), vec![other]), None, "not all labels");
-        let none = Awaited::Pods("shop".to_owned(), BTreeMap::new());
-        assert_eq!(cycles.waits(&named("api"), vec![none]), None, "a Service without a selector");
-        let all = Awaited::Selected("shop".to_owned(), "tier=all".parse().unwrap());
-        assert_eq!(found(cycles.waits(&named("api"), vec![all])).as_deref(), Some("api -> api"));
-    }
-
-    proptest! {
-        #[test]
-        fn a_circle_is_one_and_found_if_there_is_one(edges in proptest::collection::vec((0..8_usize, 0..8_usize), 0..16)) {
-            let request = |number: usize| named(&number.to_string());
-            let next = |one: &Request| -> Vec<Request> {
-                let number: usize = one.name().parse().unwrap();
-                edges.iter().filter(|(from, _)| *from == number).map(|(_, to)| request(*to)).collect()
-            };
-            // Reachable in one step or more.
-            let mut reach = [[false; 8]; 8];
-            for (from, to) in &edges {
-                reach[*from][*to] = true;
-            }
-            for (via, from, to) in (0..8).flat_map(|v| (0..8).flat_map(move |f| (0..8).map(move |t| (v, f, t)))) {
-                reach[from][to] |= reach[from][via] && reach[via][to];
-            }
-            for (number, reached) in reach.iter().enumerate() {
-                let circle = shortest_circle(&request(number), next);
-                prop_assert_eq!(circle.is_some(), reached[number]);
-                let Some(circle) = circle else { continue };
-                prop_assert_eq!(&circle[0], &request(number));
-                for (at, one) in circle.iter().enumerate() {
-                    let follower = &circle[(at + 1) % circle.len()];
-                    prop_assert!(next(one).contains(follower), "{:?}", circle);
-                }
-            }
-        }
-    }
-}
+mod tests;

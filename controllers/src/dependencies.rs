@@ -14,24 +14,28 @@
 //! 3. Who waits is noted before the cache is looked at: a change after the look is told.
 
 mod endpoints;
+#[cfg(test)]
+mod tests;
 mod waiters;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay::cache::View;
 use mainstay::key::{Key as _, Request};
 use mainstay_api::plan::ServiceCheck;
 use mainstay_api::wait_for::MatchPolicy;
-use mainstay_api::{Check, Plan, PlannedDependency};
+use mainstay_api::{Check, Plan, PlannedDependency, ProbeCheck};
 use parking_lot::Mutex;
 
 use self::endpoints::Look;
 pub(crate) use self::waiters::Waiters;
-use crate::cycles::{self, Awaited, Cycles};
+use crate::cycles::{self, Awaited, Cycles, Gate};
 use crate::probe::{Description, Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
-use crate::resources::Resources;
+use crate::resources::{self, Resources};
 use crate::services::{CachedServices, Endpoints, service_of_slice};
 
 /// What is known of one dependency.
@@ -54,6 +58,8 @@ pub enum State {
     Ready,
     /// It does not.
     NotReady,
+    /// It cannot be looked at for now, whether it holds or not: that is no news of it.
+    Blind,
     /// The operator's policy forbids to look.
     Denied,
     /// It cannot be looked at as it is written, whatever happens elsewhere.
@@ -65,7 +71,7 @@ pub enum State {
 pub enum Described {
     /// The cache tells of it.
     Cached {
-        /// Who else waits for it, in order; empty where nobody keeps account of that.
+        /// Who else waits for it, in order.
         others: Vec<Request>,
     },
     /// The engine probes it.
@@ -127,24 +133,38 @@ impl Dependencies {
     }
 
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
-    pub fn observe(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
-        let observations = self.look(request, plan, false);
-        if let Some(cycles) = &self.cycles {
-            cycles.waits(request, self.awaited(request, plan, &observations));
-        }
-        observations
+    /// Of the delays so much is over as the gate is `closed_for`.
+    pub fn observe(&self, request: &Request, plan: &Plan, closed_for: Duration) -> Vec<Observation> {
+        self.look(request, plan, false, closed_for)
     }
 
-    /// Returns the circle of closed gates that `request` was in when it was [observed](Self::observe) last, for people.
-    pub fn cycle(&self, request: &Request) -> Option<String> {
-        self.cycles.as_ref()?.of(request).map(|circle| cycles::text_of(&circle))
+    /// Notes in this term that the gate of `request` is closed, with what was observed last; `holds` are the labels of its
+    /// Pods, while it holds these back and not only an update. Returns the circle of closed gates that it is in, for
+    /// people.
+    pub fn closed(
+        &self,
+        request: &Request,
+        plan: &Plan,
+        observations: &[Observation],
+        holds: Option<BTreeMap<String, String>>,
+        term: u64,
+    ) -> Option<String> {
+        let awaits = self.awaited(request, plan, observations);
+        let circle = self.cycles.as_ref()?.closed(request, Gate { awaits, holds }, term);
+        circle.map(|circle| cycles::text_of(&circle))
+    }
+
+    /// Notes that the gate of `request` is not closed any more.
+    pub fn opened(&self, request: &Request) {
+        if let Some(cycles) = &self.cycles {
+            cycles.opened(request);
+        }
     }
 
     /// As [`observe`](Self::observe), for a gate that is open, where only a loss matters: what nobody has seen ready,
     /// because the manager was started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
-    pub fn observe_held(&self, request: &Request, plan: &Plan) -> Vec<Observation> {
-        self.opened(request);
-        self.look(request, plan, true)
+    pub fn observe_held(&self, request: &Request, plan: &Plan, closed_for: Duration) -> Vec<Observation> {
+        self.look(request, plan, true, closed_for)
     }
 
     /// Returns whether so much failed at once that the manager's own network is to be suspected.
@@ -160,52 +180,57 @@ impl Dependencies {
         self.opened(request);
     }
 
-    fn opened(&self, request: &Request) {
-        if let Some(cycles) = &self.cycles {
-            cycles.opened(request);
-        }
-    }
-
-    /// Returns what other WaitDeployments may bring of what is required and does not hold.
+    /// Returns what other WaitDeployments may bring of what is required and seen not to hold.
     fn awaited(&self, request: &Request, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
         let required = || plan.dependencies.iter().zip(observations).filter(|(one, _)| !one.optional);
         // Another one of several may come up by itself.
         if plan.match_policy == MatchPolicy::Any && required().count() > 1 {
             return Vec::new();
         }
-        let missing = required().filter(|(_, observation)| observation.state != State::Ready);
-        missing.filter_map(|(one, _)| self.awaited_by(request, &one.check)).collect()
+        let missing = required().filter(|(_, observation)| observation.state == State::NotReady);
+        missing.flat_map(|(one, _)| self.awaited_by(request, &one.check)).collect()
     }
 
-    fn awaited_by(&self, request: &Request, check: &Check) -> Option<Awaited> {
+    fn awaited_by(&self, request: &Request, check: &Check) -> Vec<Awaited> {
         let namespace = request.namespace().unwrap_or_default();
         let pods = |service: Request| {
             let namespace = service.namespace().unwrap_or_default().to_owned();
             Awaited::Pods(namespace, self.shared.services.selector(&service))
         };
         match check {
-            Check::Service(check) => Some(pods(Request::namespaced(namespace, check.name.as_str()))),
-            Check::Probe(check) => Target::new(namespace, check.clone()).service().map(pods),
-            Check::Resource(check) => crate::resources::awaited(namespace, check),
+            Check::Service(check) => vec![pods(Request::namespaced(namespace, check.name.as_str()))],
+            Check::Probe(check) => {
+                Target::new(namespace, check.clone()).service().map(pods).into_iter().collect()
+            }
+            Check::Resource(check) => self.shared.resources.awaited(namespace, check),
         }
     }
 
     /// Tells how everything in `plan` is looked at for `request`, in the order of the plan; changes nothing.
     pub fn describe(&self, request: &Request, plan: &Plan) -> Vec<Described> {
         let namespace = request.namespace().unwrap_or_default();
-        let mut probed = self.shared.engine.describe(request).into_iter();
+        let mut probed = self.shared.engine.describe(request);
+        let mut probed = |check: &ProbeCheck| {
+            // By what it is: a Service may have become another name for a host since they were named to the engine.
+            let target = Target::new(namespace, check.clone());
+            let at = probed.iter().position(|description| description.target == target);
+            at.map_or(Described::Nothing, |at| Described::Probed(Box::new(probed.remove(at))))
+        };
+        let cached = |mut others: Vec<Request>| {
+            others.retain(|other| other != request);
+            others.sort();
+            Described::Cached { others }
+        };
         let one = |dependency: &PlannedDependency| match &dependency.check {
-            Check::Service(check) if matches!(self.look_at_service(namespace, check), Look::Known(_)) => {
-                let service = Request::namespaced(namespace, check.name.as_str());
-                let mut others = self.shared.of_services.lock().of(&service);
-                others.retain(|other| other != request);
-                others.sort();
-                Described::Cached { others }
-            }
-            Check::Resource(_) => Described::Cached { others: Vec::new() },
-            Check::Service(_) | Check::Probe(_) => probed
-                .next()
-                .map_or(Described::Nothing, |description| Described::Probed(Box::new(description))),
+            Check::Service(check) => match self.look_at_service(namespace, check) {
+                Look::Known(_) => {
+                    let service = Request::namespaced(namespace, check.name.as_str());
+                    cached(self.shared.of_services.lock().of(&service))
+                }
+                Look::Probe(check) => probed(&check),
+            },
+            Check::Resource(check) => cached(self.shared.resources.waiting(namespace, check)),
+            Check::Probe(check) => probed(check),
         };
         plan.dependencies.iter().map(one).collect()
     }
@@ -233,20 +258,20 @@ impl Dependencies {
         of_services.lock().of(service)
     }
 
-    fn look(&self, request: &Request, plan: &Plan, held: bool) -> Vec<Observation> {
+    fn look(&self, request: &Request, plan: &Plan, held: bool, closed_for: Duration) -> Vec<Observation> {
         let namespace = request.namespace().unwrap_or_default();
         let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
             Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
             Check::Probe(_) | Check::Resource(_) => None,
         });
         self.shared.of_services.lock().set(request, services.collect());
-        self.shared.resources.watch(request, plan);
+        let mut resources = self.shared.resources.watch(request, plan);
 
         let mut wants = Vec::new();
         let mut look = |dependency| {
-            let look = self.look_at(request, namespace, dependency);
+            let look = self.look_at(namespace, dependency, &mut resources);
             if let Look::Probe(check) = &look {
-                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held));
+                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held, closed_for));
             }
             look
         };
@@ -255,7 +280,9 @@ impl Dependencies {
         let mut verdicts = self.shared.engine.verdicts(request).into_iter();
         let answer = |look| match look {
             Look::Known(observation) => observation,
-            Look::Probe(_) => verdicts.next().map_or_else(Observation::unknown, Observation::from),
+            Look::Probe(check) => verdicts
+                .next()
+                .map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict)),
         };
         looks.into_iter().map(answer).collect()
     }
@@ -265,11 +292,16 @@ impl Dependencies {
         endpoints::judge(namespace, check, found)
     }
 
-    fn look_at(&self, request: &Request, namespace: &str, dependency: &PlannedDependency) -> Look {
+    fn look_at(
+        &self,
+        namespace: &str,
+        dependency: &PlannedDependency,
+        resources: &mut resources::Look<'_>,
+    ) -> Look {
         match &dependency.check {
             Check::Service(check) => self.look_at_service(namespace, check),
             Check::Probe(check) => Look::Probe(check.clone()),
-            Check::Resource(check) => Look::Known(self.shared.resources.observe(request, dependency, check)),
+            Check::Resource(check) => Look::Known(resources.observe(dependency, check)),
         }
     }
 }
@@ -287,25 +319,28 @@ impl Observation {
     pub fn unknown() -> Self {
         Self { state: State::Unknown, reason: reasons::UNKNOWN, message: "not tried yet".to_owned() }
     }
-}
 
-impl From<Verdict> for Observation {
     /// What is judged by more than the last result keeps the same words for as long as the judgement lasts.
-    fn from(verdict: Verdict) -> Self {
+    fn probed(check: &ProbeCheck, verdict: Verdict) -> Self {
         let Some(result) = verdict.result else { return Self::unknown() };
         let state = match verdict.state {
             VerdictState::Pending => return Self::unknown(),
             VerdictState::Ready => State::Ready,
+            VerdictState::NotReady if reasons::is_blind(result.reason()) => State::Blind,
             VerdictState::NotReady => State::NotReady,
             VerdictState::Denied => State::Denied,
         };
-        let (reason, message) = match (state, &result) {
-            (State::Ready, _) => (ProbeResult::Ready.reason(), ProbeResult::Ready.message()),
-            (State::NotReady, ProbeResult::Ready) => {
-                (reasons::probe::TOO_FEW_SUCCESSES, "it answers, not often enough in a row yet")
+        let (reason, message) = match state {
+            State::Ready => {
+                let good = ProbeResult::good(check);
+                (good.reason(), good.message().to_owned())
             }
-            _ => (result.reason(), result.message()),
+            State::NotReady if result.is_good() => {
+                let message = "it answers, not often enough in a row yet";
+                (reasons::probe::TOO_FEW_SUCCESSES, message.to_owned())
+            }
+            _ => (result.reason(), result.message().to_owned()),
         };
-        Self { state, reason, message: message.to_owned() }
+        Self { state, reason, message }
     }
 }

@@ -10,6 +10,8 @@
 //! 3. Equal [`Fingerprint`]s mean that one more apply would change nothing that is ours.
 
 pub mod ownership;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -121,9 +123,11 @@ pub struct Fingerprint {
     live: u64,
 }
 
-/// Returns the Deployment to apply.
-pub fn desired(object: &WaitDeployment) -> Value {
+/// Returns the Deployment to apply. It gets none of the labels and annotations with one of the keys in `not_passed_on`,
+/// where `DOMAIN/*` is every key of that domain.
+pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
     let meta = &object.metadata;
+    let passed_on = |marks| passed_on(marks, not_passed_on);
     let mut annotations = passed_on(meta.annotations.as_ref());
     annotations.insert(GENERATION_ANNOTATION.to_owned(), object.generation().to_string().into());
     annotations.insert(TEMPLATE_ANNOTATION.to_owned(), template_mark(object).into());
@@ -293,9 +297,15 @@ fn keep_marks(held: &mut Value, live: Option<&LiveDeployment>, marks: &[&str]) {
 }
 
 /// Returns the labels or annotations that may be passed on.
-fn passed_on(marks: Option<&BTreeMap<String, String>>) -> Map<String, Value> {
+fn passed_on(marks: Option<&BTreeMap<String, String>>, except: &[String]) -> Map<String, Value> {
     let all = marks.into_iter().flatten();
-    all.filter(|(key, _)| !is_tracking(key)).map(|(key, value)| (key.clone(), value.clone().into())).collect()
+    let passed = all.filter(|(key, _)| !is_tracking(key) && !except.iter().any(|one| stands_for(one, key)));
+    passed.map(|(key, value)| (key.clone(), value.clone().into())).collect()
+}
+
+/// `DOMAIN/*` stands for every key of the domain, anything else for itself.
+fn stands_for(written: &str, key: &str) -> bool {
+    written.strip_suffix('*').map_or(written == key, |domain| key.starts_with(domain))
 }
 
 fn is_tracking(key: &str) -> bool {
@@ -326,129 +336,4 @@ fn hash_of(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn object(value: &Value) -> WaitDeployment {
-        let mut object = json!({
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 4},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"x": [1, null]}}},
-        });
-        for (key, value) in value.as_object().unwrap() {
-            object[key.as_str()] = value.clone();
-        }
-        serde_json::from_value(object).unwrap()
-    }
-
-    fn live(desired: &Value) -> LiveDeployment {
-        let mut live = desired.clone();
-        live["metadata"]["uid"] = json!("d1");
-        live["metadata"]["generation"] = json!(1);
-        live["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = json!("now");
-        serde_json::from_value(live).unwrap()
-    }
-
-    #[test]
-    fn the_spec_is_passed_on_verbatim_and_owned() {
-        let desired = desired(&object(&json!({})));
-        assert_eq!(
-            desired,
-            json!({
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {
-                    "name": "web",
-                    "namespace": "shop",
-                    "annotations": {
-                        "apps.mainstay.dev/generation": "4",
-                        "apps.mainstay.dev/template": "5db908cae62f76e0",
-                    },
-                    "ownerReferences": [{
-                        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "u1",
-                        "controller": true, "blockOwnerDeletion": true,
-                    }],
-                },
-                "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"x": [1, null]}}},
-            }),
-            "replicas is absent because the WaitDeployment does not set it"
-        );
-    }
-
-    #[test]
-    fn tracking_marks_stay_behind() {
-        let marks = json!({
-            "team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web",
-            "app.kubernetes.io/instance": "x", "argocd.argoproj.io/tracking-id": "x", "helm.sh/chart": "x",
-            "kustomize.toolkit.fluxcd.io/name": "x", "meta.helm.sh/release-name": "x", "mainstay.dev/paused": "false",
-            "kubectl.kubernetes.io/last-applied-configuration": "{}", "deployment.kubernetes.io/revision": "3",
-        });
-        let meta = json!({"name": "web", "uid": "u1", "labels": marks, "annotations": marks});
-        let desired = desired(&object(&json!({"metadata": meta})));
-        let kept = json!({"team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web"});
-        assert_eq!(desired["metadata"]["labels"], kept);
-        let mut with_marks = kept;
-        with_marks[GENERATION_ANNOTATION] = json!("0");
-        with_marks[TEMPLATE_ANNOTATION] = json!("5db908cae62f76e0");
-        assert_eq!(desired["metadata"]["annotations"], with_marks);
-    }
-
-    #[test]
-    fn what_is_held_back_keeps_its_marks_and_all_else_goes_on() {
-        let running = live(&desired(&object(&json!({}))));
-        let edited = json!({"replicas": 2, "selector": {}, "template": {"spec": {"x": []}}});
-        let meta = json!({"name": "web", "uid": "u1", "generation": 5, "labels": {"team": "b"}});
-        let asked = desired(&object(&json!({"metadata": meta, "spec": edited})));
-        let old = json!({"metadata": {"creationTimestamp": null}, "spec": {"x": [1]}});
-        let held = with_template_held(&asked, &running, &old);
-        assert_eq!(held["spec"]["template"], json!({"metadata": {}, "spec": {"x": [1]}}));
-        assert_eq!(held["spec"]["replicas"], 2);
-        assert_eq!(held["metadata"]["labels"], json!({"team": "b"}));
-        let marks = |body: &Value| {
-            let annotations = &body["metadata"]["annotations"];
-            (annotations[GENERATION_ANNOTATION].clone(), annotations[TEMPLATE_ANNOTATION].clone())
-        };
-        assert_eq!(marks(&held), (json!("4"), json!("5db908cae62f76e0")));
-
-        let empty = with_replicas_held(&asked, Some(&running));
-        assert_eq!(empty["spec"]["replicas"], 0);
-        let (generation, template) = marks(&empty);
-        assert_eq!((generation, &template), (json!("4"), &marks(&asked).1), "the new template is written");
-        let (generation, _) = marks(&with_replicas_held(&asked, None));
-        assert_eq!(generation, Value::Null, "one that is made without replicas was never let through");
-        assert_eq!(marks(&with_no_replicas(&asked)), marks(&asked), "what is taken away was let through");
-    }
-
-    #[test]
-    fn only_changes_of_ours_change_the_fingerprint() {
-        let desired = desired(&object(&json!({})));
-        let before = Fingerprint::of(&desired, Some(&live(&desired)));
-        let check = |change: fn(&mut LiveDeployment), same: bool, what: &str| {
-            let mut live = live(&desired);
-            change(&mut live);
-            assert_eq!(Fingerprint::of(&desired, Some(&live)) == before, same, "{what}");
-        };
-        check(|live| drop(live.status.insert("replicas".into(), json!(3))), true, "status");
-        check(|live| drop(live.metadata.labels.insert("theirs".into(), "x".into())), true, "a foreign label");
-        check(|live| live.metadata.generation += 1, false, "an edited spec");
-        check(|live| live.metadata.uid = "d2".into(), false, "a new Deployment");
-        check(|live| live.metadata.annotations.clear(), false, "our annotation removed");
-        check(|live| live.metadata.owner_references.clear(), false, "our owner reference removed");
-        let edited =
-            super::desired(&object(&json!({"spec": {"replicas": 2, "selector": {}, "template": {}}})));
-        assert_ne!(Fingerprint::of(&edited, Some(&live(&desired))), before, "an edited WaitDeployment");
-    }
-
-    #[test]
-    fn control_is_by_uid() {
-        let live = live(&desired(&object(&json!({}))));
-        assert!(live.is_controlled_by(&object(&json!({}))));
-        assert!(!live.is_controlled_by(&object(&json!({"metadata": {"name": "web", "uid": "u2"}}))));
-        assert!(
-            !live.is_controlled_by(&object(&json!({"metadata": {"name": "web"}}))),
-            "no uid owns nothing"
-        );
-    }
 }

@@ -156,6 +156,18 @@ pub fn looks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDeployment>
     }
 }
 
+/// Returns how long the gate has been closed, as far as delays go: they begin with its closing, and not anew with another
+/// manager. Where losses are looked at while it is open they are over.
+pub fn closed_for(object: &WaitDeployment, plan: &Plan, now: Timestamp) -> Duration {
+    let told = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
+    match told {
+        // A clock that was set back in between makes it begin now.
+        Some(since) => Duration::try_from(now.duration_since(since.0)).unwrap_or_default(),
+        None if plan.on_loss != OnLoss::Ignore && had_held(object) => Duration::MAX,
+        None => Duration::ZERO,
+    }
+}
+
 /// Decides what to do.
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let Facts { object, live, .. } = *facts;

@@ -15,7 +15,7 @@ pub mod wait_deployment;
 
 pub mod gate;
 pub mod mirror;
-mod status;
+pub mod status;
 
 pub mod cycles;
 pub mod dependencies;

@@ -17,18 +17,18 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use mainstay_api::{Condition, DeploymentReference, WaitDeployment, WaitDeploymentStatus};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::deployment::{LiveDeployment, text};
 use crate::gate::since;
 use crate::reasons::{self, condition};
-use crate::status::status_of;
 
 /// Who owns the mirrored fields of the status.
 pub const FIELD_MANAGER: &str = "waitdeployment-status";
 
 /// The part of a status that the mirror owns. Everything else in the inner value is empty.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MirrorStatus(WaitDeploymentStatus);
 
 /// Returns what the status of `object` is to show of the live Deployment of its name.
@@ -44,11 +44,6 @@ pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
 // === impl MirrorStatus ===
 
 impl MirrorStatus {
-    /// Returns the body of the apply.
-    pub fn to_apply(&self, object: &WaitDeployment) -> Value {
-        status_of(object, &self.0)
-    }
-
     /// Returns whether the object already shows this and nothing else of the mirror's.
     pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
         object.status.as_ref().is_some_and(|status| owned_part(status) == self.0)

@@ -8,17 +8,21 @@
 //! nothing is called, sent or awaited while it is held. Time and randomness come from outside.
 //!
 //! # Invariants
-//! 1. At most one probe per target is in flight, however many wait for it.
+//! 1. At most one probe per target and timeout is in flight, however many wait for it.
 //! 2. The period never grows: it is the shortest that one of the waiting asked for, or that the policy allows, less up
 //!    to a tenth of jitter.
 //! 3. A verdict is told on its first appearance and on change only.
 //! 4. Nothing is dialled that the policy in force when the probe began had not checked, and exactly the checked
 //!    addresses are dialled: there is no second look-up.
 //! 5. After [`Engine::forget`] of the last who waits, no probe starts, and one in flight is dropped.
-//! 6. A panic inside a probe is the result of that probe alone: whoever answers it must not end the manager of all.
+//! 6. Of a raw address a failure is told when the time of the probe is over, whatever it was: a refusal must not be told
+//!    from silence by the clock either. That its name cannot be looked up says nothing of it, and is told as it is.
+//! 7. A panic inside a probe is the result of that probe alone: whoever answers it must not end the manager of all.
 
+mod addresses;
 mod admission;
 mod attempt;
+mod authorities;
 mod bucket;
 mod describe;
 mod dial;
@@ -50,24 +54,27 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
 use mainstay::key::Request;
 use mainstay::metrics::Registry;
+use mainstay_api::ProbeCheck;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::reasons;
+use describe::first;
 use heard::{Ear, Heard};
 use limits::Limits;
 use metrics::ProbeMetrics;
-use schedule::{Next, Schedule};
+use schedule::{Ended, Next, Schedule};
 
+pub use authorities::{Authorities, NoAuthorities, authorities};
 pub use describe::{Description, MAX_NAMED, NextProbe};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use limits::Held;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
-pub use services::{Endpoint, NoServices, ServiceAnswer, Services};
-pub use surroundings::{NoSurroundings, NoText, Owner, Surroundings};
+pub use services::{Behind, Endpoint, NoServices, ServiceAnswer, Services};
+pub use surroundings::{NoSurroundings, Owner, Surroundings};
 pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
@@ -78,9 +85,11 @@ const LATE: Duration = Duration::from_secs(1);
 /// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// It accepted a connection.
-    Ready,
-    /// It did not.
+    /// It accepted a connection, and nothing more was asked of it.
+    Connected,
+    /// It answered as it should.
+    Answered,
+    /// It did not do so.
     NotReady {
         /// One of [`reasons::probe`].
         reason: &'static str,
@@ -115,6 +124,8 @@ pub struct Seams {
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
+    /// Whether this replica leads; `None`: there is no other.
+    leading: Option<watch::Receiver<bool>>,
 }
 
 /// The half that opens sockets; nothing is probed unless it [runs](Driver::run).
@@ -123,6 +134,9 @@ pub struct Driver {
     seams: Seams,
     metrics: ProbeMetrics,
 }
+
+/// One run of a driver. What it has learned ends with it.
+struct Term<'a>(&'a Driver);
 
 struct Shared {
     schedule: Mutex<Schedule>,
@@ -136,10 +150,26 @@ struct Shared {
 // === impl ProbeResult ===
 
 impl ProbeResult {
+    /// Returns the one that holds of this check.
+    pub fn good(check: &ProbeCheck) -> Self {
+        if matches!(check, ProbeCheck::Tcp(_)) { Self::Connected } else { Self::Answered }
+    }
+
+    /// Returns whether it is such a one.
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Connected | Self::Answered)
+    }
+
+    /// Returns whether it keeps back how it failed.
+    fn is_coarse(&self) -> bool {
+        matches!(self, Self::NotReady { reason: reasons::probe::NOT_READY, .. })
+    }
+
     /// Returns one CamelCase word.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Ready => reasons::probe::CONNECTED,
+            Self::Connected => reasons::probe::CONNECTED,
+            Self::Answered => reasons::probe::ANSWERED,
             Self::NotReady { reason, .. } => reason,
             Self::Denied { .. } => reasons::POLICY_DENIED,
         }
@@ -148,7 +178,8 @@ impl ProbeResult {
     /// Returns a few words for people.
     pub fn message(&self) -> &str {
         match self {
-            Self::Ready => "connected",
+            Self::Connected => "connected",
+            Self::Answered => "it answers as it should",
             Self::NotReady { message, .. } | Self::Denied { message, .. } => message,
         }
     }
@@ -183,7 +214,14 @@ impl Engine {
         });
         let metrics = ProbeMetrics::register(registry);
         let driver = Driver { shared: Arc::clone(&shared), seams, metrics };
-        (Self { shared }, driver)
+        (Self { shared, leading: None }, driver)
+    }
+
+    /// Has what is asked for while this replica does not lead come to nothing: a reconcile may end after its term, and
+    /// nobody would end what it waits for in the next one. The driver is to be stopped only once `leading` says so.
+    #[must_use]
+    pub fn while_leading(self, leading: watch::Receiver<bool>) -> Self {
+        Self { leading: Some(leading), ..self }
     }
 
     /// Has these targets, and no others, probed for `request` until it is [forgotten](Self::forget): each now if it is
@@ -192,7 +230,14 @@ impl Engine {
     /// Saying the same again changes nothing. What is known of a target stays known while its times or thresholds
     /// change; one that others wait for already is judged at once by what is known.
     pub fn watch(&self, request: &Request, wants: Vec<Want>) {
-        if self.shared.schedule.lock().watch(request, wants, Instant::now()) {
+        let mut schedule = self.shared.schedule.lock();
+        // Under the lock: what comes before the end of a term is cleared by it.
+        if self.leading.as_ref().is_some_and(|leading| !*leading.borrow()) {
+            return;
+        }
+        let is_new = schedule.watch(request, wants, Instant::now());
+        drop(schedule);
+        if is_new {
             self.shared.wake.notify_one();
         }
     }
@@ -252,13 +297,13 @@ impl Engine {
 // === impl Driver ===
 
 impl Driver {
-    /// Probes until `stop` is cancelled; connections being opened are dropped then, and what was learned is kept for
-    /// the next run.
+    /// Probes until `stop` is cancelled. Connections being opened are dropped then, and everything is forgotten, who waits
+    /// included: by the time of another run it would be old news, and who still waits says so again.
     ///
     /// # Cancel safety
-    /// May be dropped; the next run begins where this one ended.
+    /// May be dropped, to the same effect.
     pub async fn run(&self, stop: CancellationToken) {
-        self.shared.schedule.lock().land_all(Instant::now());
+        let _term = Term(self);
         let mut in_flight = FuturesUnordered::new();
         loop {
             let wake_at = loop {
@@ -274,7 +319,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                Some((id, result)) = in_flight.next() => self.land(id, result),
+                Some((id, ended)) = in_flight.next() => self.finish(id, ended),
                 () = self.shared.wake.notified() => {}
                 () = sleep_until(wake_at) => {}
             }
@@ -284,12 +329,12 @@ impl Driver {
     fn next(&self) -> Next {
         let mut schedule = self.shared.schedule.lock();
         let next = schedule.next(Instant::now());
-        self.metrics.observe(&schedule);
+        self.metrics.observe(&mut schedule);
         next
     }
 
-    /// Runs one probe to its end, or until nobody waits for it any more.
-    async fn fly(&self, start: schedule::Start) -> (u64, Option<(ProbeResult, Heard)>) {
+    /// Runs one probe until its result may be told, or until nobody waits for it any more.
+    async fn fly(&self, start: schedule::Start) -> (u64, Option<Ended>) {
         let policy = Arc::clone(&self.shared.policy.lock());
         let began = Instant::now();
         let ear = Ear::default();
@@ -312,15 +357,34 @@ impl Driver {
         self.metrics.count(&start.target, &result, took);
         // Whoever gets to a timeout so late was too busy to hear an answer.
         let heard = if took > start.timeout + LATE { ear.heard().max(Heard::OwnFault) } else { ear.heard() };
-        (start.id, Some((result, heard)))
+        if result.is_coarse() {
+            // Others have its slot meanwhile: what refuses would cost as much as a black hole.
+            self.shared.schedule.lock().land(start.id, Instant::now());
+            self.shared.wake.notify_one();
+            let over = tokio::time::sleep_until(began + start.timeout);
+            if start.cancel.run_until_cancelled(over).await.is_none() {
+                return (start.id, None);
+            }
+        }
+        (start.id, Some(Ended { result, heard, took, timeout: start.timeout }))
     }
 
-    fn land(&self, id: u64, result: Option<(ProbeResult, Heard)>) {
+    fn finish(&self, id: u64, ended: Option<Ended>) {
         let (random, now) = ((self.seams.random)(), Instant::now());
+        let denied = match &ended {
+            Some(Ended { result: ProbeResult::Denied { rule, message }, .. }) => {
+                Some((*rule, message.clone()))
+            }
+            _ => None,
+        };
         let (told, shaken) = {
             let mut schedule = self.shared.schedule.lock();
-            (schedule.finish(id, result, now, random), schedule.shaken_news(now))
+            (schedule.finish(id, ended, now, random), schedule.shaken_news(now))
         };
+        if let Some((rule, message)) = denied.filter(|_| !told.is_empty()) {
+            let objects: Vec<String> = first(told.iter()).iter().map(ToString::to_string).collect();
+            info!(?objects, rule, "a probe is denied: {message}");
+        }
         self.shared.tell(told);
         match shaken {
             Some(true) => warn!(
@@ -332,6 +396,17 @@ impl Driver {
         if let Some(shaken) = shaken {
             self.metrics.shaken(shaken);
         }
+    }
+}
+
+// === impl Term ===
+
+impl Drop for Term<'_> {
+    fn drop(&mut self) {
+        let mut schedule = self.0.shared.schedule.lock();
+        schedule.clear();
+        self.0.metrics.observe(&mut schedule);
+        self.0.metrics.shaken(false);
     }
 }
 

@@ -145,8 +145,10 @@ pub mod event {
 
 /// Reasons of one prerequisite.
 pub mod probe {
-    /// A connection was made.
+    /// A connection was made, which is all that a TCP check asks for.
     pub const CONNECTED: &str = "Connected";
+    /// A request, a handshake or a look-up was answered as it should be.
+    pub const ANSWERED: &str = "Answered";
     /// Nobody listens there.
     pub const REFUSED: &str = "Refused";
     /// No answer within the timeout.
@@ -167,6 +169,8 @@ pub mod probe {
     pub const NO_ENDPOINTS: &str = "NoEndpoints";
     /// The Services cannot be read at present.
     pub const SERVICES_UNKNOWN: &str = "ServicesUnknown";
+    /// Which addresses are the API server's and the manager's own cannot be told at present, so none is connected to.
+    pub const OWNERS_UNKNOWN: &str = "OwnersUnknown";
     /// It answers, and has not done so often enough in a row yet.
     pub const TOO_FEW_SUCCESSES: &str = "TooFewSuccesses";
     /// The other side ended the connection before it had answered.
@@ -243,6 +247,28 @@ pub mod resource {
     pub const KIND_FORBIDDEN: &str = "KindForbidden";
     /// The kind cannot be read at present.
     pub const KIND_UNKNOWN: &str = "KindUnknown";
+}
+
+/// Returns whether a reason of one prerequisite says that it cannot be looked at, and so nothing of it.
+pub fn is_blind(reason: &str) -> bool {
+    let of_probes = [
+        probe::SERVICES_UNKNOWN,
+        probe::OWNERS_UNKNOWN,
+        probe::NAMESPACE_UNKNOWN,
+        probe::LOOK_UP_FAILED,
+        probe::AUTHORITIES_NOT_FOUND,
+        probe::AUTHORITIES_INVALID,
+    ];
+    let of_resources = [
+        resource::TOO_MANY_OBJECTS,
+        resource::EXPRESSION_TOO_COSTLY,
+        resource::ACCESS_DENIED,
+        resource::ACCESS_UNKNOWN,
+        resource::KIND_NOT_SERVED,
+        resource::KIND_FORBIDDEN,
+        resource::KIND_UNKNOWN,
+    ];
+    of_probes.into_iter().chain(of_resources).any(|blind| blind == reason)
 }
 
 /// The rules by which a probe is denied, for metrics and logs: mostly keys of `probePolicy`.

@@ -1,7 +1,6 @@
 //! How the built-in controllers are put together and given to a manager.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -21,20 +20,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cycles::Cycles;
 use crate::dependencies::Dependencies;
-use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Services, Surroundings, TokioDial, TokioResolve};
+use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Surroundings, TokioDial, TokioResolve};
 use crate::resources::{ResourceWatch, Resources};
 use crate::services::CachedServices;
+use crate::status::{StatusWriter, Turns};
 use crate::status_mirror::StatusMirror;
 use crate::surroundings::ClusterSurroundings;
-use crate::wait_deployment::WaitDeploymentReconciler;
+use crate::wait_deployment::{GateMetrics, WaitDeploymentReconciler};
 use crate::why::{self, Why};
 use crate::{deployment, mirror, status_mirror, wait_deployment};
 
 /// The names a configuration file may use.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
-
-/// How often the name of the API server is looked up, where it is reached by a name.
-const API_SERVER_PERIOD: Duration = Duration::from_mins(1);
 
 /// How probes reach the network; tests put their own here.
 #[derive(Clone)]
@@ -47,15 +44,15 @@ pub struct Sockets {
 
 /// Gives the probe engine its life beside the controllers.
 ///
-/// It needs no Lease, since it must live as long as the manager does, and rests while another replica leads: what the
-/// reconciles of an earlier term asked for is probed again when this replica leads again.
+/// It needs no Lease, since it must live as long as the manager does, and rests while another replica leads. Who waits
+/// says so again in the next term.
 struct ProbeEngine {
     engine: Engine,
     driver: Driver,
+    /// Of what is seen while this replica leads.
+    gates: GateMetrics,
     /// Reads as soon as the manager runs.
     surroundings: Arc<ClusterSurroundings>,
-    /// Finds the API server by its name.
-    resolve: Arc<dyn Resolve>,
     /// In force in the engine.
     policy: ProbePolicy,
     /// Where another one comes from.
@@ -74,9 +71,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
 
     let (notifier, results) = channel::<Request>();
     let found = Arc::new(CachedServices::new(&services, &slices));
-    let surroundings =
-        Arc::new(ClusterSurroundings::new(&manager.server(), Arc::clone(&found) as Arc<dyn Services>));
-    let resolve = Arc::clone(&sockets.resolve);
+    let surroundings = Arc::new(ClusterSurroundings::new(&manager.server()));
     let seams = Seams {
         dial: sockets.dial,
         resolve: sockets.resolve,
@@ -85,19 +80,24 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         random: Arc::new(fastrand::f64),
     };
     let mut configurations = manager.configurations();
-    let policy = configurations.borrow_and_update().probe_policy.clone();
+    let configuration = Arc::clone(&configurations.borrow_and_update());
+    let policy = configuration.probe_policy.clone();
     let (of_resources, of_cycles) = (notifier.clone(), notifier.clone());
     let resources =
         Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
     let tell = move |request| notifier.notify(request);
     let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
+    let engine = engine.while_leading(manager.leading());
 
-    let cycles = Cycles::new(&objects, move |request| of_cycles.notify(request));
+    let cycles = Cycles::new(move |request| of_cycles.notify(request));
     let dependencies = Dependencies::new(engine.clone(), found, resources.clone()).with_cycles(cycles);
     let why = Why::new(&objects, dependencies.clone(), manager.leading());
     manager.page(why::PAGE, move |path| why.page(path, Timestamp::now()))?;
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
+    let turns = Turns::default();
+    let status = |name| StatusWriter::new(&objects, manager.applier(name), &turns);
+    let gates = GateMetrics::register(manager.registry(), manager.leading());
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
         .watches(&deployments, enqueue_mapped(concerned(objects.clone())))
@@ -108,18 +108,18 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
             &objects,
             &deployments,
             &manager.applier(deployment::FIELD_MANAGER),
-            manager.applier(deployment::FIELD_MANAGER),
+            status(deployment::FIELD_MANAGER),
             dependencies,
-            manager.registry(),
+            configuration.wait_deployment.not_passed_on.clone(),
+            gates.clone(),
         ));
-    let mirror = Controller::new(status_mirror::NAME)
-        .reconciles(&objects)
-        .owns(&deployments)
-        .reconciler(StatusMirror::new(&objects, &deployments, manager.applier(mirror::FIELD_MANAGER)));
+    let mirror = Controller::new(status_mirror::NAME).reconciles(&objects).owns(&deployments).reconciler(
+        StatusMirror::new(&objects, &deployments, status(mirror::FIELD_MANAGER), manager.registry()),
+    );
     let declare = manager.clone();
     let declare = move |kind| declare.store_of(kind, Scope::all());
     manager.add(ResourceWatch::new(&resources, declare, configurations.clone()))?;
-    manager.add(ProbeEngine { engine, driver, surroundings, resolve, policy, configurations })?;
+    manager.add(ProbeEngine { engine, driver, gates, surroundings, policy, configurations })?;
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
@@ -162,9 +162,8 @@ impl Runnable for ProbeEngine {
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { engine, driver, surroundings, resolve, policy, configurations } = *self;
+        let Self { engine, driver, gates, surroundings, policy, configurations } = *self;
         surroundings.begin(cx.context());
-        let find = find_api_server(surroundings, resolve, cx.stop.clone());
         let follow = follow_policy(engine, policy, configurations, cx.stop.clone());
         let probe = async move {
             let mut leading = cx.leading.clone();
@@ -175,32 +174,25 @@ impl Runnable for ProbeEngine {
                     led = leading.wait_for(|leading| *leading) => if led.is_err() { return },
                 }
                 let term = cx.stop.child_token();
-                tokio::join!(driver.run(term.clone()), async {
+                let drive = async {
+                    // Without it each term would begin by refusing all raw addresses.
+                    term.run_until_cancelled(surroundings.looked()).await;
+                    driver.run(term.clone()).await;
+                };
+                let end = async {
                     // The sender is the manager's, which outlives its members.
                     drop(term.run_until_cancelled(leading.wait_for(|leading| !*leading)).await);
                     term.cancel();
-                });
+                };
+                tokio::join!(drive, end, term.run_until_cancelled(surroundings.follow()));
+                gates.clear();
+                surroundings.end_term();
             }
         };
         Box::pin(async {
-            tokio::join!(probe, follow, find);
+            tokio::join!(probe, follow);
             Ok(())
         })
-    }
-}
-
-/// Keeps the addresses of the API server known, where it is reached by a name, until `stop`.
-async fn find_api_server(
-    surroundings: Arc<ClusterSurroundings>,
-    resolve: Arc<dyn Resolve>,
-    stop: CancellationToken,
-) {
-    while !stop.is_cancelled() {
-        let find = async {
-            surroundings.find_api_server(&*resolve).await;
-            tokio::time::sleep(API_SERVER_PERIOD).await;
-        };
-        stop.run_until_cancelled(find).await;
     }
 }
 

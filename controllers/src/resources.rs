@@ -2,7 +2,7 @@
 //!
 //! A kind is listed and watched once somebody waits for it, of those that the operator lists in `probePolicy.resources`,
 //! and an answer is given only about what the ServiceAccount of the waiting Pods may read itself. A reconcile asks
-//! ([`Resources::observe`]) and is answered from the cache; what has to be asked of the server is asked by the
+//! ([`Resources::watch`]) and is answered from the cache; what has to be asked of the server is asked by the
 //! [`ResourceWatch`], and who waits is told when there is an answer, or another one.
 //!
 //! # Invariants
@@ -12,45 +12,42 @@
 
 mod check;
 mod driver;
+mod evaluations;
 mod expression;
 mod kinds;
+mod look;
+mod results;
 mod rights;
 mod state;
 mod words;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use kube::core::{DynamicObject, GroupVersionKind};
-use mainstay::cache::{Delta, DeltaHandler, Entry, LabelSelector, Select, Store, View};
+use mainstay::cache::{Delta, DeltaHandler, LabelSelector, Select, Store, View};
 use mainstay::key::{Key as _, KindId, Request};
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
-use mainstay_api::{Check, Plan, PlannedDependency, WaitDeployment};
+use mainstay_api::{Check, Plan, WaitDeployment};
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
-use self::check::{gvk, is_final, kind_name, text_of, verb};
-use self::expression::{Expression, Failure, MAX_OBJECT_BYTES};
+use self::check::{gvk, verb};
+use self::evaluations::Evaluations;
 use self::kinds::Kinds;
-use self::rights::{Answer, Question, Rights};
-use self::state::{Found, ObjectView};
-use self::words::{Objects, explain, explain_failure, holds, not_ready, tell, unreadable};
+use self::look::MAX_SELECTED;
+use self::rights::{Question, Rights};
 use crate::cycles::Awaited;
-use crate::dependencies::{Observation, State, Waiters};
-use crate::reasons::{self, resource};
+use crate::dependencies::Waiters;
+use crate::mirror::selector_text;
+use crate::reasons::condition;
 
 pub use driver::ResourceWatch;
+pub use look::Look;
 
-/// Most objects that one selector may pick: each is decoded whenever one of them changes.
-const MAX_SELECTED: usize = 500;
-/// Most expressions that are kept read.
-const MAX_EXPRESSIONS: usize = 512;
 /// Whose Pods name no ServiceAccount.
 const DEFAULT_ACCOUNT: &str = "default";
+
 /// Finds out about objects. Cheap to clone; never blocks.
 #[derive(Clone)]
 pub struct Resources {
@@ -60,8 +57,7 @@ pub struct Resources {
 struct Shared {
     objects: Store<WaitDeployment>,
     known: Mutex<Known>,
-    /// By their text. Emptied when it is full: what is in use is read again.
-    expressions: Mutex<HashMap<String, Arc<Result<Expression, Failure>>>>,
+    evaluations: Evaluations,
     /// Wakes the [`ResourceWatch`].
     wake: Notify,
     tell: Box<dyn Fn(Request) + Send + Sync>,
@@ -103,9 +99,6 @@ struct Listener {
     shared: Weak<Shared>,
 }
 
-/// Why nothing can be said about objects.
-type Blind = Observation;
-
 // === impl Resources ===
 
 impl Resources {
@@ -120,7 +113,7 @@ impl Resources {
         let shared = Shared {
             objects: objects.clone(),
             known,
-            expressions: Mutex::default(),
+            evaluations: Evaluations::default(),
             wake: Notify::new(),
             tell: Box::new(tell),
         };
@@ -140,8 +133,9 @@ impl Resources {
         concerned.into_iter().for_each(&self.shared.tell);
     }
 
-    /// Has all objects in `plan` looked at for `request` from now on, and nothing else.
-    pub fn watch(&self, request: &Request, plan: &Plan) {
+    /// Has all objects in `plan` looked at for `request` from now on, and nothing else. What is returned tells what is known
+    /// of each.
+    pub fn watch<'a>(&'a self, request: &'a Request, plan: &Plan) -> Look<'a> {
         let namespace = request.namespace().unwrap_or_default();
         let checks = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
             Check::Resource(check) => Some(check),
@@ -153,167 +147,58 @@ impl Resources {
         let mut known = self.shared.known.lock();
         for check in checks {
             let kind = gvk(check);
-            things.push(match &check.which {
-                Which::Name(name) => {
-                    Thing::Object(kind.clone(), Request::namespaced(namespace, name.as_str()))
-                }
-                Which::Selector(_) => Thing::Namespace(kind.clone(), namespace.to_owned()),
-            });
+            things.push(Thing::of(namespace, check));
             if let Some(open) = known.kinds.get(&kind) {
                 things.extend(questions(namespace, &account, &open.kind, check).map(Thing::Right));
             }
             things.push(Thing::Kind(kind));
         }
-        if known.waiters.set(request, things) {
-            drop(known);
+        let is_news = known.waiters.set(request, things);
+        drop(known);
+        if is_news {
             self.shared.wake.notify_one();
         }
+        Look::new(self, request, account)
+    }
+
+    /// Returns who waits for the one object, or for any of the namespace where a selector picks, in no particular order.
+    pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<Request> {
+        self.shared.known.lock().waiters.of(&Thing::of(namespace, check))
+    }
+
+    /// Returns the WaitDeployments that a check is about, if it is about such, and for what of them it waits.
+    pub fn awaited(&self, namespace: &str, check: &ResourceCheck) -> Vec<Awaited> {
+        if check.group != mainstay_api::GROUP || check.kind != mainstay_api::KIND {
+            return Vec::new();
+        }
+        let is_ready = |type_: &str, status: &str| {
+            type_.eq_ignore_ascii_case(condition::READY) && status.eq_ignore_ascii_case("True")
+        };
+        let await_ = match &check.state {
+            ResourceState::Condition { type_, status } if is_ready(type_, status) => Awaited::Ready,
+            _ => Awaited::Object,
+        };
+        let found = match &check.which {
+            Which::Name(name) => vec![Request::namespaced(namespace, name.as_str())],
+            Which::Selector(selector) => {
+                let selector = selector_text(selector).parse::<LabelSelector>().ok();
+                let select = selector.map(|selector| Select::namespace(namespace).labels(selector));
+                // Not synced: nobody can be named yet, and who is closed looks again.
+                let found = select.map(|select| self.shared.objects.list(&select).unwrap_or_default());
+                let mut found: Vec<_> =
+                    found.into_iter().flatten().map(|entry| entry.view().request().clone()).collect();
+                found.sort_unstable();
+                found.truncate(MAX_SELECTED);
+                found
+            }
+        };
+        found.into_iter().map(await_).collect()
     }
 
     /// Ends the look at everything that `request` waits for.
     pub fn forget(&self, request: &Request) {
         if self.shared.known.lock().waiters.forget(request) {
             self.shared.wake.notify_one();
-        }
-    }
-
-    /// Returns what is known of a dependency of `request` on objects, which [`Resources::watch`] has named before.
-    pub fn observe(
-        &self,
-        request: &Request,
-        dependency: &PlannedDependency,
-        check: &ResourceCheck,
-    ) -> Observation {
-        self.look(request, dependency, check).unwrap_or_else(|blind| blind)
-    }
-
-    fn look(
-        &self,
-        request: &Request,
-        dependency: &PlannedDependency,
-        check: &ResourceCheck,
-    ) -> Result<Observation, Blind> {
-        let namespace = request.namespace().unwrap_or_default();
-        let store = self.readable(namespace, request, check)?;
-        let objects = Objects { namespace, check };
-        match &check.which {
-            Which::Name(name) => {
-                let entry = store.entry(&Request::namespaced(namespace, name.as_str()));
-                match entry.map_err(|error| unreadable(&store, &error))? {
-                    Some(entry) => Ok(self.judge(&entry, check).map_or_else(
-                        |failure| explain_failure(namespace, check, &failure),
-                        |found| tell(namespace, check, found),
-                    )),
-                    None if self.had_succeeded(request, dependency, check) => Ok(Observation {
-                        state: State::Ready,
-                        reason: resource::GONE_AFTER_SUCCESS,
-                        message: holds(namespace, check),
-                    }),
-                    None => Err(not_ready(resource::NOT_FOUND, format!("{objects} does not exist"))),
-                }
-            }
-            Which::Selector(selector) => {
-                let selector = text_of(selector).parse::<LabelSelector>().map_err(|error| Observation {
-                    state: State::Invalid,
-                    reason: reasons::probe::FAILED,
-                    message: error.to_string(),
-                })?;
-                let entries = store.list(&Select::namespace(namespace).labels(selector));
-                let entries = entries.map_err(|error| unreadable(&store, &error))?;
-                if entries.is_empty() {
-                    return Err(not_ready(resource::NOT_FOUND, format!("{objects} do not exist")));
-                }
-                if entries.len() > MAX_SELECTED {
-                    let message = format!("{objects} are more than {MAX_SELECTED}; narrow the selector");
-                    return Err(not_ready(resource::TOO_MANY_OBJECTS, message));
-                }
-                let mut worst = Found::There;
-                for entry in &entries {
-                    let found = self.judge(entry, check);
-                    worst = worst.max(found.map_err(|failure| explain_failure(namespace, check, &failure))?);
-                }
-                Ok(tell(namespace, check, worst))
-            }
-        }
-    }
-
-    fn judge(&self, entry: &Entry<DynamicObject>, check: &ResourceCheck) -> Result<Found, Failure> {
-        match &check.state {
-            ResourceState::Condition { type_, status } => Ok(judge_condition(entry, check, type_, status)),
-            ResourceState::Expression(text) => {
-                let expression = self.expression(text);
-                let expression = (*expression).as_ref().map_err(Clone::clone)?;
-                let is_short = |body: &Bytes| body.len() <= MAX_OBJECT_BYTES;
-                if !entry.view().bytes().is_ok_and(|body| is_short(&body)) {
-                    return Err(Failure::TooCostly);
-                }
-                let object = entry.view().decode::<Value>().map_err(|_| Failure::Failed)?;
-                Ok(if expression.is_true(&object)? { Found::There } else { Found::NotThere })
-            }
-        }
-    }
-
-    /// Returns an expression, read once for all who use it.
-    fn expression(&self, text: &str) -> Arc<Result<Expression, Failure>> {
-        if let Some(known) = self.shared.expressions.lock().get(text) {
-            return Arc::clone(known);
-        }
-        let read = Arc::new(Expression::read(text));
-        let mut known = self.shared.expressions.lock();
-        if known.len() >= MAX_EXPRESSIONS {
-            known.clear();
-        }
-        known.insert(text.to_owned(), Arc::clone(&read));
-        read
-    }
-
-    /// Returns where to read objects of the kind, if they may be read for `request`.
-    fn readable(
-        &self,
-        namespace: &str,
-        request: &Request,
-        check: &ResourceCheck,
-    ) -> Result<Store<DynamicObject>, Blind> {
-        let (kind, now) = (gvk(check), Instant::now());
-        let account = self.account_of(request);
-        let mut known = self.shared.known.lock();
-        let name = kind_name(&kind);
-        if !known.allowed.contains(&name) {
-            return Err(Observation {
-                state: State::Denied,
-                reason: reasons::POLICY_DENIED,
-                message: format!("kind {name} is not among probePolicy.resources"),
-            });
-        }
-        let (kind, store) = match known.kinds.open(&kind, now) {
-            Ok(open) => (open.kind.clone(), open.store.clone()),
-            Err(trouble) => {
-                let blind = trouble.map_or_else(Observation::unknown, |trouble| explain(check, trouble));
-                self.shared.wake.notify_one();
-                return Err(blind);
-            }
-        };
-        let answer = may_read(&mut known.rights, namespace, &account, &kind, check, now);
-        self.shared.wake.notify_one();
-        drop(known);
-        match answer {
-            Some(Answer::Yes) => Ok(store),
-            Some(Answer::No) => {
-                let verb = verb(check);
-                Err(not_ready(
-                    resource::ACCESS_DENIED,
-                    format!(
-                        "ServiceAccount {namespace}/{account} of the template may not {verb} {}; a Role that admits it \
-                         lets this be told",
-                        Objects { namespace, check }
-                    ),
-                ))
-            }
-            Some(Answer::Failed) => Err(not_ready(
-                resource::ACCESS_UNKNOWN,
-                format!("the API server does not tell what ServiceAccount {namespace}/{account} may read"),
-            )),
-            None => Err(Observation::unknown()),
         }
     }
 
@@ -326,26 +211,23 @@ impl Resources {
         });
         name.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
     }
-
-    /// Returns whether what is gone held before, which the status tells, whichever replica wrote it.
-    fn had_succeeded(
-        &self,
-        request: &Request,
-        dependency: &PlannedDependency,
-        check: &ResourceCheck,
-    ) -> bool {
-        let Ok(Some(object)) = self.shared.objects.get(request) else { return false };
-        let Some(status) = object.status.as_ref().filter(|_| is_final(check)) else { return false };
-        let held = status.dependencies.iter().find(|entry| entry.name == dependency.name && entry.ready);
-        // An edit may have put another object under the name: only the words tell which one it was.
-        let words = holds(request.namespace().unwrap_or_default(), check);
-        held.is_some_and(|entry| entry.message.as_ref() == Some(&words))
-    }
 }
 
 impl std::fmt::Debug for Resources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Resources").finish_non_exhaustive()
+    }
+}
+
+// === impl Thing ===
+
+impl Thing {
+    /// The objects that a check looks at.
+    fn of(namespace: &str, check: &ResourceCheck) -> Self {
+        match &check.which {
+            Which::Name(name) => Self::Object(gvk(check), Request::namespaced(namespace, name.as_str())),
+            Which::Selector(_) => Self::Namespace(gvk(check), namespace.to_owned()),
+        }
     }
 }
 
@@ -374,20 +256,6 @@ impl DeltaHandler for Listener {
     }
 }
 
-/// Returns the WaitDeployments that a check is about, if it is about such.
-pub(crate) fn awaited(namespace: &str, check: &ResourceCheck) -> Option<Awaited> {
-    if check.group != mainstay_api::GROUP || check.kind != mainstay_api::KIND {
-        return None;
-    }
-    match &check.which {
-        Which::Name(name) => Some(Awaited::Object(Request::namespaced(namespace, name.as_str()))),
-        Which::Selector(selector) => {
-            let selector = text_of(selector).parse().ok()?;
-            Some(Awaited::Selected(namespace.to_owned(), selector))
-        }
-    }
-}
-
 // === private ===
 
 /// Gives what has to be asked, at most: about all objects first, then about the one.
@@ -408,32 +276,6 @@ fn questions<'a>(
         name,
         verb: verb(check),
     })
-}
-
-fn may_read(
-    rights: &mut Rights,
-    namespace: &str,
-    account: &str,
-    kind: &KindId,
-    check: &ResourceCheck,
-    now: Instant,
-) -> Option<Answer> {
-    let mut last = None;
-    for question in questions(namespace, account, kind, check) {
-        last = rights.answer(&question, now);
-        if last != Some(Answer::No) {
-            break;
-        }
-    }
-    last
-}
-
-fn judge_condition(entry: &Entry<DynamicObject>, check: &ResourceCheck, type_: &str, status: &str) -> Found {
-    // With a status of another form it has no such condition.
-    let Ok(object) = entry.view().decode::<ObjectView>() else { return Found::NotThere };
-    let found = object.judge(type_, status);
-    let failed = check.group == "batch" && check.kind == "Job" && object.is("Failed");
-    if found == Found::NotThere && failed { Found::Failed } else { found }
 }
 
 #[cfg(test)]

@@ -3,20 +3,26 @@
 mod ready;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use mainstay::cache::{Meta, ReadError, Select, Store};
+use mainstay::cache::{Meta, ReadError, Select, Store, View};
 use mainstay::key::Request;
 use serde::Deserialize;
+use tracing::warn;
 
-use crate::probe::{Endpoint, ServiceAnswer, Services};
+use crate::probe::{Behind, Endpoint, ServiceAnswer, Services};
 
 pub use ready::Endpoints;
 
 /// Which Service a slice belongs to.
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// The index of Services by the addresses that connections to them are made to.
+const BY_ADDRESS: &str = "by-address";
+/// Where those stand in it whose addresses cannot be read.
+const VEILED: &str = "veiled";
 
 /// Finds Services and their endpoints in two stores; reads only the few fields it names.
 #[derive(Debug)]
@@ -29,6 +35,27 @@ pub struct CachedServices {
 struct ServiceView {
     #[serde(default)]
     spec: ServiceSpecView,
+    #[serde(default)]
+    status: ServiceStatusView,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceStatusView {
+    load_balancer: LoadBalancerView,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LoadBalancerView {
+    ingress: Vec<IngressView>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct IngressView {
+    /// Empty where the load balancer has a name only, which DNS knows.
+    ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,6 +67,8 @@ struct ServiceSpecView {
     cluster_ip: String,
     #[serde(rename = "clusterIPs")]
     cluster_ips: Vec<String>,
+    #[serde(rename = "externalIPs")]
+    external_ips: Vec<String>,
     external_name: String,
     ports: Vec<PortView>,
     /// Absent where somebody else writes the slices.
@@ -103,7 +132,10 @@ impl CachedServices {
     /// Reads from these stores.
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
         slices.kind_store().index_label(SERVICE_NAME_LABEL);
-        Self { services: services.view(), slices: slices.view() }
+        let services = Store::<ServiceView>::new(services.kind_store().clone());
+        // Cannot fail: the handle is new, and has no other index. Without it `behind` fails, and nothing is let through.
+        drop(services.index_view(BY_ADDRESS, |view| Ok(places(view))));
+        Self { services, slices: slices.view() }
     }
 
     /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
@@ -132,6 +164,27 @@ impl CachedServices {
             None => self.headless(namespace, name),
         }
     }
+
+    fn passed_on(&self, address: SocketAddr) -> Result<Option<Behind>, ReadError> {
+        let ip = address.ip().to_canonical();
+        let select = Select::index(BY_ADDRESS, ip.to_string());
+        let mut found = None;
+        for service in self.services.list(&select)? {
+            let spec = &service.decode()?.spec;
+            if !spec.has_tcp_port(address.port()) {
+                continue;
+            }
+            let found: &mut Behind = found.get_or_insert_default();
+            found.is_cluster_address |= spec.cluster_addresses().any(|one| one.to_canonical() == ip);
+            let namespace = service.meta().namespace().unwrap_or_default();
+            let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, service.meta().name());
+            for slice in self.slices.list(&select)? {
+                // One that cannot be read hides where connections go: then nobody knows.
+                found.endpoints.extend(slice.decode()?.all());
+            }
+        }
+        Ok(found)
+    }
 }
 
 impl Services for CachedServices {
@@ -139,19 +192,25 @@ impl Services for CachedServices {
         self.look_up(namespace, name, port).unwrap_or_else(|error| ServiceAnswer::Unknown(error.to_string()))
     }
 
-    fn cluster_addresses(&self, namespace: &str, name: &str) -> Vec<IpAddr> {
-        let found = self.services.get(&Request::namespaced(namespace, name)).ok().flatten();
-        found.map_or_else(Vec::new, |service| service.spec.addresses())
-    }
-
-    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String> {
-        let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
-        let mut found = Vec::new();
-        for slice in self.slices.list(&select).map_err(|error| error.to_string())? {
-            // One that cannot be read hides where connections go: then nobody knows.
-            found.extend(slice.decode().map_err(|error| error.to_string())?.all());
+    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String> {
+        let veiled =
+            self.services.list(&Select::index(BY_ADDRESS, VEILED)).map_err(|error| error.to_string())?;
+        if !veiled.is_empty() {
+            // Which one is nobody's business but its owner's: the log has the name.
+            return Err("one of the Services cannot be decoded, and may have any address".to_owned());
         }
-        Ok(found)
+        self.passed_on(address).map_err(|error| error.to_string())
+    }
+}
+
+/// Returns where a Service stands in the index by address.
+fn places(service: &View) -> Vec<String> {
+    match service.decode::<ServiceView>() {
+        Ok(found) => found.addresses().map(|ip| ip.to_canonical().to_string()).collect(),
+        Err(error) => {
+            warn!(%error, "while this Service is there, no probe connects: it may stand for any address");
+            vec![VEILED.to_owned()]
+        }
     }
 }
 
@@ -173,19 +232,30 @@ impl ServiceSpecView {
             // Its name stands for the endpoints themselves, whatever ports it lists.
             return None;
         }
-        let is_tcp = |entry: &PortView| entry.protocol.is_empty() || entry.protocol == "TCP";
-        if !self.ports.iter().any(|entry| entry.port == port && is_tcp(entry)) {
+        if !self.has_tcp_port(port) {
             return Some(ServiceAnswer::NoPort);
         }
-        Some(ServiceAnswer::Cluster(self.addresses()))
+        Some(ServiceAnswer::Cluster(self.cluster_addresses().collect()))
+    }
+
+    fn has_tcp_port(&self, port: u16) -> bool {
+        let is_tcp = |entry: &PortView| entry.protocol.is_empty() || entry.protocol == "TCP";
+        self.ports.iter().any(|entry| entry.port == port && is_tcp(entry))
+    }
+
+    /// None of a headless Service, which says so in words.
+    fn cluster_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let first = std::iter::once(&self.cluster_ip).filter(|_| self.cluster_ips.is_empty());
+        self.cluster_ips.iter().chain(first).filter_map(|ip| ip.parse().ok())
     }
 }
 
-impl ServiceSpecView {
-    /// None of a headless Service, which says so in words.
-    fn addresses(&self) -> Vec<IpAddr> {
-        let first = std::iter::once(&self.cluster_ip).filter(|_| self.cluster_ips.is_empty());
-        self.cluster_ips.iter().chain(first).filter_map(|ip| ip.parse().ok()).collect()
+impl ServiceView {
+    /// Returns all that nodes pass on to its endpoints, but for node ports: those are ports of any address of a node.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let ingress = self.status.load_balancer.ingress.iter().map(|ingress| &ingress.ip);
+        let others = self.spec.external_ips.iter().chain(ingress);
+        self.spec.cluster_addresses().chain(others.filter_map(|ip| ip.parse().ok()))
     }
 }
 
@@ -216,6 +286,7 @@ impl SliceView {
 
 #[cfg(test)]
 mod tests {
+    use mainstay::key::KindId;
     use serde_json::{Value, json};
 
     use super::*;
@@ -243,6 +314,64 @@ mod tests {
         assert_eq!(judge(&json!({"clusterIP": "None", "ports": []})), None);
         let outside = json!({"type": "ExternalName", "externalName": "db.example.com"});
         assert_eq!(judge(&outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
+    }
+
+    #[test]
+    fn whatever_leads_to_a_service_leads_to_its_endpoints() {
+        let service = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "clusterIP": "10.96.0.7",
+                "clusterIPs": ["10.96.0.7", "fd12::7"],
+                "externalIPs": ["203.0.113.9"],
+                "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}],
+            },
+            "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}, {"hostname": "lb.example.com"}]}},
+        });
+        let slice = |name: &str, endpoints: Value| {
+            let labels = json!({SERVICE_NAME_LABEL: "web"});
+            let metadata = json!({"name": name, "namespace": "shop", "labels": labels});
+            json!({"metadata": metadata, "ports": [{"port": 8080}], "endpoints": endpoints})
+        };
+        let whole = slice("whole", json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": false}}]));
+        let services = |slices: Vec<Value>| {
+            let services = Store::<Service>::from_values(&KindId::of::<Service>(), [service.clone()]);
+            CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
+        };
+        let found = services(vec![whole.clone()]);
+        let behind = |address: &str| found.behind(address.parse().unwrap()).unwrap();
+        let endpoint = Endpoint { ip: "10.1.0.1".parse().unwrap(), port: Some(8080), is_pod: false };
+        for (ip, is_cluster_address) in [
+            ("10.96.0.7", true),
+            ("[fd12::7]", true),
+            ("[::ffff:10.96.0.7]", true),
+            ("203.0.113.9", false),
+            ("203.0.113.10", false),
+        ] {
+            let expected = Behind { is_cluster_address, endpoints: vec![endpoint] };
+            assert_eq!(behind(&format!("{ip}:80")), Some(expected), "{ip}");
+        }
+        for other in ["10.96.0.7:81", "10.96.0.7:53", "10.96.0.8:80", "10.1.0.1:8080"] {
+            assert_eq!(behind(other), None, "{other}");
+        }
+        let veiled = services(vec![whole, slice("veiled", json!("of a later version"))]);
+        veiled.behind("10.96.0.7:80".parse().unwrap()).unwrap_err();
+    }
+
+    #[test]
+    fn a_service_that_cannot_be_decoded_may_have_any_address() {
+        let service =
+            |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+        let odd = service("odd", json!({"externalIPs": "of a later version"}));
+        let plain = service("web", json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}));
+        for (services, is_told) in [(vec![plain.clone()], true), (vec![plain, odd], false)] {
+            let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
+            let slices = Store::from_values(&KindId::of::<EndpointSlice>(), []);
+            let found = CachedServices::new(&services, &slices);
+            for address in ["10.96.0.7:80", "203.0.113.9:80"] {
+                assert_eq!(found.behind(address.parse().unwrap()).is_ok(), is_told, "{address}");
+            }
+        }
     }
 
     #[test]

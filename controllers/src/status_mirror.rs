@@ -7,6 +7,8 @@
 //! 1. What was shown last is at most `PAUSE` old once something has changed, however often it changes: changes within
 //!    the pause are gathered, and never put it off.
 
+mod metrics;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
-use mainstay::client::Applier;
 use mainstay::key::Request;
+use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
@@ -23,6 +25,8 @@ use tokio::time::Instant;
 
 use crate::deployment::LiveDeployment;
 use crate::mirror::mirror;
+use crate::status::StatusWriter;
+use metrics::{MirrorMetrics, WriteResult};
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
@@ -36,64 +40,103 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct StatusMirror {
     objects: Store<WaitDeployment>,
     deployments: Store<LiveDeployment>,
-    write_status: Applier<WaitDeployment>,
-    /// When each status was last written. Entries older than the pause mean nothing and go with the next write.
-    written: Mutex<HashMap<Request, Instant>>,
+    status: StatusWriter,
+    book: Mutex<Book>,
+    metrics: MirrorMetrics,
     clock: fn() -> Timestamp,
+}
+
+/// What is remembered of statuses.
+#[derive(Debug, Default)]
+struct Book {
+    /// When each was last written. Entries older than the pause mean nothing and go with the next write.
+    written: HashMap<Request, Instant>,
+    /// Of which term `stale` is.
+    term: u64,
+    /// Since when those that are to be written yet have been out of date.
+    stale: HashMap<Request, Instant>,
 }
 
 // === impl StatusMirror ===
 
 impl StatusMirror {
-    /// Makes the reconciler; `write_status` is in the name of [`FIELD_MANAGER`](crate::mirror::FIELD_MANAGER).
+    /// Makes the reconciler; `status` is in the name of [`FIELD_MANAGER`](crate::mirror::FIELD_MANAGER).
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,
-        write_status: Applier<WaitDeployment>,
+        status: StatusWriter,
+        registry: &Registry,
     ) -> Self {
         Self {
             objects: objects.clone(),
             deployments: deployments.view(),
-            write_status,
-            written: Mutex::default(),
+            status,
+            book: Mutex::default(),
+            metrics: MirrorMetrics::register(registry),
             clock: Timestamp::now,
         }
     }
+}
 
-    /// Returns how long the status is to rest yet; `None` if it may be written.
-    fn rest(&self, request: &Request) -> Option<Duration> {
-        let since = self.written.lock().get(request)?.elapsed();
+// === impl Book ===
+
+impl Book {
+    /// Notes that a status is out of date, and returns how long it is to rest yet; `None` if it may be written.
+    fn rest(&mut self, request: &Request, term: u64) -> Option<Duration> {
+        if self.term != term {
+            self.term = term;
+            // Others have mirrored them meanwhile, or seen them go.
+            self.stale.clear();
+        }
+        self.stale.entry(request.clone()).or_insert_with(Instant::now);
+        let since = self.written.get(request)?.elapsed();
         PAUSE.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 
-    fn remember(&self, request: &Request) {
-        let mut written = self.written.lock();
-        written.retain(|_, at| at.elapsed() < PAUSE);
-        written.insert(request.clone(), Instant::now());
+    /// Notes that a status was written, and returns how long it had been out of date.
+    fn wrote(&mut self, request: &Request) -> Duration {
+        self.written.retain(|_, at| at.elapsed() < PAUSE);
+        self.written.insert(request.clone(), Instant::now());
+        self.stale.remove(request).map(|since| since.elapsed()).unwrap_or_default()
     }
 }
 
 impl Reconciler for StatusMirror {
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-        let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
-        if object.is_deleting() {
+        let Some(object) = self.objects.get(request)?.filter(|object| !object.is_deleting()) else {
+            self.book.lock().stale.remove(request);
             return Ok(Action::Done);
-        }
+        };
         let live = self.deployments.get(request)?;
         let status = mirror(&object, live.as_deref(), &Time((self.clock)()));
         if status.is_shown_by(&object) {
+            self.book.lock().stale.remove(request);
+            self.metrics.count(WriteResult::Skipped);
             return Ok(Action::Done);
         }
-        if let Some(rest) = self.rest(request) {
+        let rest = self.book.lock().rest(request, cx.term());
+        if let Some(rest) = rest {
             return Ok(Action::RequeueAfter(rest));
         }
-        self.remember(request);
-        match self.write_status.apply_status(cx, &status.to_apply(&object)).await {
-            Ok(_) => Ok(Action::Done),
+        match self.status.write(cx, request, &object, &status).await {
+            Ok(true) => {
+                let lag = self.book.lock().wrote(request);
+                self.metrics.applied(lag);
+            }
             // Gone: there is nothing left to show.
-            Err(error) if error.is_not_found() => Ok(Action::Done),
-            Err(error) => Err(error.into()),
+            Ok(false) => {
+                self.book.lock().stale.remove(request);
+            }
+            Err(error) => {
+                self.metrics.count(if error.is_conflict() {
+                    WriteResult::Conflict
+                } else {
+                    WriteResult::Error
+                });
+                return Err(error);
+            }
         }
+        Ok(Action::Done)
     }
 }
 
@@ -101,6 +144,7 @@ impl Reconciler for StatusMirror {
 mod tests {
     use kube::Api;
     use kube::api::{Patch, PatchParams};
+    use mainstay::client::Applier;
     use mainstay::key::KindId;
     use mainstay::testing::{TestContext, reconcile_once};
     use serde_json::{Value, json};
@@ -108,6 +152,7 @@ mod tests {
     use super::*;
     use crate::deployment::desired;
     use crate::mirror::FIELD_MANAGER;
+    use crate::status::Turns;
 
     fn request() -> Request {
         Request::namespaced("shop", "web")
@@ -122,13 +167,14 @@ mod tests {
         for (key, value) in metadata.as_object().into_iter().flatten() {
             object["metadata"][key] = value.clone();
         }
-        let mut live = desired(&serde_json::from_value(object.clone()).unwrap());
+        let mut live = desired(&serde_json::from_value(object.clone()).unwrap(), &[]);
         live["status"] = json!({"observedGeneration": 1, "replicas": 2, "readyReplicas": 1});
         let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
         let deployments = Store::from_values(&KindId::of::<Deployment>(), [live]);
         let applier = Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER);
+        let status = StatusWriter::new(&objects, applier, &Turns::default());
         let cx = Context::for_test().with_store(&objects).with_store(&deployments);
-        (StatusMirror::new(&objects, &deployments, applier), objects, cx)
+        (StatusMirror::new(&objects, &deployments, status, &Registry::new()), objects, cx)
     }
 
     #[tokio::test]
@@ -170,6 +216,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_status_is_late_from_the_first_change_on_that_it_lacks() {
+        let mut book = Book::default();
+        assert_eq!(book.rest(&request(), 1), None);
+        assert_eq!(book.wrote(&request()), Duration::ZERO);
+        let step = PAUSE / 4;
+        for passed in 1..4 {
+            tokio::time::advance(step).await;
+            assert_eq!(book.rest(&request(), 1), Some(step * (4 - passed)));
+        }
+        tokio::time::advance(step).await;
+        assert_eq!(book.rest(&request(), 1), None);
+        assert_eq!(book.wrote(&request()), step * 3);
+
+        assert_eq!(book.rest(&request(), 1), Some(PAUSE));
+        assert_eq!(book.rest(&Request::namespaced("shop", "gone"), 1), None);
+        tokio::time::advance(PAUSE * 100).await;
+        assert_eq!(book.rest(&request(), 2), None);
+        assert_eq!(book.wrote(&request()), Duration::ZERO, "others have led in between");
+        assert_eq!(book.stale.len(), 0, "and have seen the other one go");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_going_or_gone_is_left_alone() {
         let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example.com/b"]});
         let (mirror, _, cx) = mirrored(&going);
@@ -189,7 +257,7 @@ mod tests {
         cx.api().refuse_next(409, "Conflict", "the object has been modified");
         let error = reconcile_once(&mirror, &request(), &cx).await.outcome.unwrap_err();
         assert!(error.is_conflict(), "{error}");
-        tokio::time::advance(PAUSE).await;
+        // At once: nothing was written that is to rest.
         assert_eq!(reconcile_once(&mirror, &request(), &cx).await.wrote().len(), 1);
     }
 }

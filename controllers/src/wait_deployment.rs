@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. A Deployment that the cache does not show is only ever created, and one that it shows is only changed while it is
 //!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
-//! 2. A status reaches only the version of the object that it was computed from.
+//! 2. A status never reaches a successor of the object that it was computed from.
 //! 3. What the server refused as invalid, or accepted on trial, is not sent again before the object has changed.
 //! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too.
 
@@ -19,6 +19,7 @@ mod refused;
 mod tests;
 mod written;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -29,18 +30,20 @@ use kube::Resource;
 use mainstay::cache::{ReadError, Store};
 use mainstay::client::{Applier, EventType};
 use mainstay::key::{Key, Request};
-use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
 use mainstay_api::{Plan, WaitDeployment};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::dependencies::{Dependencies, Observation, State};
 use crate::deployment::{LiveDeployment, desired};
 use crate::gate::{self, Course, Facts, GateStatus};
 use crate::reasons::event;
+use crate::status::StatusWriter;
 use deed::Done;
-use metrics::GateMetrics;
 use written::Memory;
+
+pub use metrics::GateMetrics;
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "wait-deployment";
@@ -54,8 +57,10 @@ pub struct WaitDeploymentReconciler {
     objects: Store<WaitDeployment>,
     deployments: Store<LiveDeployment>,
     write_deployment: Applier<LiveDeployment>,
-    write_status: Applier<WaitDeployment>,
+    status: StatusWriter,
     dependencies: Dependencies,
+    /// Keys of labels and annotations that the Deployments do not get; see [`desired`].
+    not_passed_on: Vec<String>,
     memory: Memory,
     metrics: GateMetrics,
     doubt: Mutex<Doubt>,
@@ -73,25 +78,27 @@ struct Doubt {
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
-    /// Makes the reconciler. The appliers are in the name of
+    /// Makes the reconciler. `write_deployment` and `status` are in the name of
     /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `dependencies` must wake the controller when an answer
-    /// changes.
+    /// changes; for `not_passed_on` see [`desired`].
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,
         write_deployment: &Applier<Deployment>,
-        write_status: Applier<WaitDeployment>,
+        status: StatusWriter,
         dependencies: Dependencies,
-        registry: &Registry,
+        not_passed_on: Vec<String>,
+        metrics: GateMetrics,
     ) -> Self {
         Self {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_deployment: write_deployment.view(),
-            write_status,
+            status,
             dependencies,
+            not_passed_on,
             memory: Memory::default(),
-            metrics: GateMetrics::register(registry),
+            metrics,
             doubt: Mutex::default(),
             clock: Timestamp::now,
         }
@@ -101,7 +108,8 @@ impl WaitDeploymentReconciler {
     fn object(&self, request: &Request, cx: &Context) -> Result<Option<Arc<WaitDeployment>>, ReconcileError> {
         let found = self.objects.get(request);
         let gone = found.as_ref().is_ok_and(|found| found.as_ref().is_none_or(|object| object.is_deleting()));
-        if gone || found.is_err() {
+        // A cache that cannot be read for now says nothing about the object: what is known of it is kept.
+        if gone || matches!(found, Err(ReadError::Decode { .. })) {
             self.dependencies.forget(request);
             self.memory.forget(request);
             self.metrics.forget(request);
@@ -110,6 +118,11 @@ impl WaitDeploymentReconciler {
             self.tell_unreadable(request, error, source, cx);
         }
         Ok(found?.filter(|_| !gone))
+    }
+
+    /// Returns the Deployment that the object asks for.
+    fn desired(&self, object: &WaitDeployment) -> Value {
+        desired(object, &self.not_passed_on)
     }
 
     /// Nobody reads the manager's log for a typo: the object itself has to say it, and a status it cannot have.
@@ -137,11 +150,12 @@ impl WaitDeploymentReconciler {
         plan: Option<&Plan>,
         live: Option<&LiveDeployment>,
     ) -> Vec<Observation> {
+        let closed_for = |plan: &Plan| gate::closed_for(object, plan, (self.clock)());
         match plan.filter(|plan| gate::looks(object, plan, live)) {
             Some(plan) if live.is_some() && gate::had_held(object) => {
-                self.dependencies.observe_held(request, plan)
+                self.dependencies.observe_held(request, plan, closed_for(plan))
             }
-            Some(plan) => self.dependencies.observe(request, plan),
+            Some(plan) => self.dependencies.observe(request, plan, closed_for(plan)),
             None => {
                 self.dependencies.forget(request);
                 Vec::new()
@@ -149,9 +163,27 @@ impl WaitDeploymentReconciler {
         }
     }
 
+    /// Says whether the gate is closed, and returns the circle that it is in.
+    fn cycle(
+        &self,
+        request: &Request,
+        facts: &Facts<'_>,
+        decision: &gate::Decision,
+        term: u64,
+    ) -> Option<String> {
+        let Some(plan) = facts.plan.ok().filter(|_| decision.closed.is_some()) else {
+            self.dependencies.opened(request);
+            return None;
+        };
+        let has_pods = facts.live.is_some_and(|live| live.spec.replicas != Some(0));
+        let holds = (!has_pods).then(|| template_labels(facts.object));
+        self.dependencies.closed(request, plan, facts.observations, holds, term)
+    }
+
     /// Writes the status and, once it is written, tells what has happened.
     async fn tell(
         &self,
+        request: &Request,
         object: &WaitDeployment,
         decision: &gate::Decision,
         done: &Done,
@@ -159,13 +191,9 @@ impl WaitDeploymentReconciler {
         cx: &Context,
     ) -> Result<(), ReconcileError> {
         send(object, gate::of_deed(object, decision, done.deed), done, cx);
-        if !status.is_shown_by(object) {
-            match self.write_status.apply_status(cx, &status.to_apply(object)).await {
-                Ok(_) => {}
-                // Gone: there is nobody left to tell.
-                Err(error) if error.is_not_found() => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
+        if !status.is_shown_by(object) && !self.status.write(cx, request, object, status).await? {
+            // Gone: there is nobody left to tell.
+            return Ok(());
         }
         let now = (self.clock)();
         send(object, gate::happenings(object, decision, done.deed, status, now), done, cx);
@@ -181,7 +209,6 @@ impl Reconciler for WaitDeploymentReconciler {
         let deployment = live.as_ref().map(mainstay::cache::Entry::decode).transpose()?;
         let plan = object.plan();
         let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
-        let cycle = self.dependencies.cycle(request);
         let now = (self.clock)();
         // Asked only where something may be taken for a loss: the answer is not for nothing.
         let fails = observations.iter().any(|seen| seen.state == State::NotReady);
@@ -194,12 +221,17 @@ impl Reconciler for WaitDeploymentReconciler {
             shaken,
             shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
             same_template: false,
-            cycle: cycle.as_deref(),
+            cycle: None,
             now,
         };
         let mut decision = gate::decide(&facts);
         if let Some((found, _)) = live.as_ref().zip(facts.live).filter(|(_, live)| asks(&decision, live)) {
-            facts.same_template = self.has_same_template(request, found, &desired(&object), cx).await?;
+            facts.same_template = self.has_same_template(request, found, &self.desired(&object), cx).await?;
+            decision = gate::decide(&facts);
+        }
+        let cycle = self.cycle(request, &facts, &decision, cx.term());
+        if cycle.is_some() {
+            facts.cycle = cycle.as_deref();
             decision = gate::decide(&facts);
         }
         self.metrics.observe(request, decision.as_str());
@@ -213,7 +245,7 @@ impl Reconciler for WaitDeploymentReconciler {
             Course::Conflict(_) | Course::Terminating | Course::Invalid(_) => Done::nothing(),
         };
         let status = gate::report(&object, &decision, &done.applied, &done.trial, &Time(now));
-        self.tell(&object, &decision, &done, &status, cx).await?;
+        self.tell(request, &object, &decision, &done, &status, cx).await?;
         if let Some(error) = done.error {
             return Err(error);
         }
@@ -242,6 +274,13 @@ impl Doubt {
 fn asks(decision: &gate::Decision, live: &LiveDeployment) -> bool {
     let holds = decision.write().is_some_and(|write| write.adopts && write.holds_template);
     holds && live.template_mark().is_none()
+}
+
+/// Returns the labels of the Pods to come.
+fn template_labels(object: &WaitDeployment) -> BTreeMap<String, String> {
+    let labels = object.spec.template.get("metadata").and_then(|metadata| metadata.get("labels"));
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 fn send(

@@ -55,7 +55,7 @@ pub(super) fn judge(namespace: &str, check: &ServiceCheck, found: Endpoints) -> 
         }
         Endpoints::NotFound => not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
         Endpoints::Unknown(cause) => Look::Known(Observation {
-            state: State::Unknown,
+            state: State::Blind,
             reason: probe::SERVICES_UNKNOWN,
             message: format!("Services cannot be read: {cause}"),
         }),
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(check(port(), 1, Endpoints::NoPort), text);
         let text = "NotReady ServiceNotFound: Service shop/db does not exist";
         assert_eq!(check(port(), 1, Endpoints::NotFound), text);
-        let text = "Unknown ServicesUnknown: Services cannot be read: the watch is down";
+        let text = "Blind ServicesUnknown: Services cannot be read: the watch is down";
         assert_eq!(check(port(), 1, Endpoints::Unknown("the watch is down".to_owned())), text);
     }
 

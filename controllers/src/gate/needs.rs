@@ -47,6 +47,8 @@ pub struct Known {
     pub message: String,
     /// It was seen since this process began, and is believed.
     pub is_fresh: bool,
+    /// Why nobody can look at it now, where what is known of it from before still stands.
+    pub unseen: Option<Observation>,
 }
 
 /// What was seen of the needed dependencies.
@@ -71,6 +73,8 @@ pub enum Verdict {
     Unknown,
     /// Not enough of them hold.
     NotReady,
+    /// Some cannot be looked at for now, and without them it cannot be said.
+    Blind,
     /// The policy forbids to look.
     Denied,
     /// They cannot be looked at as they are written.
@@ -136,9 +140,12 @@ impl Needs {
         self.seen == Seen::Holds
     }
 
-    /// Returns what keeps the gate closed, in the order of the plan.
+    /// Returns what keeps the gate closed, in the order of the plan: what does not hold, and if there is nothing of that,
+    /// what nobody can look at.
     pub fn blocking(&self) -> impl Iterator<Item = &Known> {
-        self.known.iter().filter(|known| !known.optional && !known.is_ready())
+        let needed = || self.known.iter().filter(|known| !known.optional);
+        let all_held = needed().all(Known::is_ready);
+        needed().filter(move |known| if all_held { known.unseen.is_some() } else { !known.is_ready() })
     }
 
     /// Returns what is waited for in a few words, such as `database (Refused) +1`.
@@ -147,8 +154,8 @@ impl Needs {
         let first = blocking.next()?;
         let more = blocking.count();
         let why = match first.state {
-            State::Unknown if first.reason == reasons::UNKNOWN => String::new(),
-            _ => format!(" ({})", first.reason),
+            State::Unknown => String::new(),
+            _ => format!(" ({})", first.why().0),
         };
         let more = if more == 0 { String::new() } else { format!(" +{more}") };
         Some(format!("{}{why}{more}", first.shown))
@@ -173,19 +180,22 @@ impl Known {
             reason,
             message,
             is_fresh: false,
+            unseen: None,
         };
-        if let Some(seen) = seen.filter(|seen| seen.state != State::Unknown) {
+        let unseen = seen.filter(|seen| seen.state == State::Blind);
+        if let Some(seen) = seen.filter(|seen| !matches!(seen.state, State::Unknown | State::Blind)) {
             let known = bare(seen.state, Cow::Borrowed(seen.reason), seen.message.clone());
             return Self { is_fresh: true, ..known };
         }
-        // Why nobody can look, if there is a cause.
-        let blind = seen.filter(|seen| seen.reason != reasons::UNKNOWN);
-        let message = if looks { Observation::unknown().message } else { NOT_WATCHED.to_owned() };
-        let (reason, message) =
-            blind.map_or((reasons::UNKNOWN, message), |blind| (blind.reason, blind.message.clone()));
-        let unknown = || bare(State::Unknown, Cow::Borrowed(reason), message.clone());
+        let unknown = || {
+            if let Some(unseen) = unseen {
+                return bare(State::Blind, Cow::Borrowed(unseen.reason), unseen.message.clone());
+            }
+            let message = if looks { Observation::unknown().message } else { NOT_WATCHED.to_owned() };
+            bare(State::Unknown, Cow::Borrowed(reasons::UNKNOWN), message)
+        };
         // What keeps a gate closed has to be said; of one that is open the last that is known stands.
-        if blind.is_some() && !exists {
+        if unseen.is_some() && !exists {
             return unknown();
         }
         let Some(told) = told(object, &dependency.name) else { return unknown() };
@@ -199,16 +209,29 @@ impl Known {
             _ if told.ready => State::Ready,
             reasons::UNKNOWN => return unknown(),
             reasons::POLICY_DENIED => State::Denied,
+            reason if reasons::is_blind(reason) => State::Blind,
             _ if is_told_invalid(object) => State::Invalid,
             _ => State::NotReady,
         };
+        if state == State::Blind && unseen.is_some() {
+            return unknown();
+        }
         // In the words of the time: they also tell what it was that held, should the spec name something else by now.
-        bare(state, Cow::Owned(reason), told.message.clone().unwrap_or_default())
+        let known = bare(state, Cow::Owned(reason), told.message.clone().unwrap_or_default());
+        Self { unseen: unseen.cloned(), ..known }
     }
 
-    /// Returns whether it holds.
+    /// Returns whether it holds, or held when it was looked at last.
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
+    }
+
+    /// Returns why it keeps a gate closed: in one word, and for people.
+    pub fn why(&self) -> (&str, &str) {
+        match &self.unseen {
+            Some(unseen) if self.is_ready() => (unseen.reason, &unseen.message),
+            _ => (&self.reason, &self.message),
+        }
     }
 }
 
@@ -233,8 +256,8 @@ fn shown(object: &WaitDeployment, dependency: &PlannedDependency) -> String {
 fn verdict(policy: MatchPolicy, needed: &[&Known]) -> Verdict {
     let has = |state| needed.iter().any(|known| known.state == state);
     let order = match policy {
-        MatchPolicy::All => [State::Invalid, State::Denied, State::NotReady, State::Unknown],
-        MatchPolicy::Any => [State::Ready, State::NotReady, State::Unknown, State::Denied],
+        MatchPolicy::All => [State::Invalid, State::Denied, State::NotReady, State::Blind, State::Unknown],
+        MatchPolicy::Any => [State::Ready, State::NotReady, State::Blind, State::Unknown, State::Denied],
     };
     let last = match policy {
         MatchPolicy::All => Verdict::Ready,
@@ -252,6 +275,7 @@ impl From<State> for Verdict {
             State::Unknown => Self::Unknown,
             State::Ready => Self::Ready,
             State::NotReady => Self::NotReady,
+            State::Blind => Self::Blind,
             State::Denied => Self::Denied,
             State::Invalid => Self::Invalid,
         }

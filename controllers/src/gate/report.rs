@@ -14,14 +14,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay_api::wait_for::OnDeadline;
 use mainstay_api::{Condition, DependencyStatus, InvalidSpec, WaitDeployment};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::needs::told;
 use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, Verdict, rollout};
 use crate::dependencies::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
-use crate::status::status_of;
 
 /// Longest message in bytes; a refusal of the API server may quote the whole template.
 const MAX_MESSAGE: usize = 1024;
@@ -146,11 +144,6 @@ pub fn report(
 // === impl GateStatus ===
 
 impl GateStatus {
-    /// Returns the body of the apply.
-    pub fn to_apply(&self, object: &WaitDeployment) -> Value {
-        status_of(object, self)
-    }
-
     /// Returns the condition of a type.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
@@ -265,10 +258,8 @@ fn waits_for(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return String::new() };
     let text = match first.state {
-        State::Unknown if first.reason == reasons::UNKNOWN => {
-            format!("{} has not been tried yet", first.shown)
-        }
-        _ => format!("waiting for {}: {}", first.shown, first.message),
+        State::Unknown => format!("{} has not been tried yet", first.shown),
+        _ => format!("waiting for {}: {}", first.shown, first.why().1),
     };
     and_more(text, blocking)
 }
@@ -276,12 +267,12 @@ fn waits_for(needs: &Needs) -> String {
 fn lost(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return "a dependency was lost".to_owned() };
-    and_more(format!("{} is lost: {}", first.shown, first.message), blocking)
+    and_more(format!("{} is lost: {}", first.shown, first.why().1), blocking)
 }
 
 /// Names the rest: there are no more than 16.
 fn and_more<'a>(text: String, rest: impl Iterator<Item = &'a Known>) -> String {
-    let rest: Vec<_> = rest.map(|known| format!("{} ({})", known.shown, known.reason)).collect();
+    let rest: Vec<_> = rest.map(|known| format!("{} ({})", known.shown, known.why().0)).collect();
     if rest.is_empty() { text } else { format!("{text}; and {}", rest.join(", ")) }
 }
 
@@ -316,7 +307,13 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             Ok(_) => ("False", reasons::INVALID_SPEC, waits_for(needs)),
         },
         (_, Verdict::Ready) if needs.looks => {
-            ("True", reasons::ALL_READY, "the dependencies hold".to_owned())
+            let message = match needs.blocking().next().filter(|_| !needs.hold()) {
+                Some(Known { shown, unseen: Some(unseen), .. }) => {
+                    format!("held when last looked at; {shown} cannot be looked at: {}", unseen.message)
+                }
+                _ => "the dependencies hold".to_owned(),
+            };
+            ("True", reasons::ALL_READY, message)
         }
         (_, Verdict::Ready) => {
             ("True", reasons::ALL_READY, "held when the gate opened; not watched since".to_owned())
@@ -325,6 +322,7 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             let first = needs.blocking().next();
             unknown(first.map_or("not tried yet", |known| &known.message))
         }
+        (_, Verdict::Blind) => unknown(&waits_for(needs)),
         (_, Verdict::NotReady) => ("False", reasons::WAITING, waits_for(needs)),
         (_, Verdict::Denied) => ("False", reasons::POLICY_DENIED, waits_for(needs)),
     }

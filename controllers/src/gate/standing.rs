@@ -51,7 +51,8 @@ impl<'a> Standing<'a> {
         if let Some(owner) = live.controller() {
             return Self::Foreign(Conflict::Controlled(format!("{} {}", owner.kind, owner.name)));
         }
-        // Of a prerequisite that cannot be acted on nobody learns whose a running Deployment is.
+        // From the field, not from the plan: whose a Deployment is does not depend on whether the rest of the spec can be
+        // acted on.
         if object.spec.adoption() == Adoption::Never {
             Self::Foreign(Conflict::NeverAdopted)
         } else if is_same_selector(&live.spec.selector, &object.spec.selector) {

@@ -1,9 +1,11 @@
 //! One object on a small stage: what it asks for, what the world shows, and what the gate makes of it.
 
+mod delays;
 mod loss;
 mod properties;
 mod said;
 mod table;
+mod together;
 mod untold;
 
 use std::fmt::Write as _;
@@ -59,7 +61,7 @@ fn wait_for(names: &[&str], others: &Value) -> WaitDeployment {
 
 /// The Deployment as it was let through for `object`, with this status.
 fn live(object: &WaitDeployment, status: &Value) -> LiveDeployment {
-    let mut live = desired(object);
+    let mut live = desired(object, &[]);
     live["metadata"]["uid"] = json!("d1");
     live["metadata"]["generation"] = json!(1);
     live["status"] = status.clone();
@@ -84,6 +86,11 @@ fn ready() -> Observation {
 fn refused() -> Observation {
     let message = "connection refused".to_owned();
     Observation { state: State::NotReady, reason: reasons::probe::REFUSED, message }
+}
+
+fn blind() -> Observation {
+    let message = "Services cannot be read: the watch is down".to_owned();
+    Observation { state: State::Blind, reason: reasons::probe::SERVICES_UNKNOWN, message }
 }
 
 fn denied() -> Observation {

@@ -1,12 +1,14 @@
 //! One probe: policy, look-up, connections, what is said over one of them, result.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mainstay::config::ProbePolicy;
 use mainstay_api::{Address, ProbeCheck};
+use tokio::time::Instant;
 
 use super::dial::Connection;
 use super::kinds::{Failure, Talk, look_up, unresolved};
@@ -18,6 +20,21 @@ use crate::reasons::probe;
 /// hundred endpoints must not cost a hundred sockets.
 const MAX_ADDRESSES: usize = 4;
 
+/// What is to be said if the time of an attempt ends now.
+struct Late {
+    /// How much may be told is known before anything is waited for that could take all the time.
+    detail: Detail,
+    /// What is asked of somebody else before anybody is dialled; silence says nothing of the target then.
+    asked: Option<Failure>,
+}
+
+/// How long an attempt may take.
+#[derive(Clone, Copy)]
+struct Time {
+    timeout: Duration,
+    deadline: Instant,
+}
+
 /// Probes a target once; ends within `timeout`.
 pub(super) async fn attempt(
     target: &Target,
@@ -25,21 +42,21 @@ pub(super) async fn attempt(
     policy: &ProbePolicy,
     seams: &Seams,
 ) -> ProbeResult {
-    // How much may be told is known before anything is waited for that could take all the time.
-    let mut detail = Detail::Full;
-    let probe = probe(target, timeout, policy, seams, &mut detail);
-    match tokio::time::timeout(timeout, probe).await {
+    let mut late = Late { detail: Detail::Full, asked: None };
+    let time = Time { timeout, deadline: Instant::now() + timeout };
+    let probe = probe(target, time, policy, seams, &mut late);
+    match tokio::time::timeout_at(time.deadline, probe).await {
         Ok(result) => result,
-        Err(_) => Failure::timeout(timeout).at(detail),
+        Err(_) => late.asked.unwrap_or_else(|| Failure::timeout(timeout)).at(late.detail),
     }
 }
 
 async fn probe(
     target: &Target,
-    timeout: Duration,
+    time: Time,
     policy: &ProbePolicy,
     seams: &Seams,
-    detail: &mut Detail,
+    late: &mut Late,
 ) -> ProbeResult {
     let judge = Judge {
         policy,
@@ -52,25 +69,28 @@ async fn probe(
         if let Some(denied) = judge.refuses_look_up(&check.name) {
             return denied;
         }
-        return result(look_up(check, &*seams.resolve).await, Detail::Full);
+        late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()));
+        return result(target, look_up(check, &*seams.resolve).await, Detail::Full);
     }
     let Some(address) = target.address() else {
-        return result(Err(Failure::before(probe::FAILED, "there is nothing to connect to")), Detail::Full);
+        return Failure::before(probe::FAILED, "there is nothing to connect to").at(Detail::Full);
     };
-    let addresses = match addresses(judge, address, seams, detail).await {
+    let addresses = match addresses(judge, address, seams, late).await {
         Ok(addresses) => pick(addresses),
         Err(result) => return result,
     };
+    late.asked = Talk::unprepared(target.check());
     let talk = match Talk::prepare(target.check(), target.namespace(), &*seams.surroundings).await {
         Ok(talk) => talk,
         // What is wrong here is wrong on the user's own side: nobody else is told of by it.
         Err(failure) => return failure.at(Detail::Full),
     };
-    result(first_that_holds(&addresses, timeout, &talk, seams).await, *detail)
+    late.asked = None;
+    result(target, first_that_holds(&addresses, time, &talk, seams).await, late.detail)
 }
 
-fn result(outcome: Result<(), Failure>, detail: Detail) -> ProbeResult {
-    outcome.map_or_else(|failure| failure.at(detail), |()| ProbeResult::Ready)
+fn result(target: &Target, outcome: Result<(), Failure>, detail: Detail) -> ProbeResult {
+    outcome.map_or_else(|failure| failure.at(detail), |()| ProbeResult::good(target.check()))
 }
 
 /// Finds the addresses that may be dialled, or the result that there is without dialling.
@@ -78,24 +98,27 @@ async fn addresses(
     mut judge: Judge<'_>,
     address: &Address,
     seams: &Seams,
-    detail: &mut Detail,
+    late: &mut Late,
 ) -> Result<Vec<SocketAddr>, ProbeResult> {
     loop {
         match judge.route(address) {
             Route::Known(result) => return Err(result),
             Route::Dial(addresses, found) => {
-                *detail = found;
+                late.detail = found;
                 return Ok(addresses);
             }
             Route::AskNamespace => {
-                let restricted = seams.surroundings.is_restricted(judge.namespace).await;
-                judge.restricted = Some(restricted.map_err(|cause| {
+                let unknown = |cause: &str| {
                     let message = format!("namespace {} cannot be read: {cause}", judge.namespace);
-                    Failure::before(probe::NAMESPACE_UNKNOWN, message).at(Detail::Full)
-                })?);
+                    Failure::before(probe::NAMESPACE_UNKNOWN, message)
+                };
+                late.asked = Some(unknown("no answer in time"));
+                let restricted = seams.surroundings.is_restricted(judge.namespace).await;
+                judge.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
             }
             Route::Resolve(name) => {
-                *detail = Detail::Coarse;
+                late.detail = Detail::Coarse;
+                late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()));
                 let found = seams.resolve.resolve(&name).await;
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
                 return match judge.check_resolved(found, address.port) {
@@ -121,27 +144,27 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Connects to all and talks to the first that is there, to the next if that one fails or takes more than its share of
-/// the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none holds, the most
-/// telling failure is the result.
+/// the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none holds in time, the most
+/// telling failure is the result, of which silence is the least.
 async fn first_that_holds(
     addresses: &[SocketAddr],
-    timeout: Duration,
+    time: Time,
     talk: &Talk<'_>,
     seams: &Seams,
 ) -> Result<(), Failure> {
-    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
+    let share = time.timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut dials: FuturesUnordered<_> = addresses.iter().map(|address| seams.dial.dial(*address)).collect();
     let mut connected: VecDeque<Connection> = VecDeque::new();
     let mut talks = FuturesUnordered::new();
-    let mut patience = tokio::time::Instant::now();
+    let mut patience = Instant::now();
     let mut failures: Vec<Failure> = Vec::new();
     loop {
-        let impatient = tokio::time::Instant::now() >= patience;
+        let impatient = Instant::now() >= patience;
         if (talks.is_empty() || impatient)
             && let Some(connection) = connected.pop_front()
         {
             talks.push(talk.over(connection));
-            patience = tokio::time::Instant::now() + share;
+            patience = Instant::now() + share;
         }
         if dials.is_empty() && talks.is_empty() {
             break;
@@ -158,6 +181,10 @@ async fn first_that_holds(
                 Err(error) => failures.push(Failure::of_dial(&error)),
             },
             () = tokio::time::sleep_until(patience), if !connected.is_empty() => {}
+            () = tokio::time::sleep_until(time.deadline) => {
+                failures.push(Failure::timeout(time.timeout));
+                break;
+            }
         }
     }
     let most_telling = failures.into_iter().reduce(Failure::or_more_telling);

@@ -25,9 +25,16 @@ impl Bucket {
     /// Makes a full bucket. A rate of 0 counts as 1: the configuration refuses it, and standing still would look
     /// like a hang.
     pub(super) fn new(per_second: u32) -> Self {
+        let mut bucket = Self { interval: Duration::ZERO, tolerance: Duration::ZERO, full_at: None };
+        bucket.set_rate(per_second);
+        bucket
+    }
+
+    /// Has tokens come at another rate from now on. What was spent stays spent.
+    pub(super) fn set_rate(&mut self, per_second: u32) {
         let per_second = per_second.max(1);
-        let interval = Duration::from_secs(1) / per_second;
-        Self { interval, tolerance: interval * (per_second / 10).saturating_sub(1), full_at: None }
+        self.interval = Duration::from_secs(1) / per_second;
+        self.tolerance = self.interval * (per_second / 10).saturating_sub(1);
     }
 
     /// Takes a token, or says when there will be one.
@@ -48,6 +55,11 @@ impl Bucket {
     /// Returns when there is a token: now, or later.
     pub(super) fn ready_at(&self, now: Instant) -> Instant {
         self.full_at.and_then(|full_at| full_at.checked_sub(self.tolerance)).map_or(now, |at| at.max(now))
+    }
+
+    /// Returns the time in which one token comes.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
     }
 
     /// Returns whether it is as good as new.
@@ -79,6 +91,18 @@ mod tests {
             // One more for an interval that does not divide the second.
             assert!((rate..=rate + rate / 10 + 1).contains(&taken), "rate {rate}: {taken}");
         }
+    }
+
+    #[test]
+    fn another_rate_gives_nothing_back() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(100);
+        let mut taken = 0;
+        for _ in 0..50 {
+            bucket.set_rate(100);
+            taken += (0..100).take_while(|_| bucket.take(start).is_ok()).count();
+        }
+        assert_eq!(taken, 10);
     }
 
     #[test]

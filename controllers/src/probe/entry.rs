@@ -7,8 +7,10 @@ use mainstay::key::Request;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::addresses::Address;
 use super::heard::Heard;
 use super::judge::Row;
+use super::schedule::Ended;
 use super::shaken::Host;
 use super::turns::Lane;
 use super::{ProbeResult, Target};
@@ -28,12 +30,15 @@ pub(super) struct Entry {
     /// Whose waits are for it, one of them or several.
     pub(super) waiting: HashSet<Request>,
     pub(super) periods: Asked,
-    pub(super) timeouts: Asked,
+    /// What each of those who wait asks for, so that nobody's patience is another's.
+    pub(super) timeout: Duration,
     pub(super) lane: Lane,
-    /// Whether the namespace has a place for it. If not, it is neither due nor in flight.
+    /// Whether the namespace has a place for it. If not, it is not due.
     pub(super) admitted: bool,
-    /// When its turn comes; `None` while in flight.
+    /// When its turn comes; `None` while it is probed.
     pub(super) due: Option<Instant>,
+    /// Whether a probe has begun whose result is not noted yet. It may have no slot any more.
+    pub(super) is_probed: bool,
     /// When the last probe began.
     pub(super) started: Option<Instant>,
     /// How long the last probe took; `None` before its end.
@@ -44,6 +49,11 @@ pub(super) struct Entry {
     pub(super) row: Row,
     /// Whom it asks.
     pub(super) host: Host,
+    /// Where it connects to.
+    pub(super) address: Option<Address>,
+    /// When it was due before it was told to wait for its address, while it does; [`due`](Self::due) is its turn then, and
+    /// nothing makes that an earlier one.
+    pub(super) postponed: Option<Instant>,
     /// Whether anybody answered last time, or has to have answered an earlier manager; `None` before the first time.
     answered: Option<bool>,
     /// How far the probes so far would reach if two of them came in a period.
@@ -61,17 +71,21 @@ pub(super) struct Asked(BTreeMap<Duration, usize>);
 
 impl Entry {
     /// Makes one for which nobody waits yet.
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target, timeout: Duration) -> Self {
+        let host = Host::of(&target);
         Self {
-            host: Host::of(&target),
+            address: target.address().map(|address| (host.clone(), address.port)),
+            host,
+            postponed: None,
             answered: None,
             target,
             waiting: HashSet::new(),
             periods: Asked::default(),
-            timeouts: Asked::default(),
+            timeout,
             lane: Lane::New,
             admitted: true,
             due: None,
+            is_probed: false,
             started: None,
             took: None,
             result: None,
@@ -85,18 +99,18 @@ impl Entry {
 
     /// Notes that a probe has begun.
     pub(super) fn start(&mut self, now: Instant, min_period: Duration) {
-        self.due = None;
+        (self.due, self.postponed) = (None, None);
+        self.is_probed = true;
         self.started = Some(now);
         self.took = None;
         let spent = self.spent.map_or(now, |spent| spent.max(now));
         self.spent = Some(spent + self.period(min_period) / 2);
     }
 
-    /// Notes how the probe in flight ended. Returns whether the result is another one than before.
-    pub(super) fn end(&mut self, result: ProbeResult, now: Instant) -> bool {
-        let took = now.duration_since(self.started.unwrap_or(now));
+    /// Notes how a probe ended. Returns whether the result is another one than before.
+    pub(super) fn end(&mut self, Ended { result, took, timeout, .. }: Ended, now: Instant) -> bool {
         self.took = Some(took);
-        self.lane = Lane::after(&result, took);
+        self.lane = Lane::after(took, timeout);
         self.note(result, now)
     }
 
@@ -117,6 +131,12 @@ impl Entry {
         is_new
     }
 
+    /// Takes over what is known of the same target from one that looks at it for as long as another asked.
+    pub(super) fn learn(&mut self, other: &Self) {
+        self.result.clone_from(&other.result);
+        (self.since, self.row, self.answered) = (other.since, other.row, other.answered);
+    }
+
     /// Forgets what is known, as if nobody had looked.
     pub(super) fn reset(&mut self) {
         (self.result, self.since, self.row) = (None, None, Row::Empty);
@@ -127,17 +147,26 @@ impl Entry {
         self.periods.shortest().max(min_period)
     }
 
+    /// Returns how long a probe may take.
+    pub(super) fn timeout(&self, min_period: Duration) -> Duration {
+        self.timeout.min(self.period(min_period))
+    }
+
     /// Returns when the next probe is due after one has ended, with a random number in [0, 1).
     pub(super) fn next_due(&mut self, now: Instant, min_period: Duration, random: f64) -> Instant {
         let period = self.period(min_period);
         let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
         let due = self.started.unwrap_or(now) + period - early;
         let again = self.again.take().filter(|_| !matches!(self.row, Row::Successes(_)));
+        if again.is_some() {
+            self.lane = Lane::New;
+        }
         let again = again.map(|after| self.early_at(now, min_period).max(now + after));
         again.map_or(due, |again| due.min(again)).max(now)
     }
 
     /// Notes that it may have come up just now. Returns when it is to be probed for that; `None` if not before its turn.
+    /// It is to be in the lane [`New`](Lane::New) then: that it was silent until now says nothing any more.
     ///
     /// What is ready is left alone: a probe out of turn that fails would bring its loss nearer.
     pub(super) fn hurry(&mut self, now: Instant, min_period: Duration) -> Option<Instant> {
@@ -151,7 +180,8 @@ impl Entry {
         };
         self.again = Some(FOLLOW_UP);
         // Not before the end of a delay that nobody has seen the end of.
-        self.started.map(|_| self.early_at(now, min_period)).filter(|at| *at < due)
+        let at = self.started.map(|_| self.early_at(now, min_period));
+        at.filter(|at| *at < due && self.postponed.is_none())
     }
 
     /// Returns when a probe out of turn may come: now, or once what was spent on earlier ones has come in again.
@@ -179,10 +209,6 @@ impl Asked {
 
     pub(super) fn shortest(&self) -> Duration {
         self.0.keys().next().copied().unwrap_or_default()
-    }
-
-    pub(super) fn longest(&self) -> Duration {
-        self.0.keys().next_back().copied().unwrap_or_default()
     }
 
     #[cfg(test)]

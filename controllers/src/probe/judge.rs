@@ -28,8 +28,10 @@ impl Row {
     /// Returns the row once this result has come.
     pub(super) fn and(self, result: &ProbeResult) -> Self {
         match (result, self) {
-            (ProbeResult::Ready, Self::Successes(count)) => Self::Successes(count.saturating_add(1)),
-            (ProbeResult::Ready, _) => Self::Successes(1),
+            (ProbeResult::Connected | ProbeResult::Answered, Self::Successes(count)) => {
+                Self::Successes(count.saturating_add(1))
+            }
+            (ProbeResult::Connected | ProbeResult::Answered, _) => Self::Successes(1),
             (ProbeResult::NotReady { .. }, Self::Failures(count)) => Self::Failures(count.saturating_add(1)),
             (ProbeResult::NotReady { .. }, _) => Self::Failures(1),
             (ProbeResult::Denied { .. }, _) => Self::Denials,
@@ -80,7 +82,7 @@ mod tests {
         let mut said = String::new();
         for result in results.chars() {
             let result = match result {
-                '+' => ProbeResult::Ready,
+                '+' => ProbeResult::Connected,
                 '-' => ProbeResult::NotReady { reason: "Refused", message: String::new() },
                 _ => ProbeResult::Denied { rule: "mode", message: String::new() },
             };

@@ -24,6 +24,7 @@ use rustls::ClientConfig;
 
 use super::dial::Connection;
 use super::surroundings::Surroundings;
+use crate::reasons::probe;
 
 pub(super) use dns::{look_up, unresolved};
 pub(super) use failure::Failure;
@@ -56,6 +57,13 @@ impl<'a> Talk<'a> {
             ProbeCheck::Grpc(grpc) => Self::Grpc(grpc),
             ProbeCheck::Tls(tls) => Self::Tls(tls, tls::trust(tls, namespace, surroundings).await?),
         })
+    }
+
+    /// Returns what it is if there is no end to [`prepare`](Self::prepare); `None` where nobody is asked for it.
+    pub(super) fn unprepared(check: &ProbeCheck) -> Option<Failure> {
+        let ProbeCheck::Tls(TlsCheck { ca: Some(key), .. }) = check else { return None };
+        let message = format!("ConfigMap {} cannot be read: no answer in time", key.name);
+        Some(Failure::before(probe::AUTHORITIES_NOT_FOUND, message))
     }
 
     /// Has the talk over one connection.

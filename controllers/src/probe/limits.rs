@@ -13,6 +13,8 @@ pub(super) struct Limits {
     pub(super) per_second: u32,
     /// Most of them for one namespace.
     pub(super) per_second_per_namespace: u32,
+    /// Most of those at one address.
+    pub(super) per_second_per_address: u32,
     /// Most targets of one namespace.
     pub(super) targets_per_namespace: usize,
     /// The shortest period.
@@ -28,6 +30,8 @@ pub enum Held {
     Rate,
     /// `probePolicy.maxPerSecondPerNamespace`.
     NamespaceRate,
+    /// `probePolicy.maxPerSecondPerAddress`.
+    AddressRate,
 }
 
 // === impl Limits ===
@@ -39,6 +43,7 @@ impl Limits {
             in_flight,
             per_second: policy.max_per_second,
             per_second_per_namespace: policy.max_per_second_per_namespace,
+            per_second_per_address: policy.max_per_second_per_address,
             targets_per_namespace: usize::try_from(policy.max_targets_per_namespace).unwrap_or(usize::MAX),
             min_period: policy.min_period,
         }
@@ -48,7 +53,7 @@ impl Limits {
 // === impl Held ===
 
 impl Held {
-    pub(super) const ALL: [Self; 3] = [Self::InFlight, Self::Rate, Self::NamespaceRate];
+    pub(super) const ALL: [Self; 4] = [Self::InFlight, Self::Rate, Self::NamespaceRate, Self::AddressRate];
 
     /// Returns one word for metrics.
     pub fn as_str(self) -> &'static str {
@@ -56,6 +61,7 @@ impl Held {
             Self::InFlight => "in_flight",
             Self::Rate => "rate",
             Self::NamespaceRate => "namespace_rate",
+            Self::AddressRate => "address_rate",
         }
     }
 }

@@ -13,8 +13,8 @@ use super::schedule::{Schedule, Start};
 use super::{Held, ProbeResult, Target};
 use crate::reasons::denial;
 
-/// From a connection inside the node to the longest accepted timeout, in seconds.
-const DURATION_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 30.0];
+/// From a connection inside the node to the longest timeout of a dependency, in seconds.
+const DURATION_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0];
 
 /// From the precision of the timer to a period that a limit has made useless, in seconds.
 const LAG_BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -122,7 +122,7 @@ impl ProbeMetrics {
     /// Counts a probe that ended by itself.
     pub(super) fn count(&self, target: &Target, result: &ProbeResult, took: Duration) {
         let result = match result {
-            ProbeResult::Ready => "ready",
+            ProbeResult::Connected | ProbeResult::Answered => "ready",
             ProbeResult::NotReady { .. } => "not_ready",
             ProbeResult::Denied { rule, .. } => {
                 self.denied.get_or_create(&ReasonLabels { reason: rule }).inc();
@@ -152,8 +152,10 @@ impl ProbeMetrics {
         self.panics.inc();
     }
 
-    /// Takes the gauges from the schedule.
-    pub(super) fn observe(&self, schedule: &Schedule) {
+    /// Takes from the schedule what nobody tells.
+    pub(super) fn observe(&self, schedule: &mut Schedule) {
+        let put_back = ReasonLabels { reason: denial::MAX_TARGETS };
+        self.denied.get_or_create(&put_back).inc_by(schedule.take_put_back());
         self.in_flight.set(i64::try_from(schedule.in_flight()).unwrap_or(i64::MAX));
         self.targets.set(i64::try_from(schedule.targets()).unwrap_or(i64::MAX));
     }

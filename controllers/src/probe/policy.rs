@@ -7,9 +7,10 @@
 //! # Invariants
 //! 1. A [`Route::Dial`] holds only addresses that passed every check, in the form in which they are dialled.
 //! 2. One forbidden address among those of a name forbids the name: a mixed answer is how rebinding looks. The same
-//!    goes for the endpoints behind a cluster address: whoever may write slices would choose what is dialled.
+//!    goes for the endpoints behind an address of a Service, however that was named: whoever may write slices would
+//!    choose what is dialled.
 //! 3. A denial names the key of the configuration that would admit the address, or says that none does, and
-//!    never tells an address that a name resolved to.
+//!    never tells an address that a name resolved to. Of what is behind a raw address neither port nor cause is told.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -188,19 +189,7 @@ impl Judge<'_> {
     fn route_service(&self, host: &str, namespace: &str, name: &str, port: u16) -> Route {
         let not_ready = |reason, message| Route::Known(ProbeResult::NotReady { reason, message });
         match self.services.find(namespace, name, port) {
-            ServiceAnswer::Cluster(ips) => {
-                let behind = match self.services.endpoints(namespace, name) {
-                    Ok(behind) => behind,
-                    Err(cause) => {
-                        let message = format!("EndpointSlices cannot be read: {cause}");
-                        return not_ready(probe::SERVICES_UNKNOWN, message);
-                    }
-                };
-                match behind.iter().find_map(|endpoint| self.refuses_endpoint(endpoint, port)) {
-                    Some(refusal) => Route::Known(refusal),
-                    None => self.dial_checked(ips, port, Detail::Full),
-                }
-            }
+            ServiceAnswer::Cluster(ips) => self.dial_checked(ips, port, Detail::Full),
             ServiceAnswer::Headless(ips) if ips.is_empty() => {
                 not_ready(probe::NO_ENDPOINTS, format!("Service {namespace}/{name} has no ready endpoint"))
             }
@@ -237,62 +226,115 @@ impl Judge<'_> {
     fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Route {
         let mut addresses = Vec::new();
         for ip in ips {
-            let ip = canonical(ip);
-            if let Some(refusal) = self.refuses(ip, port) {
+            let address = SocketAddr::new(canonical(ip), port);
+            if let Some(refusal) = self.refuses(address, detail) {
                 return Route::Known(refusal);
             }
-            addresses.push(SocketAddr::new(ip, port));
+            addresses.push(address);
         }
         Route::Dial(addresses, detail)
     }
 
+    /// What no mode admits: an address, in whatever form, and what Services pass a connection to it on to. `address` is
+    /// canonical.
+    fn refuses(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
+        self.refuses_range(address.ip()).or_else(|| {
+            let mut forms = meanings(address.ip()).map(|ip| SocketAddr::new(ip, address.port()));
+            forms.find_map(|form| self.refuses_form(form, detail))
+        })
+    }
+
+    /// The same of one form of an address.
+    fn refuses_form(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
+        let behind = match self.services.behind(address) {
+            Ok(behind) => behind,
+            Err(cause) => {
+                let what = "Services and EndpointSlices cannot be read";
+                return Some(untold(probe::SERVICES_UNKNOWN, what, &cause, detail));
+            }
+        };
+        match self.surroundings.owner(address) {
+            // With IPVS a node has the addresses of all Services for its own: then it is what is behind them that counts.
+            // Of cluster addresses alone: a tenant may list the manager's address in a Service, and it stays the manager's.
+            Ok(Some(Owner::Manager)) if behind.as_ref().is_some_and(|behind| behind.is_cluster_address) => {}
+            Ok(Some(owner)) => return Some(refuses_owner(owner)),
+            Ok(None) => {}
+            // Slices are written by the cluster; a raw address is somebody's choice.
+            Err(_) if detail == Detail::Full => {}
+            Err(cause) => {
+                let what =
+                    "without the addresses of the API server and of the manager no address is connected to";
+                return Some(untold(probe::OWNERS_UNKNOWN, what, &cause, detail));
+            }
+        }
+        let mut endpoints = behind.into_iter().flat_map(|behind| behind.endpoints);
+        endpoints.find_map(|endpoint| self.refuses_endpoint(&endpoint, address.port(), detail))
+    }
+
     /// What a Service may not pass a connection to `port` on to.
-    fn refuses_endpoint(&self, endpoint: &Endpoint, port: u16) -> Option<ProbeResult> {
+    fn refuses_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Option<ProbeResult> {
         let port = endpoint.port.unwrap_or(port);
+        let what = match detail {
+            Detail::Full => format!("its endpoints' port {port}"),
+            // It may be the address of anybody's Service.
+            Detail::Coarse => "the port of what it leads to".to_owned(),
+        };
         if self.policy.denied_ports.contains(&port) {
-            let message = format!("its endpoints' port {port} is listed in probePolicy.deniedPorts");
+            let message = format!("{what} is listed in probePolicy.deniedPorts");
             return Some(ProbeResult::Denied { rule: denial::DENIED_PORTS, message });
         }
         let is_etcd_of_a_pod = endpoint.is_pod && ETCD_PORTS.contains(&port);
         if NODE_PORTS.contains(&port) && !is_etcd_of_a_pod {
-            let message = format!(
-                "its endpoints' port {port} is one that nodes keep for Kubernetes itself, and no setting admits it"
-            );
+            let message =
+                format!("{what} is one that nodes keep for Kubernetes itself, and no setting admits it");
             return Some(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
-        self.refuses(canonical(endpoint.ip), port)
+        let ip = canonical(endpoint.ip);
+        let owner = || {
+            let owner = |ip| self.surroundings.owner(SocketAddr::new(ip, port)).ok().flatten();
+            meanings(ip).find_map(owner).map(refuses_owner)
+        };
+        self.refuses_range(ip).or_else(owner)
     }
 
-    /// What no mode admits, in whatever form; `ip` is canonical.
-    fn refuses(&self, ip: IpAddr, port: u16) -> Option<ProbeResult> {
-        let refusal = |rule, message: String| Some(ProbeResult::Denied { rule, message });
-        match special(ip) {
+    /// What no mode admits because of the range it is in; `ip` is canonical.
+    fn refuses_range(&self, ip: IpAddr) -> Option<ProbeResult> {
+        let (rule, message) = match special(ip) {
             Some(Special::Loopback) if !self.policy.allow_loopback => {
                 let message =
                     "it is a loopback address of the manager itself; probePolicy.allowLoopback admits those";
-                return refusal(denial::LOOPBACK, message.to_owned());
+                (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Never(what)) => {
-                return refusal(denial::SPECIAL, format!("it is {what}, and no setting admits it"));
+                (denial::SPECIAL, format!("it is {what}, and no setting admits it"))
             }
-            _ => {}
-        }
-        if meanings(ip).any(|ip| self.policy.denied.iter().any(|network| network.contains(ip))) {
-            return refusal(denial::DENIED, "it is in a network of probePolicy.denied".to_owned());
-        }
-        match meanings(ip).find_map(|ip| self.surroundings.owner(SocketAddr::new(ip, port)))? {
-            Owner::ApiServer => {
-                refusal(denial::API_SERVER, "it is the API server, and no setting admits it".to_owned())
+            _ if meanings(ip).any(|ip| self.policy.denied.iter().any(|network| network.contains(ip))) => {
+                (denial::DENIED, "it is in a network of probePolicy.denied".to_owned())
             }
-            Owner::Manager => {
-                let message = "it is an address of the manager itself, and no setting admits it";
-                refusal(denial::MANAGER, message.to_owned())
-            }
-        }
+            _ => return None,
+        };
+        Some(ProbeResult::Denied { rule, message })
     }
 }
 
 // === private ===
+
+/// What is not known, and why: which is told only to whom the Service is shown anyway.
+fn untold(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
+    if detail == Detail::Full {
+        return ProbeResult::NotReady { reason, message: format!("{what}: {cause}") };
+    }
+    tracing::debug!(cause, "{what}");
+    ProbeResult::NotReady { reason, message: what.to_owned() }
+}
+
+fn refuses_owner(owner: Owner) -> ProbeResult {
+    let (rule, what) = match owner {
+        Owner::ApiServer => (denial::API_SERVER, "the API server"),
+        Owner::Manager => (denial::MANAGER, "an address of the manager itself"),
+    };
+    ProbeResult::Denied { rule, message: format!("it is {what}, and no setting admits it") }
+}
 
 fn denied(rule: &'static str, message: String) -> Route {
     Route::Known(ProbeResult::Denied { rule, message })

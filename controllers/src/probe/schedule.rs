@@ -1,13 +1,14 @@
 //! Who waits for what, what is probed next, and what is known: bookkeeping without clock, sockets or randomness.
 //!
 //! # Invariants
-//! 1. Every entry is in exactly one place: waiting for its turn, in flight, or without a place in its namespace.
+//! 1. Every entry is in exactly one place: waiting for its turn, being probed, or without a place in its namespace.
 //! 2. An entry exists exactly as long as somebody waits for it; a probe in flight may outlive it, cancelled, and keeps
 //!    its slot until the driver says that the socket is gone.
 //! 3. What is known of a target outlives a change of who waits for it, and how.
 
 #[cfg(test)]
 mod check;
+mod view;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,15 +17,15 @@ use mainstay::key::Request;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::addresses::Addresses;
 use super::admission::{Admission, Moved};
-use super::describe::{Description, NextProbe, first};
 use super::entry::Entry;
 use super::heard::Heard;
 use super::judge::{Row, judge};
 use super::limits::{Held, Limits};
 use super::shaken::Shaken;
-use super::turns::{Turn, Turns};
-use super::{ProbeResult, Target, Verdict, VerdictState, Want};
+use super::turns::{Lane, Turn, Turns};
+use super::{ProbeResult, Target, VerdictState, Want};
 use crate::reasons::denial;
 
 /// What the driver is to do.
@@ -51,21 +52,34 @@ pub(super) struct Start {
     pub(super) cancel: CancellationToken,
 }
 
+/// How a probe ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) result: ProbeResult,
+    pub(super) heard: Heard,
+    pub(super) took: Duration,
+    /// How long it might have taken.
+    pub(super) timeout: Duration,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Schedule {
     entries: HashMap<u64, Entry>,
-    /// Canonical for which entry belongs to a target.
-    by_target: HashMap<Target, u64>,
+    /// Canonical for which entry belongs to a target and the time that a probe of it may take.
+    by_target: HashMap<(Target, Duration), u64>,
     /// Entries by the Service, of this namespace and name, that they may connect to.
     by_service: HashMap<Request, HashSet<u64>>,
     /// Canonical for what a request waits for, in its order; never an empty list.
     waits: HashMap<Request, Vec<Wait>>,
     admission: Admission,
+    addresses: Addresses,
     turns: Turns,
     shaken: Shaken,
     min_period: Duration,
     next_id: u64,
+    /// How many targets have lost their place, or found none, since somebody asked.
+    put_back: u64,
 }
 
 #[derive(Debug)]
@@ -88,10 +102,12 @@ impl Schedule {
             by_service: HashMap::new(),
             waits: HashMap::new(),
             admission: Admission::new(limits.targets_per_namespace),
+            addresses: Addresses::new(limits.per_second_per_address),
             turns: Turns::new(limits),
             shaken: Shaken::default(),
             min_period: limits.min_period,
             next_id: 0,
+            put_back: 0,
         }
     }
 
@@ -99,13 +115,16 @@ impl Schedule {
     /// something has changed, and may be due earlier now.
     pub(super) fn watch(&mut self, request: &Request, wants: Vec<Want>, now: Instant) -> bool {
         let mut before = self.waits.remove(request).unwrap_or_default();
-        if before.iter().map(|wait| &wait.want).eq(&wants) {
+        if before.len() == wants.len()
+            && before.iter().zip(&wants).all(|(wait, want)| wait.want.is_same(want))
+        {
             if !before.is_empty() {
                 self.waits.insert(request.clone(), before);
             }
             return false;
         }
         // Joining before leaving keeps what is known of a target while only the order or the times change.
+        let entries: Vec<u64> = before.iter().map(|wait| wait.entry).collect();
         let mut joined = Vec::with_capacity(wants.len());
         for want in wants {
             let earlier = before.iter().position(|wait| wait.want.target == want.target);
@@ -119,9 +138,9 @@ impl Schedule {
         let mut admitted = Vec::new();
         for wait in before {
             self.unask(&wait);
-            if !kept.contains(&wait.entry) {
-                admitted.extend(self.leave(request, wait.entry, now));
-            }
+        }
+        for id in entries.into_iter().filter(|id| !kept.contains(id)) {
+            admitted.extend(self.leave(request, id, now));
         }
         if !joined.is_empty() {
             self.waits.insert(request.clone(), joined);
@@ -132,21 +151,10 @@ impl Schedule {
         true
     }
 
-    /// Returns what is known of each target that `request` waits for, in the order in which it named them.
-    pub(super) fn verdicts(&self, request: &Request) -> Vec<Verdict> {
-        let waits = self.waits.get(request).into_iter().flatten();
-        waits.map(|wait| self.verdict(wait)).collect()
-    }
-
-    /// Returns what is known of each target that `request` waits for, and what comes next, in the same order.
-    pub(super) fn describe(&self, request: &Request, now: Instant) -> Vec<Description> {
-        let waits = self.waits.get(request).into_iter().flatten();
-        waits.filter_map(|wait| self.describe_one(request, wait, now)).collect()
-    }
-
     /// Puts other limits in force, and makes due what the old policy denied. Returns who must be told.
     pub(super) fn reconfigure(&mut self, limits: Limits, now: Instant) -> Vec<Request> {
         self.turns.reconfigure(limits, now);
+        self.addresses.set_rate(limits.per_second_per_address, now);
         self.min_period = limits.min_period;
         let Moved { admitted, put_back } = self.admission.set_limit(limits.targets_per_namespace);
         for id in admitted {
@@ -158,7 +166,10 @@ impl Schedule {
         }
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
             let Some(entry) = self.entries.get(&id) else { continue };
-            if entry.row == Row::Denials && entry.due.is_some() {
+            if let Some(first) = entry.postponed {
+                // Turns are given anew, in the order of before: the rate may be another one.
+                self.set_due(id, first, now);
+            } else if entry.row == Row::Denials && entry.due.is_some() {
                 self.set_due(id, now, now);
             } else {
                 self.pull_forward(id, now, now);
@@ -180,6 +191,10 @@ impl Schedule {
         for id in ids {
             let at = self.entries.get_mut(&id).and_then(|entry| entry.hurry(now, self.min_period));
             if let Some(at) = at {
+                self.unset_due(id, now);
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.lane = Lane::New;
+                }
                 self.set_due(id, at, now);
                 any = true;
             }
@@ -189,39 +204,57 @@ impl Schedule {
 
     /// Says what to do now. A probe that is returned counts as started.
     pub(super) fn next(&mut self, now: Instant) -> Next {
-        let (id, due, held) = match self.turns.next(now) {
+        let Self { turns, entries, addresses, .. } = self;
+        let turn = turns.next(now, |id, due| {
+            let entry = entries.get_mut(&id)?;
+            let address = entry.address.as_ref()?;
+            let at = addresses.take(address, entry.postponed.is_some(), now).err()?;
+            entry.postponed.get_or_insert(due);
+            entry.due = Some(at);
+            Some(at)
+        });
+        let (id, mut due, mut held) = match turn {
             Turn::Now { id, due, held } => (id, due, held),
             Turn::At(at) => return Next::Wait(at),
         };
         let Some(entry) = self.entries.get_mut(&id) else { return Next::Wait(Some(now)) };
+        if let Some(first) = entry.postponed {
+            (due, held) = (first, Some(Held::AddressRate));
+        }
         entry.start(now, self.min_period);
         Next::Start(Start {
             id,
             target: entry.target.clone(),
-            timeout: entry.timeouts.longest(),
+            timeout: entry.timeout(self.min_period),
             lag: now.duration_since(due),
             held,
             cancel: entry.cancel.clone(),
         })
     }
 
-    /// Notes how a probe ended and what was heard, `None` for a cancelled one, with a random number in [0, 1). Returns who
-    /// must be told.
+    /// Takes the slot of a probe back, whose sockets are closed. [`finish`](Self::finish) follows, now or later.
+    pub(super) fn land(&mut self, id: u64, now: Instant) {
+        self.turns.land(id, now);
+    }
+
+    /// Notes how a probe ended, `None` for a cancelled one, with a random number in [0, 1). Returns who must be told.
     pub(super) fn finish(
         &mut self,
         id: u64,
-        result: Option<(ProbeResult, Heard)>,
+        ended: Option<Ended>,
         now: Instant,
         random: f64,
     ) -> Vec<Request> {
-        self.turns.land(id, now);
-        let (Some(entry), Some((result, heard))) = (self.entries.get_mut(&id), result) else {
+        self.land(id, now);
+        let (Some(entry), Some(ended)) = (self.entries.get_mut(&id), ended) else {
             return Vec::new();
         };
+        entry.is_probed = false;
         if !entry.admitted {
             return Vec::new();
         }
-        let is_new = entry.end(result, now);
+        let heard = ended.heard;
+        let is_new = entry.end(ended, now);
         let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
         let held = waits.filter(|wait| wait.entry == id).any(|wait| wait.want.held);
         let answered = entry.hear(heard, held);
@@ -231,13 +264,9 @@ impl Schedule {
         self.judge(id, is_new)
     }
 
-    /// Forgets all probes in flight, because nobody drives them any more, and makes their targets due now.
-    pub(super) fn land_all(&mut self, now: Instant) {
-        for id in self.turns.land_all(now) {
-            if self.entries.get(&id).is_some_and(|entry| entry.admitted) {
-                self.set_due(id, now, now);
-            }
-        }
+    /// Forgets who waits for what, and what is known. Limits stay.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.turns.limits());
     }
 
     /// Returns whether losses have a common cause on our side.
@@ -250,6 +279,11 @@ impl Schedule {
         self.shaken.news(now)
     }
 
+    /// Returns how many targets were denied for want of a place since it was asked last.
+    pub(super) fn take_put_back(&mut self) -> u64 {
+        std::mem::take(&mut self.put_back)
+    }
+
     /// Returns how many targets are waited for.
     pub(super) fn targets(&self) -> usize {
         self.entries.len()
@@ -258,45 +292,6 @@ impl Schedule {
     /// Returns how many probes are in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.turns.in_flight()
-    }
-
-    fn verdict(&self, wait: &Wait) -> Verdict {
-        if wait.from.is_some() {
-            return Verdict::PENDING;
-        }
-        let result = self.entries.get(&wait.entry).and_then(|entry| entry.result.clone());
-        Verdict { state: wait.state, result }
-    }
-
-    fn describe_one(&self, request: &Request, wait: &Wait, now: Instant) -> Option<Description> {
-        let entry = self.entries.get(&wait.entry)?;
-        let (successes, failures) = match entry.row {
-            Row::Successes(count) => (count, 0),
-            Row::Failures(count) => (0, count),
-            Row::Empty | Row::Denials => (0, 0),
-        };
-        let next = match entry.due {
-            None if entry.admitted => NextProbe::InFlight,
-            None => NextProbe::NoPlace,
-            Some(due) => match self.turns.held(entry.target.namespace(), entry.lane, now) {
-                Some(held) if due <= now => NextProbe::Held(held),
-                _ => NextProbe::In(due.duration_since(now)),
-            },
-        };
-        Some(Description {
-            target: entry.target.clone(),
-            state: self.verdict(wait).state,
-            result: entry.result.clone(),
-            unchanged_for: entry.since.map(|since| now.duration_since(since)),
-            successes,
-            failures,
-            began: entry.started.map(|started| now.duration_since(started)),
-            took: entry.took,
-            next,
-            period: entry.period(self.min_period),
-            others: entry.waiting.len() - 1,
-            named: first(entry.waiting.iter().filter(|other| *other != request)),
-        })
     }
 
     /// Judges anew for all who wait for an entry. Returns whose verdict has changed.
@@ -318,12 +313,11 @@ impl Schedule {
     fn join(&mut self, request: &Request, want: Want, earlier: Option<&Wait>, now: Instant) -> Wait {
         let delayed = || (!want.initial_delay.is_zero()).then(|| now + want.initial_delay);
         let from = earlier.map_or_else(delayed, |wait| wait.from);
-        let id = self.entry_for(&want.target, from.unwrap_or(now), now);
+        let id = self.entry_for(&want, earlier, from.unwrap_or(now), now);
         let mut state = earlier.map_or(VerdictState::Pending, |wait| wait.state);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.waiting.insert(request.clone());
             entry.periods.add(want.period);
-            entry.timeouts.add(want.timeout);
             // What is known is known at once, unless it is not to be looked at yet.
             if from.is_none() {
                 state = judge(state, entry.row, &want);
@@ -337,7 +331,6 @@ impl Schedule {
     fn unask(&mut self, wait: &Wait) {
         if let Some(entry) = self.entries.get_mut(&wait.entry) {
             entry.periods.remove(wait.want.period);
-            entry.timeouts.remove(wait.want.timeout);
         }
     }
 
@@ -348,10 +341,11 @@ impl Schedule {
         if !entry.waiting.is_empty() {
             return None;
         }
-        let Entry { target, host, lane, due, cancel, .. } = self.entries.remove(&id)?;
+        self.unset_due(id, now);
+        let Entry { target, timeout, host, cancel, .. } = self.entries.remove(&id)?;
         cancel.cancel();
         self.shaken.remove(&host);
-        self.by_target.remove(&target);
+        self.by_target.remove(&(target.clone(), timeout));
         if let Some(service) = target.service()
             && let Some(ids) = self.by_service.get_mut(&service)
         {
@@ -360,24 +354,25 @@ impl Schedule {
                 self.by_service.remove(&service);
             }
         }
-        let namespace = target.shared_namespace();
-        if let Some(due) = due {
-            self.turns.remove(namespace, id, lane, due, now);
-        }
-        self.admission.remove(namespace, id)
+        self.admission.remove(target.shared_namespace(), id)
     }
 
-    fn entry_for(&mut self, target: &Target, due: Instant, now: Instant) -> u64 {
-        if let Some(id) = self.by_target.get(target) {
+    fn entry_for(&mut self, want: &Want, earlier: Option<&Wait>, due: Instant, now: Instant) -> u64 {
+        let target = &want.target;
+        let key = (target.clone(), want.timeout);
+        if let Some(id) = self.by_target.get(&key) {
             return *id;
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.by_target.insert(target.clone(), id);
+        self.by_target.insert(key, id);
         if let Some(service) = target.service() {
             self.by_service.entry(service).or_default().insert(id);
         }
-        let entry = Entry::new(target.clone());
+        let mut entry = Entry::new(target.clone(), want.timeout);
+        if let Some(other) = earlier.and_then(|earlier| self.entries.get(&earlier.entry)) {
+            entry.learn(other);
+        }
         self.shaken.insert(&entry.host);
         self.entries.insert(id, entry);
         if self.admission.insert(target.shared_namespace(), id) {
@@ -392,10 +387,11 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.admitted = true;
         entry.reset();
+        // Since before it lost its place.
+        let is_probed = entry.is_probed;
         // The first result is the news: it comes at once.
         drop(self.judge(id, false));
-        // It may be in flight since before it lost its place.
-        if !self.turns.is_in_flight(id) {
+        if !is_probed {
             self.set_due(id, now, now);
         }
     }
@@ -403,12 +399,11 @@ impl Schedule {
     /// Has an entry wait for a place in its namespace. Returns who must be told.
     fn put_back(&mut self, id: u64, now: Instant) -> Vec<Request> {
         let limit = self.admission.limit();
+        self.unset_due(id, now);
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = false;
+        self.put_back += 1;
         let namespace = entry.target.shared_namespace();
-        if let Some(due) = entry.due.take() {
-            self.turns.remove(namespace, id, entry.lane, due, now);
-        }
         let message = format!(
             "namespace {namespace} waits for more targets than the {limit} of probePolicy.maxTargetsPerNamespace; \
              this one is probed once another is not waited for any more"
@@ -420,7 +415,8 @@ impl Schedule {
     /// Who asks for less than those before must not wait for the end of their longer period, or of their delay.
     fn pull_forward(&mut self, id: u64, from: Instant, now: Instant) {
         let Some(entry) = self.entries.get(&id) else { return };
-        let Some(due) = entry.due else { return };
+        // Who has been given a turn keeps it: there are others in that line.
+        let Some(due) = entry.due.filter(|_| entry.postponed.is_none()) else { return };
         let next = entry.started.map_or(from, |started| started + entry.period(self.min_period));
         let at = next.max(from).max(now);
         if at < due {
@@ -430,12 +426,18 @@ impl Schedule {
 
     /// The only place that has an entry wait for its turn.
     fn set_due(&mut self, id: u64, at: Instant, now: Instant) {
+        self.unset_due(id, now);
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let namespace = entry.target.shared_namespace();
-        if let Some(due) = entry.due.replace(at) {
-            self.turns.remove(namespace, id, entry.lane, due, now);
+        entry.due = Some(at);
+        self.turns.insert(entry.target.shared_namespace(), id, entry.lane, at, now);
+    }
+
+    fn unset_due(&mut self, id: u64, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.postponed = None;
+        if let Some(due) = entry.due.take() {
+            self.turns.remove(entry.target.shared_namespace(), id, entry.lane, due, now);
         }
-        self.turns.insert(namespace, id, entry.lane, at, now);
     }
 }
 

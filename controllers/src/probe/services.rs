@@ -1,18 +1,27 @@
 //! Which addresses a Service has, as far as a probe needs to know.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Finds Services in the cache; no request is made for it.
 pub trait Services: Send + Sync + 'static {
     /// Looks up what connecting to `port` of a Service would reach.
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
 
-    /// Returns everything that a connection to a Service may be passed on to, ready or not; fails with the cause where the
-    /// cache cannot tell.
-    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String>;
+    /// Returns everything, ready or not, that a connection to an address may be passed on to by the Services that have
+    /// it: as a cluster address, an external one, or one of a load balancer. `None` if no Service has it with this port.
+    ///
+    /// Fails with the cause where the cache cannot tell.
+    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String>;
+}
 
-    /// Returns the cluster addresses of a Service, whatever ports it has; none where the cache cannot tell.
-    fn cluster_addresses(&self, namespace: &str, name: &str) -> Vec<IpAddr>;
+/// What there is behind an address of Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Whether it is a cluster address of one of them: those are given out by the cluster from a network of their own,
+    /// while whoever may write a Service can list any other address in it.
+    pub is_cluster_address: bool,
+    /// Where a connection may be passed on to.
+    pub endpoints: Vec<Endpoint>,
 }
 
 /// Where a connection to a Service may be passed on to.
@@ -52,12 +61,8 @@ impl Services for NoServices {
         ServiceAnswer::NotFound
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
-        Ok(Vec::new())
-    }
-
-    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+        Ok(None)
     }
 }
 

@@ -5,21 +5,20 @@ use std::net::SocketAddr;
 use futures_util::future::BoxFuture;
 use mainstay_api::wait_for::ConfigMapKey;
 
+use super::authorities::{Authorities, NoAuthorities};
+
 /// Knows the cluster that the manager is in.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Returns whose an address is if nobody may have it dialled.
-    fn owner(&self, address: SocketAddr) -> Option<Owner>;
+    /// Returns whose an address is if nobody may have it dialled; fails with the cause if it is nobody's that is known,
+    /// and not all are known.
+    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String>;
 
     /// Returns whether a namespace enforces the Pod Security level baseline or restricted; fails with the cause if that
     /// cannot be known.
     fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>>;
 
-    /// Reads a key of a `ConfigMap`.
-    fn config_map<'a>(
-        &'a self,
-        namespace: &'a str,
-        key: &'a ConfigMapKey,
-    ) -> BoxFuture<'a, Result<String, NoText>>;
+    /// Reads certificate authorities from a key of a `ConfigMap`.
+    fn authorities<'a>(&'a self, namespace: &'a str, key: &'a ConfigMapKey) -> BoxFuture<'a, Authorities>;
 }
 
 /// Who an address belongs to that is never dialled.
@@ -31,15 +30,6 @@ pub enum Owner {
     Manager,
 }
 
-/// Why there is no text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoText {
-    /// There is no such `ConfigMap`, or no such key in it.
-    Missing,
-    /// It could not be read at present; with the cause.
-    Unknown(String),
-}
-
 /// Knows nothing: for a process that is connected to no cluster. No address belongs to anybody, no namespace is
 /// restricted, and there is no `ConfigMap`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,15 +38,15 @@ pub struct NoSurroundings;
 // === impl NoSurroundings ===
 
 impl Surroundings for NoSurroundings {
-    fn owner(&self, _: SocketAddr) -> Option<Owner> {
-        None
+    fn owner(&self, _: SocketAddr) -> Result<Option<Owner>, String> {
+        Ok(None)
     }
 
     fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async { Ok(false) })
     }
 
-    fn config_map<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Result<String, NoText>> {
-        Box::pin(async { Err(NoText::Missing) })
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { Err(NoAuthorities::Missing) })
     }
 }

@@ -61,10 +61,16 @@ impl Dial for FakeDial {
     }
 }
 
+/// The servers for `dark` say nothing, those for `broken` that they cannot say.
 struct FakeResolve(Arc<FakeNet>);
 
 impl Resolve for FakeResolve {
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
+        match name.rsplit('.').next() {
+            Some("dark") => return Box::pin(std::future::pending()),
+            Some("broken") => return Box::pin(async { Err(io::Error::other("SERVFAIL")) }),
+            _ => {}
+        }
         let found = self.0.names.lock().get(name).cloned();
         Box::pin(async move { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
     }
@@ -74,23 +80,20 @@ impl Resolve for FakeResolve {
     }
 }
 
-struct OneService;
+struct TwoServices;
 
-impl Services for OneService {
+impl Services for TwoServices {
     fn find(&self, _: &str, name: &str, _: u16) -> ServiceAnswer {
-        if name == "db" {
-            ServiceAnswer::Cluster(vec!["10.96.0.7".parse().unwrap()])
-        } else {
-            ServiceAnswer::NotFound
+        let addresses = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
+        match name {
+            "db" => ServiceAnswer::Cluster(addresses(&["10.96.0.7"])),
+            "dual" => ServiceAnswer::Cluster(addresses(&["10.96.0.8", "fd12::8"])),
+            _ => ServiceAnswer::NotFound,
         }
     }
 
-    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
-        Ok(Vec::new())
+    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+        Ok(Some(Behind::default()))
     }
 }
 
@@ -100,7 +103,7 @@ struct Bench {
     net: Arc<FakeNet>,
     changed: mpsc::UnboundedReceiver<Request>,
     stop: CancellationToken,
-    driver: tokio::task::JoinSet<()>,
+    driver: tokio::task::JoinSet<Driver>,
 }
 
 impl Bench {
@@ -109,7 +112,7 @@ impl Bench {
         let seams = Seams {
             dial: Arc::new(FakeDial(Arc::clone(&net))),
             resolve: Arc::new(FakeResolve(Arc::clone(&net))),
-            services: Arc::new(OneService),
+            services: Arc::new(TwoServices),
             surroundings: Arc::new(NoSurroundings),
             random: Arc::new(|| 0.5),
         };
@@ -119,7 +122,10 @@ impl Bench {
         let stop = CancellationToken::new();
         let mut driver = tokio::task::JoinSet::new();
         let until = stop.clone();
-        driver.spawn(async move { run.run(until).await });
+        driver.spawn(async move {
+            run.run(until).await;
+            run
+        });
         Self { engine, net, changed, stop, driver }
     }
 
@@ -130,6 +136,13 @@ impl Bench {
     fn watch(&self, name: &str, address: &str, period: u64) {
         let address = Address::parse("address", address).unwrap();
         self.engine.watch(&request(name), vec![want(address, period)]);
+    }
+
+    /// As long as the period for one probe.
+    fn watch_patiently(&self, name: &str, address: &str, period: u64) {
+        let address = Address::parse("address", address).unwrap();
+        let want = Want { timeout: Duration::from_secs(period), ..want(address, period) };
+        self.engine.watch(&request(name), vec![want]);
     }
 
     fn wants(&self, name: &str, wants: &[(&str, u64)]) {
@@ -170,7 +183,7 @@ fn want(address: Address, period: u64) -> Want {
     Want {
         target: Target::new("shop", ProbeCheck::Tcp(address)),
         period: Duration::from_secs(period),
-        timeout: Duration::from_secs(3),
+        timeout: Duration::from_millis(500),
         initial_delay: Duration::ZERO,
         success_threshold: 1,
         failure_threshold: 1,
@@ -218,7 +231,7 @@ async fn all_who_wait_for_a_target_share_one_probe_and_the_shortest_period() {
 
     bench.watch("late", "10.0.0.1:80", 5);
     assert_eq!(bench.reason("late"), Some("NotReady"), "what is known is known at once");
-    pass(4.1).await;
+    pass(4.6).await;
     assert_eq!(bench.dials(), 2, "the shorter period counts from the last start");
     bench.engine.forget(&request("late"));
     pass(5.0).await;
@@ -232,12 +245,16 @@ async fn all_who_wait_for_a_target_share_one_probe_and_the_shortest_period() {
 async fn a_probe_in_flight_is_not_doubled_and_ends_when_nobody_waits() {
     let bench = Bench::new(8, any());
     bench.set("10.0.0.1:80", Net::Silent);
-    bench.watch("web", "10.0.0.1:80", 1);
+    bench.watch_patiently("web", "10.0.0.1:80", 3);
     pass(2.9).await;
-    bench.watch("other", "10.0.0.1:80", 1);
+    bench.watch_patiently("other", "10.0.0.1:80", 3);
     assert_eq!((bench.dials(), bench.net.open.load(Ordering::Relaxed)), (1, 1));
     pass(0.2).await;
-    assert_eq!(bench.dials(), 2, "the timeout is longer than the period: the next begins when it ends");
+    assert_eq!(
+        bench.dials(),
+        2,
+        "it takes longer than the period less its jitter: the next begins when it ends"
+    );
     bench.engine.forget(&request("web"));
     pass(0.01).await;
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 1, "the other still waits");
@@ -321,6 +338,17 @@ async fn services_tell_why_and_raw_addresses_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_address_that_is_silent_does_not_hide_what_another_says() {
+    let bench = Bench::new(8, any());
+    bench.set("[fd12::8]:80", Net::Silent);
+    bench.watch("web", "dual:80", 10);
+    pass(0.4).await;
+    assert_eq!(bench.reason("web"), None, "it may answer yet");
+    pass(0.2).await;
+    assert_eq!(bench.reason("web"), Some("Refused"), "and nothing is said of the one that did not");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_checked_is_what_is_dialled() {
     let bench = Bench::new(8, any());
     bench.net.names.lock().insert("db.example.com".to_owned(), vec!["::ffff:10.0.0.9".parse().unwrap()]);
@@ -353,16 +381,103 @@ async fn a_denial_is_lifted_by_a_new_policy_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_closes_sockets_and_keeps_what_is_known() {
+async fn stopping_closes_sockets_and_nobody_is_told_old_news_later() {
     let mut bench = Bench::new(8, any());
+    bench.set("10.0.0.1:80", Net::Accept);
     bench.set("10.0.0.2:80", Net::Silent);
     bench.watch("known", "10.0.0.1:80", 10);
-    bench.watch("silent", "10.0.0.2:80", 10);
+    bench.watch_patiently("silent", "10.0.0.2:80", 10);
     pass(1.0).await;
+    assert_eq!((bench.states("known"), bench.told().len()), (vec![VerdictState::Ready], 1));
     bench.stop.cancel();
-    bench.driver.join_next().await.unwrap().unwrap();
+    let driver = bench.driver.join_next().await.unwrap().unwrap();
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
-    assert_eq!(bench.reason("known"), Some("NotReady"));
+
+    // Another replica leads for an hour.
+    bench.net.hosts.lock().clear();
+    pass(3600.0).await;
+    bench.driver.spawn(async move {
+        driver.run(CancellationToken::new()).await;
+        driver
+    });
+    bench.watch("known", "10.0.0.1:80", 10);
+    assert_eq!(bench.states("known"), [VerdictState::Pending], "not by what it was an hour ago");
+    pass(1.0).await;
+    assert_eq!((bench.states("known"), bench.told().len()), (vec![VerdictState::NotReady], 1));
+    let dials = bench.dials();
+    pass(60.0).await;
+    assert_eq!(bench.dials(), dials + 6, "who does not say so again does not wait any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_between_two_terms_is_not_probed_in_the_next() {
+    let mut bench = Bench::new(8, any());
+    let (lead, leading) = watch::channel(true);
+    bench.engine = bench.engine.clone().while_leading(leading);
+    bench.watch("web", "10.0.0.1:80", 10);
+    pass(1.0).await;
+    assert_eq!(bench.dials(), 1);
+
+    lead.send(false).unwrap();
+    bench.stop.cancel();
+    let driver = bench.driver.join_next().await.unwrap().unwrap();
+    bench.watch("web", "10.0.0.1:80", 10);
+    assert_eq!(bench.states("web"), []);
+    lead.send(true).unwrap();
+    // Whoever leads again may ask before the driver runs.
+    bench.watch("other", "10.0.0.2:80", 10);
+    bench.driver.spawn(async move {
+        driver.run(CancellationToken::new()).await;
+        driver
+    });
+    pass(1.0).await;
+    let last = bench.net.dialled.lock().last().unwrap().1;
+    assert_eq!((bench.dials(), last), (2, "10.0.0.2:80".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_gets_no_answer_says_nothing_of_who_is_looked_up() {
+    let bench = Bench::new(8, any());
+    bench.watch("dark", "db.example.dark:80", 10);
+    bench.watch("broken", "db.example.broken:80", 10);
+    let check = ProbeCheck::Dns(mainstay_api::plan::DnsCheck {
+        name: "db.example.dark".to_owned(),
+        record: mainstay_api::wait_for::DnsRecord::Address,
+        min_records: 1,
+    });
+    let address = Address::parse("address", "db:80").unwrap();
+    let look_up = Want { target: Target::new("shop", check), ..want(address, 10) };
+    bench.engine.watch(&request("dns"), vec![look_up]);
+    pass(1.0).await;
+    for name in ["dark", "broken", "dns"] {
+        assert_eq!(bench.reason(name), Some("LookUpFailed"), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_raw_address_a_refusal_and_silence_are_told_at_one_moment_and_cost_as_little() {
+    let mut bench = Bench::new(4, ProbePolicy { max_per_second_per_namespace: 200, ..any() });
+    bench.set("10.0.0.9:80", Net::Silent);
+    bench.watch_patiently("silent", "10.0.0.9:80", 10);
+    for refusing in 1..=8 {
+        bench.watch_patiently(&format!("refusing-{refusing}"), &format!("10.0.0.{refusing}:80"), 10);
+    }
+    bench.watch_patiently("service", "db:80", 10);
+    pass(9.999).await;
+    assert_eq!(bench.told(), ["shop/service"], "who can see the Service is told how it fails, and at once");
+    assert_eq!(bench.dials(), 11, "a result that is kept back keeps no slot");
+    pass(0.002).await;
+    assert_eq!(bench.told().len(), 9, "all others together");
+    assert_eq!(bench.result("silent"), bench.result("refusing-1"));
+
+    bench.engine.forget(&request("silent"));
+    pass(0.1).await;
+    assert_eq!(bench.dials(), 20, "each once more");
+    for refusing in 1..=8 {
+        bench.engine.forget(&request(&format!("refusing-{refusing}")));
+    }
+    pass(60.0).await;
+    assert_eq!(bench.told(), Vec::<String>::new(), "nobody waits for them any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,10 +18,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ProbeResult;
 use super::bucket::Bucket;
 use super::limits::{Held, Limits};
-use crate::reasons::probe;
 
 /// A probe that lasted longer than this held its slot for nothing, whatever its result says.
 const SLOW: Duration = Duration::from_secs(1);
@@ -33,7 +31,7 @@ const FIRST_SWEEP: usize = 64;
 pub(super) enum Lane {
     /// Ended quickly last time, either way.
     Quick,
-    /// Never tried.
+    /// Never tried, or not since something has changed at the other side.
     New,
     /// Held its slot to the end last time.
     Slow,
@@ -112,10 +110,9 @@ impl Lane {
     const COUNT: usize = 3;
     const ALL: [Self; Self::COUNT] = [Self::Quick, Self::New, Self::Slow];
 
-    /// Returns where an entry belongs whose last probe ended so after this time.
-    pub(super) fn after(result: &ProbeResult, took: Duration) -> Self {
-        let timed_out = matches!(result, ProbeResult::NotReady { reason: probe::TIMEOUT, .. });
-        if timed_out || took >= SLOW { Self::Slow } else { Self::Quick }
+    /// Returns where an entry belongs whose last probe took so much of its time.
+    pub(super) fn after(took: Duration, timeout: Duration) -> Self {
+        if took >= timeout.min(SLOW) { Self::Slow } else { Self::Quick }
     }
 }
 
@@ -140,9 +137,9 @@ impl Turns {
     /// Puts other rates in force. The number of slots stays.
     pub(super) fn reconfigure(&mut self, limits: Limits, now: Instant) {
         self.limits = Limits { in_flight: self.limits.in_flight, ..limits };
-        self.bucket = Bucket::new(limits.per_second);
+        self.bucket.set_rate(limits.per_second);
         for namespace in self.namespaces.values_mut() {
-            namespace.bucket = Bucket::new(limits.per_second_per_namespace);
+            namespace.bucket.set_rate(limits.per_second_per_namespace);
         }
         let names: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
         for name in names {
@@ -171,8 +168,13 @@ impl Turns {
         self.place(name, lane, now);
     }
 
-    /// Says whose turn it is. That entry waits no more, and holds a slot until it [lands](Self::land).
-    pub(super) fn next(&mut self, now: Instant) -> Turn {
+    /// Says whose turn it is. That entry waits no more, and holds a slot until it [lands](Self::land). One for which
+    /// `postpones` returns a time, given the one at which it was due, waits until then instead.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        mut postpones: impl FnMut(u64, Instant) -> Option<Instant>,
+    ) -> Turn {
         for lane in Lane::ALL {
             self.wake(lane, now);
         }
@@ -193,6 +195,18 @@ impl Turns {
             if ready_at > now {
                 namespace.held = Some((now, Held::NamespaceRate));
                 self.put(&name, lane, Some(Place::Later(ready_at)));
+                continue;
+            }
+            let queue = &mut namespace.due[lane as usize];
+            if let Some((due, id)) = queue.first().copied()
+                && self.bucket.ready_at(now) <= now
+                && let Some(at) = postpones(id, due)
+            {
+                queue.remove(&(due, id));
+                queue.insert((at, id));
+                self.place(&name, lane, now);
+                // The next of the namespace may be due as well.
+                self.wake(lane, now);
                 continue;
             }
             if let Err(at) = self.bucket.take(now) {
@@ -221,23 +235,14 @@ impl Turns {
         }
     }
 
-    /// Frees all slots, and returns who held them.
-    pub(super) fn land_all(&mut self, now: Instant) -> Vec<u64> {
-        let flying: Vec<u64> = self.flying.keys().copied().collect();
-        for id in &flying {
-            self.land(*id, now);
-        }
-        flying
-    }
-
     /// Returns how many slots are held.
     pub(super) fn in_flight(&self) -> usize {
         self.flying.len()
     }
 
-    /// Returns whether an entry holds a slot.
-    pub(super) fn is_in_flight(&self, id: u64) -> bool {
-        self.flying.contains_key(&id)
+    /// Returns the limits in force.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Returns what keeps an entry that is due from being probed now.
@@ -351,12 +356,13 @@ impl Turns {
         }
     }
 
+    /// Returns whether an entry waits for its turn.
     #[cfg(test)]
-    pub(super) fn check_place(&self, name: &str, id: u64, lane: Lane, due: Option<Instant>) {
+    pub(super) fn check_place(&self, name: &str, id: u64, lane: Lane, due: Option<Instant>) -> bool {
         let namespace = self.namespaces.get(name).expect("the namespace of an entry");
         let waits = due.is_some_and(|due| namespace.due[lane as usize].contains(&(due, id)));
-        let flies = self.flying.contains_key(&id);
-        assert!(waits != flies, "entry {id} waits: {waits}, and is in flight: {flies}");
+        assert!(!waits || !self.flying.contains_key(&id), "entry {id} waits while it is in flight");
+        waits
     }
 
     #[cfg(test)]

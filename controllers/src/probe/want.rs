@@ -9,7 +9,7 @@ use mainstay_api::{Address, Host, PlannedDependency, ProbeCheck};
 use super::ProbeResult;
 use super::services::service_name;
 
-/// What is probed. Requests of one namespace that wait for the same share one probe.
+/// What is probed. Requests of one namespace that wait for the same, and as long for an answer, share one probe.
 ///
 /// The namespace always counts, even for a literal address: what the policy admits may differ between two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,9 +26,11 @@ pub struct Want {
     /// From the start of one probe to the start of the next, before jitter. Of those who share a target the shortest
     /// counts.
     pub period: Duration,
-    /// Longest duration of one probe. Of those who share a target the longest counts.
+    /// Longest duration of one probe, no more than the period. Shared only with who asks for the same one: who has patience must not make the
+    /// others see late, nor who has none make them miss an answer.
     pub timeout: Duration,
-    /// From the first call that names this target to the first probe that counts.
+    /// What is left of the delay: from the first call that names this target to the first probe that counts. In further
+    /// calls it says nothing.
     pub initial_delay: Duration,
     /// Successes in a row after which it is [`Ready`](VerdictState::Ready); 0 counts as 1.
     pub success_threshold: u32,
@@ -100,17 +102,27 @@ impl Target {
 // === impl Want ===
 
 impl Want {
-    /// Asks for a check as a dependency has it; `held` as on the field.
-    pub fn new(target: Target, dependency: &PlannedDependency, held: bool) -> Self {
+    /// Asks for a check as a dependency has it, whose delay began so long ago; `held` as on the field.
+    pub fn new(target: Target, dependency: &PlannedDependency, held: bool, closed_for: Duration) -> Self {
         Self {
             target,
             period: dependency.period,
             timeout: dependency.timeout,
-            initial_delay: dependency.initial_delay,
+            initial_delay: dependency.initial_delay.saturating_sub(closed_for),
             success_threshold: dependency.success_threshold,
             failure_threshold: dependency.failure_threshold,
             held,
         }
+    }
+
+    /// Returns whether it is what `other` asks for, whatever is left of the delay.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let Self { target, period, timeout, initial_delay: _, success_threshold, failure_threshold, held } =
+            self;
+        *target == other.target
+            && *held == other.held
+            && (*period, *timeout) == (other.period, other.timeout)
+            && (*success_threshold, *failure_threshold) == (other.success_threshold, other.failure_threshold)
     }
 }
 

@@ -1,8 +1,5 @@
 //! What can be said of a resource check by itself.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::GroupVersionKind;
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 
@@ -33,21 +30,4 @@ pub(super) fn is_final(check: &ResourceCheck) -> bool {
         ResourceState::Expression(_) => false,
     };
     matches!(check.which, Which::Name(_)) && (is_job || by_condition)
-}
-
-/// Writes a selector as kubectl does.
-pub(super) fn text_of(selector: &LabelSelector) -> String {
-    let empty = BTreeMap::new();
-    let labels = selector.match_labels.as_ref().unwrap_or(&empty);
-    let mut parts: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    for expression in selector.match_expressions.iter().flatten() {
-        let (key, values) = (&expression.key, expression.values.clone().unwrap_or_default().join(","));
-        parts.push(match expression.operator.as_str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.clone(),
-        });
-    }
-    parts.join(",")
 }

@@ -12,7 +12,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::{self, Scope};
+use kube::discovery::{self, ApiCapabilities, ApiGroup, ApiResource, Scope};
 use kube::error::DiscoveryError;
 use kube::{Api, Client};
 use mainstay::cache::{KindStore, Store};
@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::kinds::{Step, Trouble};
+use super::kinds::{Served, Step, Trouble};
 use super::rights::{Answer, Question};
 use super::{Known, Listener, Open, Resources, Shared, Thing};
 use crate::dependencies::Waiters;
@@ -48,7 +48,7 @@ pub struct ResourceWatch {
 
 /// Something that was found out.
 enum Done {
-    Kind(GroupVersionKind, Result<KindId, Trouble>),
+    Group(String, Result<Served, Trouble>),
     Right(Question, Answer),
     /// A kind is not watched any more.
     Closed,
@@ -56,7 +56,8 @@ enum Done {
 
 /// Something to do.
 enum Work {
-    Find(GroupVersionKind),
+    Find(String),
+    Open(GroupVersionKind, KindId),
     Ask(Question),
     /// Nothing before this time; `None`: nothing until something changes.
     Wait(Option<Instant>),
@@ -129,7 +130,8 @@ impl Shared {
             let Known { kinds, rights, waiters, .. } = &mut *known;
             let kinds = kinds.next(now, |kind| waiters.has(&Thing::Kind(kind.clone())));
             let until = match kinds {
-                Step::Find(kind) => return Work::Find(kind),
+                Step::Find(group) => return Work::Find(group),
+                Step::Open(kind, id) => return Work::Open(kind, id),
                 Step::Close(open) => {
                     drop(known);
                     info!(kind = %open.kind, "nobody waits for objects of this kind any more");
@@ -149,8 +151,15 @@ impl Shared {
         waiting.into_iter().for_each(&self.tell);
     }
 
-    pub(super) fn found(&self, kind: GroupVersionKind, found: Result<Open, Trouble>) {
-        let late = self.known.lock().kinds.found(&kind, found, Instant::now());
+    pub(super) fn found(&self, group: &str, served: Result<Served, Trouble>) {
+        let concerned = self.known.lock().kinds.found(group, served, Instant::now());
+        for kind in concerned {
+            self.tell_who_waits_for(&Thing::Kind(kind));
+        }
+    }
+
+    pub(super) fn opened(&self, kind: GroupVersionKind, open: Open) {
+        let late = self.known.lock().kinds.opened(&kind, open);
         drop(late);
         self.tell_who_waits_for(&Thing::Kind(kind));
     }
@@ -186,9 +195,18 @@ async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
                 break None;
             }
             match shared.next(Instant::now()) {
-                Work::Find(kind) => under_way.push(Box::pin(find(client.clone(), kind))),
+                Work::Find(group) => under_way.push(Box::pin(find(client.clone(), group))),
                 Work::Ask(question) => under_way.push(Box::pin(ask(client.clone(), question))),
                 Work::Wait(until) => break until,
+                Work::Open(kind, id) => {
+                    let (store, stop) = (declare(id.clone()), CancellationToken::new());
+                    let follow =
+                        follow(Arc::clone(shared), kind.clone(), store.kind_store().clone(), stop.clone());
+                    under_way.push(Box::pin(follow));
+                    info!(kind = %id, "objects of this kind are waited for");
+                    shared.opened(kind, Open { kind: id, store, _stop: stop.drop_guard() });
+                    continue;
+                }
             }
             requests += 1;
         };
@@ -201,40 +219,37 @@ async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
         match done {
             Done::Closed => continue,
             Done::Right(question, answer) => shared.answered(question, answer),
-            Done::Kind(kind, Err(trouble)) => {
-                warn!(
-                    kind = kind.kind,
-                    api_version = kind.api_version(),
-                    ?trouble,
-                    "A kind that is waited for cannot be watched"
-                );
-                shared.found(kind, Err(trouble));
-            }
-            Done::Kind(kind, Ok(id)) => {
-                let (store, stop) = (declare(id.clone()), CancellationToken::new());
-                let follow =
-                    follow(Arc::clone(shared), kind.clone(), store.kind_store().clone(), stop.clone());
-                under_way.push(Box::pin(follow));
-                info!(kind = %id, "objects of this kind are waited for");
-                shared.found(kind, Ok(Open { kind: id, store, _stop: stop.drop_guard() }));
+            Done::Group(group, served) => {
+                if let Err(trouble) = &served {
+                    warn!(group, ?trouble, "What a group serves was not told");
+                }
+                shared.found(&group, served);
             }
         }
         requests -= 1;
     }
 }
 
-async fn find(client: Client, kind: GroupVersionKind) -> Done {
-    let found = match timeout(PATIENCE, discovery::pinned_kind(&client, &kind)).await {
+async fn find(client: Client, group: String) -> Done {
+    let served = match timeout(PATIENCE, discovery::group(&client, &group)).await {
         Err(_) => Err(Trouble::Unknown("it did not answer in time".to_owned())),
-        Ok(Ok((_, found))) if found.scope == Scope::Cluster => Err(Trouble::NotNamespaced),
-        Ok(Ok((resource, _))) => Ok(KindId::of_resource(&resource, true)),
-        Ok(Err(kube::Error::Discovery(DiscoveryError::MissingKind(_)))) => Err(Trouble::NotServed),
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Trouble::NotServed),
+        Ok(Ok(found)) => Ok(served(&found)),
+        Ok(Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_)))) => Ok(Served::new()),
         Ok(Err(kube::Error::Api(status))) => Err(Trouble::Unknown(status.reason.clone())),
         // Not in its own words: they would change with each attempt.
         Ok(Err(_)) => Err(Trouble::Unknown("there is no connection".to_owned())),
     };
-    Done::Kind(kind, found)
+    Done::Group(group, served)
+}
+
+fn served(group: &ApiGroup) -> Served {
+    let resources = group.versions().flat_map(|version| group.versioned_resources(version));
+    let listed = |(resource, found): (ApiResource, ApiCapabilities)| {
+        let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
+        let id = (found.scope == Scope::Namespaced).then(|| KindId::of_resource(&resource, true));
+        (kind, id)
+    };
+    resources.map(listed).collect()
 }
 
 async fn ask(client: Client, question: Question) -> Done {
@@ -263,7 +278,9 @@ async fn ask(client: Client, question: Question) -> Done {
         Ok(Ok(_)) => Answer::No,
         failed => {
             let error = failed.ok().and_then(Result::err);
-            warn!(error = ?error.map(|error| error.to_string()), account = format!("{namespace}/{account}"), "What a ServiceAccount may read was not told");
+            let error =
+                error.map_or_else(|| "it did not answer in time".to_owned(), |error| error.to_string());
+            warn!(error, namespace, account, "What a ServiceAccount may read was not told");
             Answer::Failed
         }
     };

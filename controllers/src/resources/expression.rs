@@ -25,7 +25,7 @@ const MAX_LOOPS: u32 = 3;
 /// Longest object in bytes, as JSON.
 pub(super) const MAX_OBJECT_BYTES: usize = 256 << 10;
 /// Most steps times the bytes that each may copy or compare: some tens of milliseconds at the very worst.
-const MAX_WORK: u128 = 64 << 20;
+pub(super) const MAX_WORK: u128 = 64 << 20;
 /// What a step costs whatever it works on, in bytes copied.
 const STEP_BYTES: u128 = 64;
 
@@ -61,7 +61,8 @@ struct Shape {
     loops: u32,
     /// Additions: each may make a list longer by another one.
     additions: u128,
-    /// Additions as written, each of which can make something twice as long.
+    /// Additions as written, each of which can make something twice as long, and lists and maps as written, of which
+    /// each may hold the same thing many times.
     doublings: u32,
 }
 
@@ -103,21 +104,27 @@ impl Expression {
     /// # Errors
     /// Says why it has no value for this object.
     pub(super) fn is_true(&self, object: &Value) -> Result<bool, Failure> {
-        let mut extent = Extent { elements: self.shape.nodes, string_bytes: self.text.len() as u128 };
-        extent.measure(object);
-        if self.shape.work(extent) > MAX_WORK {
+        if self.cost(object) > MAX_WORK {
             return Err(Failure::TooCostly);
         }
-        let evaluate = || {
-            let mut context = Context::default();
-            context.add_variable_from_value("object", cel::to_value(object).map_err(|_| Failure::Failed)?);
-            self.program.execute(&context).map_err(|error| self.explain(&error))
-        };
-        let evaluate = || match evaluate()? {
+        let evaluate = || match self.value(object)? {
             CelValue::Bool(value) => Ok(value),
             _ => Err(Failure::NotBool),
         };
         on_a_large_stack(evaluate).unwrap_or(Err(Failure::Failed))
+    }
+
+    /// Bounds what evaluating it for an object costs: steps, times the bytes that each may copy or compare.
+    pub(super) fn cost(&self, object: &Value) -> u128 {
+        let mut extent = Extent { elements: self.shape.nodes, string_bytes: self.text.len() as u128 };
+        extent.measure(object);
+        self.shape.work(extent)
+    }
+
+    fn value(&self, object: &Value) -> Result<CelValue, Failure> {
+        let mut context = Context::default();
+        context.add_variable_from_value("object", cel::to_value(object).map_err(|_| Failure::Failed)?);
+        self.program.execute(&context).map_err(|error| self.explain(&error))
     }
 
     fn explain(&self, error: &ExecutionError) -> Failure {
@@ -150,7 +157,10 @@ impl Shape {
                 let target = call.target.as_ref().map_or(0, |target| self.measure(target));
                 call.args.iter().map(|arg| self.measure(arg)).fold(target, u32::max)
             }
-            Expr::List(list) => list.elements.iter().map(|one| self.measure(one)).max().unwrap_or(0),
+            Expr::List(list) => {
+                self.repeats(list.elements.iter());
+                list.elements.iter().map(|one| self.measure(one)).max().unwrap_or(0)
+            }
             Expr::Map(map) => self.entries(map.entries.iter().map(|entry| &entry.expr)),
             Expr::Struct(made) => self.entries(made.entries.iter().map(|entry| &entry.expr)),
             Expr::Comprehension(loops) => {
@@ -161,7 +171,17 @@ impl Shape {
         }
     }
 
-    fn entries<'a>(&mut self, entries: impl Iterator<Item = &'a EntryExpr>) -> u32 {
+    /// Counts what is written into a list or map and may be the same each time; what is itself written out is not.
+    fn repeats<'a>(&mut self, values: impl Iterator<Item = &'a IdedExpr>) {
+        let made = values.filter(|value| !matches!(value.expr, Expr::Literal(_))).count();
+        self.doublings += made.next_power_of_two().ilog2();
+    }
+
+    fn entries<'a>(&mut self, entries: impl Iterator<Item = &'a EntryExpr> + Clone) -> u32 {
+        self.repeats(entries.clone().map(|entry| match entry {
+            EntryExpr::StructField(field) => &field.value,
+            EntryExpr::MapEntry(entry) => &entry.value,
+        }));
         let mut measure = |entry: &EntryExpr| match entry {
             EntryExpr::StructField(field) => self.measure(&field.value),
             EntryExpr::MapEntry(entry) => self.measure(&entry.key).max(self.measure(&entry.value)),
@@ -169,7 +189,6 @@ impl Shape {
         entries.map(&mut measure).max().unwrap_or(0)
     }
 
-    /// Bounds what evaluating it costs: steps, times the bytes that each may touch.
     fn work(&self, extent: Extent) -> u128 {
         let grown = 2_u128.saturating_pow(self.doublings);
         let list = extent.elements.saturating_mul(1 + self.additions).saturating_mul(grown);
@@ -259,11 +278,15 @@ mod tests {
 
     #[test]
     fn what_grows_with_each_addition_is_not_begun() {
-        let chain = ".map(a, a + a + a + a + a)".repeat(7);
+        let text = "x".repeat(700);
+        let chain = ".map(a, a + a)".repeat(8);
+        // Small in memory, and compared element by element.
+        let lists = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(7);
         for text in [
-            format!("['{}']{chain}.size() == 1", "x".repeat(700)),
+            format!("['{text}']{}.size() == 1", ".map(a, a + a + a + a + a)".repeat(7)),
             format!("[object.metadata.name]{chain}.size() == 1"),
             format!("[[1, 2, 3]]{chain}.size() == 1"),
+            format!("[[1, 1]{lists}].all(each, each[0] == each[1])"),
         ] {
             assert_eq!(evaluate(&text, &job()), Err(Failure::TooCostly), "{text}");
         }
@@ -364,7 +387,36 @@ mod tests {
         assert_eq!(evaluate(copies, &text), Err(Failure::TooCostly), "it would fill the memory");
     }
 
+    /// What a value takes in memory, with everything in it that is not shared.
+    fn size(value: &CelValue) -> u128 {
+        match value {
+            CelValue::String(text) => text.len() as u128,
+            CelValue::List(list) => list.iter().map(size).sum::<u128>() + 1,
+            CelValue::Map(map) => map.map.values().map(size).sum::<u128>() + 1,
+            _ => 1,
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_evaluated_makes_no_more_than_it_may_cost(
+            first in prop::sample::select(vec![
+                "'xxxxxxxxxxxxxxxx'", "[1, 2, 3]", "object.metadata.name", "object.status.conditions", "object",
+            ]),
+            each in prop::sample::select(vec![
+                "a + a", "a + a + a", "{'b': a, 'c': a}", "[a, a, a, a, a, a, a, a, a, a]",
+            ]),
+            times in 0..9_usize,
+        ) {
+            let text = format!("[{first}]{}", format!(".map(a, {each})").repeat(times));
+            let expression = Expression::read(&text).unwrap();
+            let cost = expression.cost(&job());
+            prop_assume!(cost <= MAX_WORK);
+            if let Ok(value) = expression.value(&job()) {
+                prop_assert!(size(&value) <= cost, "{} of {cost}: {text}", size(&value));
+            }
+        }
+
         #[test]
         fn no_text_brings_it_down(text in "[a-c0-9.()\\[\\]{}!?:+<>=&|,'\" -]{0,80}") {
             let _outcome = evaluate(&text, &job());

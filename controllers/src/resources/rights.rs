@@ -4,14 +4,16 @@
 //! ServiceAccount of its Pods could not read itself. First it is asked about all objects of the kind in the namespace,
 //! which one answer settles for most; where that is refused, about the one object.
 //!
+//! Questions are bounded in their rate, and namespaces take turns: none waits for the backlog of another.
+//!
 //! Pure: time is passed in, and who asks is elsewhere.
 //!
 //! # Invariants
-//! 1. An answer is used for no longer than [`YES_COUNTS`] or [`NO_COUNTS`] after it was given, and the time a question
-//!    takes: it is asked anew for as long as somebody waits for it.
+//! 1. An answer is asked for anew [`YES_COUNTS`] or [`NO_COUNTS`] after it was given, for as long as somebody waits for it.
+//!    A yes stands while the question cannot be asked, and for [`YES_LASTS`] at most.
 //! 2. What nobody waits for any more is dropped once its answer is old: who comes back within that time asks nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use mainstay::key::KindId;
@@ -21,6 +23,8 @@ use tokio::time::Instant;
 pub(super) const YES_COUNTS: Duration = Duration::from_mins(5);
 /// How long a no counts. Who was just given the right waits for it.
 pub(super) const NO_COUNTS: Duration = Duration::from_mins(1);
+/// How long a yes stands that nobody could ask for anew: a short failure of the API server takes no right away.
+const YES_LASTS: Duration = Duration::from_mins(10);
 /// How long a question rests that could not be asked.
 const FAILED_RETRY: Duration = Duration::from_secs(30);
 /// Between two questions: 50 a second, whoever asks.
@@ -52,15 +56,28 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     answers: HashMap<Question, Known>,
-    /// When each is to be asked anew, or dropped. Those being asked are not in it.
-    due: BTreeSet<(Instant, Question)>,
+    /// By namespace; those without a question to be asked or dropped are not in it.
+    due: BTreeMap<String, Due>,
     /// When the next question may be asked.
     free_at: Option<Instant>,
+    /// How many have been asked.
+    asked: u64,
+}
+
+/// What is to be asked for one namespace.
+#[derive(Debug)]
+struct Due {
+    /// When each is to be asked anew, or dropped; never empty. Those being asked are not in it.
+    questions: BTreeSet<(Instant, Question)>,
+    /// How many had been asked for all namespaces when it last had its turn, or came.
+    turn: u64,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     answer: Option<Answer>,
+    /// Until when it stands, though it may not have been asked for anew; `None` is as long as it is kept.
+    until: Option<Instant>,
     /// Its place in `due`; `None` while it is being asked.
     due: Option<Instant>,
 }
@@ -71,10 +88,10 @@ impl Rights {
     /// Returns what is known, and has it found out if that is nothing.
     pub(super) fn answer(&mut self, question: &Question, now: Instant) -> Option<Answer> {
         if let Some(known) = self.answers.get(question) {
-            return known.answer;
+            return if known.stands(now) { known.answer } else { Some(Answer::Failed) };
         }
-        self.due.insert((now, question.clone()));
-        self.answers.insert(question.clone(), Known { answer: None, due: Some(now) });
+        self.plan(question, now);
+        self.answers.insert(question.clone(), Known { due: Some(now), ..Known::default() });
         None
     }
 
@@ -85,21 +102,44 @@ impl Rights {
         is_waited_for: impl Fn(&Question) -> bool,
     ) -> Result<Question, Option<Instant>> {
         loop {
-            let Some((at, _)) = self.due.first() else { return Err(None) };
-            let at = self.free_at.map_or(*at, |free| free.max(*at));
-            if at > now {
-                return Err(Some(at));
+            let firsts = self.due.values().filter_map(|due| Some((due.questions.first()?, due.turn)));
+            let next = firsts.clone().filter(|((at, _), _)| *at <= now).min_by_key(|(_, turn)| *turn);
+            let Some(((at, question), _)) = next else {
+                return Err(firsts.map(|((at, _), _)| *at).min());
+            };
+            if let Some(free) = self.free_at.filter(|free| *free > now) {
+                return Err(Some(free));
             }
-            let Some((_, question)) = self.due.pop_first() else { return Err(None) };
+            let (at, question) = (*at, question.clone());
+            self.unplan(&question, at);
             if !is_waited_for(&question) {
                 self.answers.remove(&question);
                 continue;
+            }
+            self.asked += 1;
+            if let Some(due) = self.due.get_mut(&question.namespace) {
+                due.turn = self.asked;
             }
             if let Some(known) = self.answers.get_mut(&question) {
                 known.due = None;
             }
             self.free_at = Some(now + SPACING);
             return Ok(question);
+        }
+    }
+
+    fn plan(&mut self, question: &Question, at: Instant) {
+        // A newcomer comes after those who have waited since.
+        let newcomer = || Due { questions: BTreeSet::new(), turn: self.asked };
+        let due = self.due.entry(question.namespace.clone()).or_insert_with(newcomer);
+        due.questions.insert((at, question.clone()));
+    }
+
+    fn unplan(&mut self, question: &Question, at: Instant) {
+        let Some(due) = self.due.get_mut(&question.namespace) else { return };
+        due.questions.remove(&(at, question.clone()));
+        if due.questions.is_empty() {
+            self.due.remove(&question.namespace);
         }
     }
 
@@ -111,17 +151,32 @@ impl Rights {
             Answer::No => NO_COUNTS,
             Answer::Failed => FAILED_RETRY,
         };
-        let is_news = known.answer.replace(answer) != Some(answer);
-        if let Some(before) = known.due.replace(now + counts) {
-            self.due.remove(&(before, question.clone()));
+        // What was told last. A yes that has just run out was told until now.
+        let told = known.answer;
+        let keeps = answer == Answer::Failed && told == Some(Answer::Yes) && known.stands(now);
+        if !keeps {
+            known.answer = Some(answer);
+            known.until = (answer == Answer::Yes).then(|| now + YES_LASTS);
         }
-        self.due.insert((now + counts, question.clone()));
+        let is_news = told != known.answer;
+        if let Some(before) = known.due.replace(now + counts) {
+            self.unplan(question, before);
+        }
+        self.plan(question, now + counts);
         is_news
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn stands(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 }
 
@@ -164,6 +219,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_yes_outlasts_a_short_failure_of_the_server() {
+        let (mut rights, web) = (Rights::default(), question("web"));
+        rights.answer(&web, Instant::now());
+        assert!(rights.answered(&web, Answer::Yes, Instant::now()));
+        advance(YES_LASTS.saturating_sub(Duration::from_millis(1))).await;
+        assert!(!rights.answered(&web, Answer::Failed, Instant::now()), "no news");
+        assert_eq!(rights.answer(&web, Instant::now()), Some(Answer::Yes));
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(rights.answer(&web, Instant::now()), Some(Answer::Failed), "it may have been taken away");
+        assert!(rights.answered(&web, Answer::Failed, Instant::now()), "who waits is told");
+        assert!(rights.answered(&web, Answer::No, Instant::now()), "a no counts at once");
+        assert!(rights.answered(&web, Answer::Failed, Instant::now()));
+        assert!(rights.answered(&web, Answer::Yes, Instant::now()));
+        assert!(rights.answered(&web, Answer::No, Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_nobody_waits_for_is_dropped_when_it_is_old() {
         let (mut rights, web) = (Rights::default(), question("web"));
         rights.answer(&web, Instant::now());
@@ -174,6 +246,29 @@ mod tests {
         assert!(rights.answers.is_empty());
         assert!(!rights.answered(&web, Answer::No, Instant::now()), "nobody asked any more");
         assert!(rights.answers.is_empty() && rights.due.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_namespace_waits_for_the_backlog_of_another() {
+        let mut rights = Rights::default();
+        for number in 0..100 {
+            rights.answer(&question(&number.to_string()), Instant::now());
+        }
+        let ask = async |rights: &mut Rights| {
+            advance(SPACING).await;
+            rights.next(Instant::now(), |_| true).unwrap()
+        };
+        ask(&mut rights).await;
+        for namespace in ["pay", "mail"] {
+            let theirs = Question { namespace: namespace.to_owned(), ..question("web") };
+            rights.answer(&theirs, Instant::now());
+        }
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            asked.push(ask(&mut rights).await.namespace);
+        }
+        asked[..3].sort();
+        assert_eq!(asked, ["mail", "pay", "shop", "shop"], "each in its turn");
     }
 
     #[tokio::test(start_paused = true)]

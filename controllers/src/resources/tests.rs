@@ -1,8 +1,11 @@
 use mainstay_api::plan::PlannedDependency;
 use serde_json::{Value, json};
 
-use super::kinds::Trouble;
+use super::check::is_final;
+use super::kinds::{Served, Trouble};
+use super::rights::Answer;
 use super::*;
+use crate::dependencies::Observation;
 
 /// A WaitDeployment that waits for one thing, what it waits for, and the Jobs there are.
 struct Bench {
@@ -64,10 +67,10 @@ impl Bench {
     }
 
     fn observe(&self) -> Observation {
-        self.resources.watch(&self.web, &self.plan);
+        let mut look = self.resources.watch(&self.web, &self.plan);
         let dependency: &PlannedDependency = &self.plan.dependencies[0];
         let Check::Resource(check) = &dependency.check else { panic!("another check") };
-        self.resources.observe(&self.web, dependency, check)
+        look.observe(dependency, check)
     }
 
     fn said(&self) -> String {
@@ -75,13 +78,22 @@ impl Bench {
         format!("{state:?} {reason}: {message}")
     }
 
+    /// What the server tells of the group, and where it serves Jobs, these.
     fn found(&self, found: Result<impl IntoIterator<Item = Value>, Trouble>) {
-        let found = found.map(|objects| Open {
-            kind: jobs(),
-            store: Store::from_values(&jobs(), objects),
-            _stop: tokio_util::sync::CancellationToken::new().drop_guard(),
-        });
-        self.resources.shared.found(GroupVersionKind::gvk("batch", "v1", "Job"), found);
+        let (shared, kind) = (&self.resources.shared, GroupVersionKind::gvk("batch", "v1", "Job"));
+        match found {
+            Err(Trouble::NotServed) => shared.found("batch", Ok(Served::new())),
+            Err(Trouble::NotNamespaced) => shared.found("batch", Ok(Served::from([(kind, None)]))),
+            Err(trouble) => shared.found("batch", Err(trouble)),
+            Ok(objects) => {
+                let open = Open {
+                    kind: jobs(),
+                    store: Store::from_values(&jobs(), objects),
+                    _stop: tokio_util::sync::CancellationToken::new().drop_guard(),
+                };
+                shared.opened(kind, open);
+            }
+        }
     }
 
     fn answer(&self, verb: &'static str, name: Option<&str>, answer: Answer) {
@@ -126,30 +138,32 @@ async fn an_object_is_told_about_to_whose_account_may_read_it() {
     assert_eq!((bench.told(), bench.said().as_str()), (1, NOT_YET), "the one may be allowed");
     bench.answer("get", Some("migrate"), Answer::No);
     assert_eq!(bench.told(), 1);
-    let text = "NotReady AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; a Role that \
+    let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; a Role that \
                 admits it lets this be told";
     assert_eq!(bench.said(), text);
     bench.answer("get", Some("migrate"), Answer::Failed);
-    let text = "NotReady AccessUnknown: the API server does not tell what ServiceAccount shop/web may read";
+    let text = "Blind AccessUnknown: the API server does not tell what ServiceAccount shop/web may read";
     assert_eq!(bench.said(), text);
     bench.answer("get", Some("migrate"), Answer::Yes);
     assert_eq!(bench.said(), "Ready InState: Job shop/migrate has condition Complete=True");
+    bench.answer("get", Some("migrate"), Answer::Failed);
+    assert!(bench.said().starts_with("Ready"), "a question that fails takes no right away");
     bench.answer("get", Some("migrate"), Answer::No);
-    assert!(bench.said().starts_with("NotReady AccessDenied"), "a right that is taken away counts no more");
+    assert!(bench.said().starts_with("Blind AccessDenied"), "a right that is taken away counts no more");
 }
 
 #[tokio::test]
 async fn a_kind_that_cannot_be_listed_says_why() {
     let bench = Bench::new(waits_for(&migrate("Complete")), &["Job.batch"]);
     for (trouble, text) in [
-        (Trouble::NotServed, "NotReady KindNotServed: the API server does not serve kind Job of batch/v1"),
+        (Trouble::NotServed, "Blind KindNotServed: the API server does not serve kind Job of batch/v1"),
         (
             Trouble::NotNamespaced,
             "Invalid KindNotNamespaced: kind Job of batch/v1 is in no namespace; expected one whose objects are",
         ),
         (
             Trouble::Unknown("there is no connection".to_owned()),
-            "NotReady KindUnknown: the API server cannot be asked for kind Job of batch/v1: there is no connection",
+            "Blind KindUnknown: the API server cannot be asked for kind Job of batch/v1: there is no connection",
         ),
     ] {
         bench.observe();
@@ -228,7 +242,7 @@ async fn a_selector_holds_once_all_objects_it_picks_do() {
     assert_eq!(text(vec![old]), format!("NotReady NotFound: {objects} do not exist"), "none is not all");
     let many = (0..=MAX_SELECTED).map(|number| job(&number.to_string(), "Complete")).collect();
     let text = text(many);
-    assert_eq!(text, format!("NotReady TooManyObjects: {objects} are more than 500; narrow the selector"));
+    assert_eq!(text, format!("Blind TooManyObjects: {objects} are more than 500; narrow the selector"));
 }
 
 #[tokio::test]

@@ -107,7 +107,11 @@ pub(super) fn explain_failure(namespace: &str, check: &ResourceCheck, failure: &
             resource::EXPRESSION_FAILED,
             format!("the expression gives neither true nor false for {objects}"),
         ),
-        Failure::TooCostly => not_ready(
+        Failure::TooCostly if matches!(check.state, ResourceState::Condition { .. }) => blind(
+            resource::TOO_MANY_OBJECTS,
+            format!("{objects} are larger than what one look may read; narrow the selector"),
+        ),
+        Failure::TooCostly => blind(
             resource::EXPRESSION_TOO_COSTLY,
             format!(
                 "the expression would take too long for {objects}, which may be large; expected fewer macros and additions"
@@ -121,17 +125,16 @@ pub(super) fn explain(check: &ResourceCheck, trouble: &Trouble) -> Observation {
     let name = format!("{} of {}", kind.kind, kind.api_version());
     match trouble {
         Trouble::NotServed => {
-            not_ready(resource::KIND_NOT_SERVED, format!("the API server does not serve kind {name}"))
+            blind(resource::KIND_NOT_SERVED, format!("the API server does not serve kind {name}"))
         }
         Trouble::NotNamespaced => Observation {
             state: State::Invalid,
             reason: resource::KIND_NOT_NAMESPACED,
             message: format!("kind {name} is in no namespace; expected one whose objects are"),
         },
-        Trouble::Unknown(cause) => not_ready(
-            resource::KIND_UNKNOWN,
-            format!("the API server cannot be asked for kind {name}: {cause}"),
-        ),
+        Trouble::Unknown(cause) => {
+            blind(resource::KIND_UNKNOWN, format!("the API server cannot be asked for kind {name}: {cause}"))
+        }
     }
 }
 
@@ -140,17 +143,21 @@ pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Obs
     let (kind, status) = (store.kind_store().kind(), store.kind_store().status());
     match error {
         ReadError::NotSynced { .. } if !status.absent => Observation::unknown(),
-        ReadError::NotSynced { .. } => not_ready(
+        ReadError::NotSynced { .. } => blind(
             resource::KIND_FORBIDDEN,
             format!(
                 "the manager may not list and watch kind {kind}; a ClusterRole with the label \
                  mainstay.dev/aggregate-to-manager: \"true\" gives it the right"
             ),
         ),
-        _ => not_ready(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
+        _ => blind(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
     }
 }
 
 pub(super) fn not_ready(reason: &'static str, message: String) -> Observation {
     Observation { state: State::NotReady, reason, message }
+}
+
+pub(super) fn blind(reason: &'static str, message: String) -> Observation {
+    Observation { state: State::Blind, reason, message }
 }

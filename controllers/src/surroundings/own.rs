@@ -1,82 +1,68 @@
-//! Whether an address is this machine's, or this Pod's, own.
+//! Which addresses are this machine's, or this Pod's, own.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use if_addrs::{Interface, get_if_addrs};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long an answer of the kernel counts: addresses come and go, though seldom.
+/// How long a list counts: addresses come and go, though seldom.
 const FRESH: Duration = Duration::from_secs(5);
-/// Most addresses that are remembered.
-const MAX: usize = 10_000;
 
-/// Remembers for a moment which addresses are own ones.
+/// The addresses of the interfaces of the network that this process is in. Loopback does not count, which the policy has
+/// a key of its own for.
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
-    /// With the end of its time.
-    asked: Mutex<HashMap<IpAddr, (Instant, bool)>>,
+    /// With the end of its time; none before the first question.
+    listed: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>>,
 }
 
 // === impl OwnAddresses ===
 
 impl OwnAddresses {
-    /// Returns whether an address is the manager's own.
-    pub(super) fn contains(&self, ip: IpAddr) -> bool {
-        let mut asked = self.asked.lock();
+    /// Returns whether an address is the manager's own; fails with the cause if the system does not tell.
+    pub(super) fn contains(&self, ip: IpAddr) -> Result<bool, String> {
         let now = Instant::now();
-        match asked.get(&ip) {
-            Some((until, answer)) if *until > now => *answer,
+        let listed = self.listed.lock().clone();
+        let listed = match listed {
+            Some((until, listed)) if until > now => listed,
             _ => {
-                if asked.len() >= MAX {
-                    asked.clear();
-                }
-                let answer = is_own(ip);
-                asked.insert(ip, (now + FRESH, answer));
-                answer
+                let listed = Arc::new(list()?);
+                *self.listed.lock() = Some((now + FRESH, Arc::clone(&listed)));
+                listed
             }
-        }
+        };
+        Ok(listed.contains(&ip))
     }
 }
 
-/// Returns whether an address belongs to an interface of the network that this process is in; loopback does not count,
-/// which the policy has a key of its own for.
-///
-/// A datagram socket that is connected to an address of
-/// one's own is given that address as its source. Nothing is sent by it.
-fn is_own(ip: IpAddr) -> bool {
-    if ip.is_loopback() {
-        return false;
-    }
-    let any = match ip {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let source = || {
-        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
-        // Any port will do: none is contacted.
-        socket.connect(SocketAddr::new(ip, 9))?;
-        socket.local_addr()
-    };
-    // No way to it: then it is not here either.
-    source().is_ok_and(|source| source.ip() == ip)
+fn list() -> Result<HashSet<IpAddr>, String> {
+    let interfaces =
+        get_if_addrs().map_err(|error| format!("the system does not list its interfaces: {error}"))?;
+    Ok(interfaces.iter().map(Interface::ip).filter(|ip| !ip.is_loopback()).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
 
     #[test]
     fn own_addresses_are_known_and_others_are_not() {
+        let own = OwnAddresses::default();
+        let is_own = |ip: IpAddr| own.contains(ip).unwrap();
         assert!(!is_own("127.0.0.1".parse().unwrap()), "loopback has a key of its own");
         assert!(!is_own("192.0.2.1".parse().unwrap()), "for documentation only");
         assert!(!is_own("2001:db8::1".parse().unwrap()), "for documentation only");
-        // Whatever the machine has beside loopback, if anything: the source it would send from.
+        // Whatever the machine has beside loopback, if anything: the source it would send from. Nothing is sent.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
-            let own = socket.local_addr().unwrap().ip();
-            assert!(own.is_loopback() || is_own(own), "{own}");
+            let source = socket.local_addr().unwrap().ip();
+            assert!(source.is_loopback() || is_own(source), "{source}");
         }
     }
 }

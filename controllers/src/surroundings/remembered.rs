@@ -2,49 +2,79 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Answers by question, at most so many; each for as long as its asker says.
+/// Answers by namespace and question, at most so many; each for as long as its asker says.
+///
+/// Where there are too many, the namespace with the most gives up the one that it has not used for longest: nobody loses
+/// an answer because another namespace asks for much.
 #[derive(Debug)]
 pub(super) struct Remembered<Q, A> {
-    /// With the end of its time.
-    answers: Mutex<HashMap<Q, (Instant, A)>>,
+    places: Mutex<HashMap<(String, Q), Place<A>>>,
     max: usize,
+}
+
+#[derive(Debug)]
+struct Place<A> {
+    used: Instant,
+    /// With the end of its time; none while it is asked for. Locked by who asks, so that others wait for that answer.
+    answer: Arc<tokio::sync::Mutex<Option<(Instant, A)>>>,
 }
 
 // === impl Remembered ===
 
 impl<Q: Eq + Hash + Clone, A: Clone> Remembered<Q, A> {
     pub(super) fn new(max: usize) -> Self {
-        Self { answers: Mutex::new(HashMap::new()), max }
+        Self { places: Mutex::new(HashMap::new()), max }
     }
 
-    /// Returns the answer that counts, or asks for one. Two who ask at the same time may both be answered afresh.
+    /// Returns the answer that counts, or asks for one; who is dropped while asking leaves it to the next.
     pub(super) async fn get_or(
         &self,
+        namespace: &str,
         question: Q,
         ask: impl Future<Output = A>,
         lasting: impl FnOnce(&A) -> Duration,
     ) -> A {
-        let now = Instant::now();
-        if let Some((_, answer)) = self.answers.lock().get(&question).filter(|(until, _)| *until > now) {
+        let place = self.place((namespace.to_owned(), question));
+        let mut known = place.lock().await;
+        if let Some((_, answer)) = known.as_ref().filter(|(until, _)| *until > Instant::now()) {
             return answer.clone();
         }
         let answer = ask.await;
-        let until = Instant::now() + lasting(&answer);
-        let mut answers = self.answers.lock();
-        if answers.len() >= self.max {
-            answers.retain(|_, (until, _)| *until > now);
-        }
-        // Full of answers that count: this one is asked for again. Slower, and never more memory.
-        if answers.len() < self.max || answers.contains_key(&question) {
-            answers.insert(question, (until, answer.clone()));
-        }
+        *known = Some((Instant::now() + lasting(&answer), answer.clone()));
         answer
     }
+
+    fn place(&self, key: (String, Q)) -> Arc<tokio::sync::Mutex<Option<(Instant, A)>>> {
+        let mut places = self.places.lock();
+        if places.len() >= self.max
+            && !places.contains_key(&key)
+            && let Some(given_up) = least_missed(&places)
+        {
+            places.remove(&given_up);
+        }
+        let used = Instant::now();
+        let place = places.entry(key).or_insert_with(|| Place { used, answer: Arc::default() });
+        place.used = used;
+        Arc::clone(&place.answer)
+    }
+}
+
+// === private ===
+
+fn least_missed<Q: Clone, A>(places: &HashMap<(String, Q), Place<A>>) -> Option<(String, Q)> {
+    let mut of_namespace: HashMap<&str, usize> = HashMap::new();
+    for (namespace, _) in places.keys() {
+        *of_namespace.entry(namespace).or_default() += 1;
+    }
+    let count = |(namespace, _): &(String, Q)| of_namespace.get(namespace.as_str()).copied();
+    let least = places.iter().max_by_key(|(key, place)| (count(key), std::cmp::Reverse(place.used)));
+    least.map(|(key, _)| key.clone())
 }
 
 #[cfg(test)]
@@ -53,22 +83,59 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_counts_for_its_time_and_is_forgotten_for_others_after_it() {
-        let remembered = Remembered::new(2);
-        let asked = Cell::new(0);
-        let get = async |question: &'static str| {
+    struct Asked {
+        remembered: Remembered<&'static str, usize>,
+        times: Cell<usize>,
+    }
+
+    impl Asked {
+        fn with_room_for(max: usize) -> Self {
+            Self { remembered: Remembered::new(max), times: Cell::new(0) }
+        }
+
+        async fn get(&self, namespace: &str, question: &'static str) -> usize {
             let ask = async {
-                asked.set(asked.get() + 1);
-                asked.get()
+                self.times.set(self.times.get() + 1);
+                let answer = self.times.get();
+                tokio::task::yield_now().await;
+                answer
             };
-            remembered.get_or(question, ask, |_| Duration::from_secs(10)).await
-        };
-        assert_eq!((get("a").await, get("a").await, get("b").await), (1, 1, 2));
-        assert_eq!((get("c").await, get("c").await), (3, 4), "no room, so nothing is remembered");
+            self.remembered.get_or(namespace, question, ask, |_| Duration::from_secs(10)).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_for_its_time_and_is_asked_for_once() {
+        let asked = Asked::with_room_for(2);
+        let both = tokio::join!(asked.get("shop", "a"), asked.get("shop", "a"));
+        assert_eq!(both, (1, 1), "the second waits for the first");
+        assert_eq!(asked.get("pay", "a").await, 2, "another namespace has another");
         tokio::time::advance(Duration::from_millis(9_999)).await;
-        assert_eq!(get("a").await, 1, "one tick before its end");
+        assert_eq!(asked.get("shop", "a").await, 1, "one tick before its end");
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!((get("a").await, get("c").await, get("c").await), (5, 6, 6), "room again");
+        assert_eq!(asked.get("shop", "a").await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_much_takes_nothing_from_others() {
+        let asked = Asked::with_room_for(3);
+        let tick = || tokio::time::advance(Duration::from_millis(1));
+        assert_eq!(asked.get("pay", "a").await, 1);
+        for (question, answer) in [("a", 2), ("b", 3), ("c", 4)] {
+            tick().await;
+            assert_eq!(asked.get("shop", question).await, answer);
+        }
+        assert_eq!(asked.get("pay", "a").await, 1, "the oldest, and the only one of its namespace");
+        assert_eq!((asked.get("shop", "c").await, asked.get("shop", "b").await), (4, 3));
+        assert_eq!(asked.get("shop", "a").await, 5, "its own oldest went");
+        assert_eq!(asked.remembered.places.lock().len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_dropped_while_asking_leaves_it_to_the_next() {
+        let asked = Asked::with_room_for(2);
+        let never = asked.remembered.get_or("shop", "a", std::future::pending(), |_| Duration::MAX);
+        assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
+        assert_eq!(asked.get("shop", "a").await, 1);
     }
 }

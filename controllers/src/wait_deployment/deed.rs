@@ -9,13 +9,14 @@ use mainstay::client::{Live, WriteError};
 use mainstay::key::Request;
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
+use serde_json::Value;
 use tracing::info;
 
 use super::WaitDeploymentReconciler;
 use super::refused::{is_no_dry_run, is_rejection, words_of};
 use super::written::Attempt;
 use crate::deployment::{
-    LiveDeployment, LiveTemplate, desired, guarded, guarded_version, with_no_replicas, with_replicas_held,
+    LiveDeployment, LiveTemplate, guarded, guarded_version, with_no_replicas, with_replicas_held,
     with_template_held,
 };
 use crate::gate::{Applied, Deed, Replicas, Trial, Write};
@@ -84,7 +85,7 @@ impl WaitDeploymentReconciler {
         cx: &Context,
     ) -> Result<Done, ReconcileError> {
         let live = found.as_ref().map(|(_, live)| Arc::clone(live));
-        let body = body(object, found.as_ref(), write)?;
+        let body = body(self.desired(object), found.as_ref(), write)?;
         let attempt = Attempt::new(object, body, live.clone(), cx.term());
         let mut done = match self.memory.recall(request, &attempt) {
             Some(known) => Done::of(known, Deed::Nothing),
@@ -161,7 +162,7 @@ impl WaitDeploymentReconciler {
         live: Option<&LiveDeployment>,
         cx: &Context,
     ) -> Done {
-        let attempt = Attempt::new(object, desired(object), None, cx.term());
+        let attempt = Attempt::new(object, self.desired(object), None, cx.term());
         let mut done = Done::nothing();
         let known = self.memory.recall_trial(request, &attempt);
         done.trial = match known {
@@ -206,12 +207,8 @@ impl WaitDeploymentReconciler {
 
 // === private ===
 
-fn body(
-    object: &WaitDeployment,
-    found: Option<&Found<'_>>,
-    write: Write,
-) -> Result<serde_json::Value, ReconcileError> {
-    let mut body = desired(object);
+/// Returns what is to be written now of the whole Deployment.
+fn body(mut body: Value, found: Option<&Found<'_>>, write: Write) -> Result<Value, ReconcileError> {
     if let Some((entry, live)) = found.filter(|_| write.holds_template) {
         let template = entry.view().decode::<LiveTemplate>()?;
         body = with_template_held(&body, live, &template.spec.template);

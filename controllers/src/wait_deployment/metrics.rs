@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::watch;
 
 use crate::gate::{Decision, Deed, GateStatus, OpenedBy, Opening, opening};
 use crate::reasons::{self, condition};
@@ -23,13 +24,15 @@ const WAIT_BUCKETS: [f64; 11] =
 
 /// The families of one controller.
 #[derive(Clone, Debug)]
-pub(super) struct GateMetrics {
+pub struct GateMetrics {
     gates: Family<StateLabels, Gauge>,
     wait: Histogram,
     opened: Family<OutcomeLabels, Counter>,
     expired: Counter,
-    /// In which state each object was last seen. One lock, held for a look-up.
+    /// In which state each object was last seen. The gauges change under its lock, so that they are its sums.
     states: Arc<Mutex<HashMap<Request, &'static str>>>,
+    /// Whether this replica leads.
+    leading: watch::Receiver<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,13 +48,15 @@ struct OutcomeLabels {
 // === impl GateMetrics ===
 
 impl GateMetrics {
-    pub(super) fn register(registry: &Registry) -> Self {
+    /// Registers the families. Gates are counted while `leading`.
+    pub fn register(registry: &Registry, leading: watch::Receiver<bool>) -> Self {
         let metrics = Self {
             gates: Family::default(),
             wait: Histogram::new(WAIT_BUCKETS),
             opened: Family::default(),
             expired: Counter::default(),
             states: Arc::default(),
+            leading,
         };
         for state in Decision::STATES {
             metrics.gates.get_or_create(&StateLabels { state }).set(0);
@@ -84,14 +89,30 @@ impl GateMetrics {
 
     /// Notes the state of one object.
     pub(super) fn observe(&self, request: &Request, state: &'static str) {
-        let before = self.states.lock().insert(request.clone(), state);
+        let mut states = self.states.lock();
+        // A term is over before its last reconciles are: what they see after `clear` would stay.
+        if !*self.leading.borrow() {
+            return;
+        }
+        let before = states.insert(request.clone(), state);
         self.shift(before, Some(state));
     }
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, request: &Request) {
-        let before = self.states.lock().remove(request);
+        let mut states = self.states.lock();
+        let before = states.remove(request);
         self.shift(before, None);
+    }
+
+    /// Forgets all, once this replica leads no more: another one sees to them from now on, and a sum over the replicas
+    /// counts each once.
+    pub(crate) fn clear(&self) {
+        let mut states = self.states.lock();
+        states.clear();
+        for state in Decision::STATES {
+            self.gates.get_or_create(&StateLabels { state }).set(0);
+        }
     }
 
     /// Counts what has happened to one gate.
@@ -135,5 +156,30 @@ fn outcome_of(by: OpenedBy) -> &'static str {
         OpenedBy::Dependencies => "ready",
         OpenedBy::Deadline => "deadline_proceed",
         OpenedBy::Spec => "spec",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_counts_no_gates() {
+        let leading = watch::Sender::new(true);
+        let metrics = GateMetrics::register(&Registry::new(), leading.subscribe());
+        let count = |state| metrics.gates.get_or_create(&StateLabels { state }).get();
+        let web = Request::namespaced("shop", "web");
+        metrics.observe(&web, "closed");
+        metrics.observe(&Request::namespaced("shop", "api"), "closed");
+        metrics.observe(&web, "open");
+        assert_eq!((count("closed"), count("open")), (1, 1));
+        leading.send_replace(false);
+        metrics.clear();
+        assert_eq!((count("closed"), count("open")), (0, 0));
+        metrics.observe(&web, "open");
+        assert_eq!((count("closed"), count("open")), (0, 0), "a reconcile that ends after its term");
+        leading.send_replace(true);
+        metrics.observe(&web, "open");
+        assert_eq!((count("closed"), count("open")), (0, 1), "and begins anew when it leads again");
     }
 }

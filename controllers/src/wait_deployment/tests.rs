@@ -1,18 +1,14 @@
 //! The reconciler against an API server in memory.
 
-use std::sync::Arc;
-
-use mainstay::config::ManagerConfiguration;
 use mainstay::key::KindId;
 use mainstay::metrics::Registry;
 use mainstay::testing::{TestContext, reconcile_once};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::*;
 use crate::deployment::FIELD_MANAGER;
-use crate::probe::{Engine, NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
-use crate::resources::Resources;
-use crate::services::CachedServices;
+use crate::status::Turns;
 
 const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
 const DEPLOYMENT: &str = "apply deployments.apps shop/web";
@@ -30,29 +26,21 @@ fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestC
     for (key, value) in spec.as_object().into_iter().flatten() {
         object["spec"][key] = value.clone();
     }
-    let seams = Seams {
-        dial: Arc::new(TokioDial),
-        resolve: Arc::new(TokioResolve::default()),
-        services: Arc::new(NoServices),
-        surroundings: Arc::new(NoSurroundings),
-        random: Arc::new(|| 0.5),
-    };
-    let policy = ManagerConfiguration::default().probe_policy;
-    let registry = Registry::new();
-    let (engine, _driver) = Engine::new(policy, seams, |_| {}, &registry);
-    let (services, slices) = (Store::from_objects([]), Store::from_objects([]));
     let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
-    let services = Arc::new(CachedServices::new(&services, &slices));
-    let dependencies = Dependencies::new(engine, services, Resources::new(&objects, Vec::new(), |_| {}));
     let deployments = Store::from_objects([]);
     let cx = Context::for_test().with_store(&objects).with_store(&deployments);
     let gate = WaitDeploymentReconciler::new(
         &objects,
         &deployments,
         &Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
-        Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
-        dependencies,
-        &registry,
+        StatusWriter::new(
+            &objects,
+            Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            &Turns::default(),
+        ),
+        Dependencies::for_test(),
+        Vec::new(),
+        GateMetrics::register(&Registry::new(), watch::Sender::new(true).subscribe()),
     );
     (gate, objects, cx)
 }

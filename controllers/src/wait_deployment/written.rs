@@ -186,12 +186,12 @@ mod tests {
     fn attempt_in(term: u64, annotations: &Value, live: Option<i64>) -> Attempt {
         let object = object(annotations);
         let live = live.map(|generation| {
-            let mut live = desired(&object);
+            let mut live = desired(&object, &[]);
             live["metadata"]["uid"] = json!("d1");
             live["metadata"]["generation"] = json!(generation);
             Arc::new(serde_json::from_value(live).unwrap())
         });
-        Attempt::new(&object, desired(&object), live, term)
+        Attempt::new(&object, desired(&object, &[]), live, term)
     }
 
     #[test]

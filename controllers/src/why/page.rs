@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
 use mainstay::inspect::PageError;
 use mainstay::key::{Key as _, Request};
@@ -199,7 +199,7 @@ pub(super) fn described(check: &Check) -> String {
         Check::Resource(resource) => {
             let which = match &resource.which {
                 Which::Name(name) => name.clone(),
-                Which::Selector(selector) => format!("with {}", selector_of(selector)),
+                Which::Selector(selector) => format!("with {}", selector_text(selector)),
             };
             let state = match &resource.state {
                 ResourceState::Condition { type_, status } => format!("{type_}={status}"),
@@ -208,10 +208,6 @@ pub(super) fn described(check: &Check) -> String {
             format!("{} {which}: {state}", resource.kind)
         }
     }
-}
-
-fn selector_of(selector: &LabelSelector) -> String {
-    selector_text(selector)
 }
 
 fn seconds_since(time: &Time, now: Timestamp) -> f64 {

@@ -99,6 +99,23 @@ fn nothing_is_scaled_by_what_an_earlier_process_saw() {
 }
 
 #[test]
+fn what_nobody_can_look_at_is_no_loss() {
+    let mut stage = stage(&json!({"onLoss": "ScaleToZero", "lossGraceSeconds": 30}));
+    for now in [1_200, 1_230, 5_000] {
+        let decision = stage.step(now, &[blind(), ready()]);
+        assert_eq!((&decision.loss, scales(&decision)), (&None, false));
+        assert_eq!(stage.condition("Ready"), "True/Available");
+    }
+    assert!(!scales(&stage.step(5_001, &[refused(), ready()])), "the grace begins with what is seen");
+    assert!(scales(&stage.step(5_031, &[refused(), ready()])));
+    stage.live.as_mut().unwrap().spec.replicas = Some(0);
+    assert!(scales(&stage.step(5_040, &[blind(), ready()])), "nor does it bring back what a loss took");
+    let lost = "a is lost: connection refused";
+    assert_eq!(stage.object.condition("DependenciesReady").unwrap().message.as_deref(), Some(lost));
+    assert!(!scales(&stage.step(5_050, &[ready(), ready()])));
+}
+
+#[test]
 fn any_is_lost_with_the_last_that_held() {
     let mut stage = stage(&json!({"match": "Any", "lossGraceSeconds": 30}));
     stage.step(1_200, &[refused(), ready()]);

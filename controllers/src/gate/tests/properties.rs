@@ -7,10 +7,17 @@ use crate::deployment::{with_no_replicas, with_replicas_held, with_template_held
 use crate::reasons::condition;
 
 fn any_observation() -> impl Strategy<Value = Observation> {
-    prop_oneof![Just(unknown()), Just(ready()), Just(refused()), Just(denied()), Just(invalid())]
+    prop_oneof![
+        Just(unknown()),
+        Just(ready()),
+        Just(refused()),
+        Just(blind()),
+        Just(denied()),
+        Just(invalid())
+    ]
 }
 
-fn any_spec() -> impl Strategy<Value = Value> {
+pub(super) fn any_spec() -> impl Strategy<Value = Value> {
     let gates = prop::sample::subsequence(vec!["Create", "Update", "ScaleFromZero"], 1..=3);
     let policy = prop::sample::select(vec!["All", "Any"]);
     let on_loss = prop::sample::select(vec!["Ignore", "Report", "ScaleToZero"]);
@@ -31,7 +38,7 @@ fn any_spec() -> impl Strategy<Value = Value> {
 }
 
 #[derive(Clone, Debug)]
-enum Happens {
+pub(super) enum Happens {
     Seen(Vec<Observation>),
     Deleted,
     Edited,
@@ -40,7 +47,7 @@ enum Happens {
     Time(i64),
 }
 
-fn anything() -> impl Strategy<Value = Happens> {
+pub(super) fn anything() -> impl Strategy<Value = Happens> {
     prop_oneof![
         4 => prop::collection::vec(any_observation(), 2).prop_map(Happens::Seen),
         1 => Just(Happens::Deleted),
@@ -51,32 +58,36 @@ fn anything() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn stage(spec: &Value) -> Stage {
+pub(super) fn stage(spec: &Value) -> Stage {
     let stage = Stage::new(wait_for(&["a", "b"], spec), &[unknown(), unknown()]);
     assert!(stage.object.plan().is_ok(), "{:?}", stage.object.plan());
     stage
 }
 
+/// What is applied; `template` is that of the live Deployment.
+pub(super) fn body(stage: &Stage, write: Write, template: &Value) -> Value {
+    let mut body = desired(&stage.object, &[]);
+    if let Some(live) = stage.live.as_ref().filter(|_| write.holds_template) {
+        body = with_template_held(&body, live, template);
+    }
+    match write.replicas {
+        Replicas::AsAsked => body,
+        Replicas::Held => with_replicas_held(&body, stage.live.as_ref()),
+        Replicas::TakenAway => with_no_replicas(&body),
+    }
+}
+
 /// What the server makes of a write.
 fn perform(stage: &mut Stage, decision: &Decision) {
     let Some(write) = decision.write() else { return };
-    let before = stage.live.take();
-    let mut body = desired(&stage.object);
-    if let Some(before) = before.as_ref().filter(|_| write.holds_template) {
-        body = with_template_held(&body, before, &json!({}));
-    }
-    body = match write.replicas {
-        Replicas::AsAsked => body,
-        Replicas::Held => with_replicas_held(&body, before.as_ref()),
-        Replicas::TakenAway => with_no_replicas(&body),
-    };
+    let mut body = body(stage, write, &json!({}));
     body["metadata"]["uid"] = json!("d1");
     body["metadata"]["generation"] = json!(1);
     body["status"] = available();
     stage.live = Some(serde_json::from_value(body).unwrap());
 }
 
-fn happen(stage: &mut Stage, what: Happens) {
+pub(super) fn happen(stage: &mut Stage, what: Happens) {
     match what {
         Happens::Seen(observations) => stage.observations = observations,
         Happens::Deleted => stage.live = None,

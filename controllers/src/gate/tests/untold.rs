@@ -106,28 +106,41 @@ fn what_held_keeps_its_words_whatever_the_spec_names_by_now() {
 
 #[test]
 fn why_nobody_can_look_is_said_of_a_closed_gate_and_takes_nothing_from_an_open_one() {
-    let blind = Observation {
-        state: State::Unknown,
-        reason: reasons::probe::SERVICES_UNKNOWN,
-        message: "Services cannot be read: the watch is down".to_owned(),
-    };
     for before in [unknown(), refused()] {
         let mut stage = Stage::new(wait_for(&["a"], &json!({})), &[]);
         stage.step(1_000, &[before]);
-        for now in [1_010, 1_020] {
-            stage.step(now, std::slice::from_ref(&blind));
+        // The second time after a restart, when nobody has looked yet.
+        for (now, seen) in [(1_010, blind()), (1_020, unknown()), (1_030, blind())] {
+            stage.step(now, &[seen]);
             let status = stage.object.status.as_ref().unwrap();
             assert_eq!(status.waiting_for.as_deref(), Some("a (ServicesUnknown)"));
             let told = stage.object.condition("Ready").unwrap();
             let text = "waiting for a: Services cannot be read: the watch is down";
-            assert_eq!((told.status.as_str(), told.message.as_deref()), ("Unknown", Some(text)));
+            assert_eq!((told.status.as_str(), told.message.as_deref()), ("False", Some(text)));
+            assert_eq!(stage.condition("DependenciesReady"), "Unknown/Unknown");
         }
     }
     let mut stage = Stage::new(wait_for(&["a"], &json!({})), &[]);
     stage.step(1_000, &[ready()]);
     let mut stage = stage.running();
-    stage.step(1_010, &[blind]);
+    stage.step(1_010, &[blind()]);
     assert_eq!(stage.condition("DependenciesReady"), "True/AllReady", "no loss");
+    let text = "held when last looked at; a cannot be looked at: Services cannot be read: the watch is down";
+    assert_eq!(stage.object.condition("DependenciesReady").unwrap().message.as_deref(), Some(text));
+    let entry = &stage.object.status.as_ref().unwrap().dependencies[0];
+    assert_eq!((entry.ready, entry.message.as_deref()), (true, Some("connected")), "what held stands");
+}
+
+#[test]
+fn an_update_is_held_while_nobody_can_look_and_says_so() {
+    let mut stage = Stage::new(wait_for(&["a"], &json!({"gates": ["Create", "Update"]})), &[]);
+    stage.step(1_000, &[ready()]);
+    let mut stage = stage.running();
+    stage.object.spec.template.insert("edit".to_owned(), 1.into());
+    assert!(stage.step(1_010, &[blind()]).write().unwrap().holds_template);
+    assert_eq!(stage.object.status.as_ref().unwrap().waiting_for.as_deref(), Some("a (ServicesUnknown)"));
+    let told = stage.object.condition("Ready").unwrap().message.clone().unwrap();
+    assert_eq!(told, "an update is held back: waiting for a: Services cannot be read: the watch is down");
 }
 
 #[test]

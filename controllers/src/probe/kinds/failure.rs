@@ -107,6 +107,8 @@ impl Failure {
     pub(in crate::probe) fn at(self, detail: Detail) -> ProbeResult {
         let Self { reason, message, .. } = self;
         match detail {
+            // The look-up of a name tells nothing of what it leads to; and that nobody could look must not read as a loss.
+            _ if reason == probe::LOOK_UP_FAILED => ProbeResult::NotReady { reason, message },
             Detail::Full => ProbeResult::NotReady { reason, message },
             Detail::Coarse => ProbeResult::NotReady {
                 reason: probe::NOT_READY,

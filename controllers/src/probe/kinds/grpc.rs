@@ -75,6 +75,11 @@ async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Re
         let message = format!("it answered with HTTP status {}", head.status.as_u16());
         return Err(Failure::answered(probe::UNEXPECTED_STATUS, message));
     }
+    // Whoever answers every request alike would seem to serve.
+    let content_type = head.headers.get("content-type").map(http::HeaderValue::as_bytes);
+    if !content_type.is_some_and(is_grpc) {
+        return Err(Failure::not_protocol(PROTOCOL));
+    }
     // An answer without a message says how it ended in its headers.
     if let Some(ended) = ending(&head.headers) {
         ended?;
@@ -88,6 +93,13 @@ async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Re
         }
         None => Err(Failure::not_protocol(PROTOCOL)),
     }
+}
+
+/// `application/grpc`, alone or with a format or parameters. `application/grpc-web` is another protocol, with its trailers
+/// in the body. <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
+fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// Reads what there is of a body, and the trailers behind it.

@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 
 use crate::probe::attempt::attempt;
 use crate::probe::{
-    Dial, DialFuture, Endpoint, NoText, Owner, ProbeResult, Resolve, ResolveFuture, Seams, ServiceAnswer,
-    Services, ServicesFuture, Surroundings, Target, TokioDial,
+    Authorities, Behind, Dial, DialFuture, NoAuthorities, Owner, ProbeResult, Resolve, ResolveFuture, Seams,
+    ServiceAnswer, Services, ServicesFuture, Surroundings, Target, TokioDial, authorities,
 };
 
 /// For what ends by itself.
@@ -140,16 +140,16 @@ impl World {
 }
 
 impl Surroundings for World {
-    fn owner(&self, _: SocketAddr) -> Option<Owner> {
-        None
+    fn owner(&self, _: SocketAddr) -> Result<Option<Owner>, String> {
+        Ok(None)
     }
 
     fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async { Ok(false) })
     }
 
-    fn config_map<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Result<String, NoText>> {
-        Box::pin(async { self.authorities.clone().ok_or(NoText::Missing) })
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { authorities(self.authorities.as_deref().ok_or(NoAuthorities::Missing)?) })
     }
 }
 
@@ -159,12 +159,8 @@ impl Services for LoopbackService {
         ServiceAnswer::Cluster(vec![Ipv4Addr::LOCALHOST.into()])
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
-        Ok(Vec::new())
-    }
-
-    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+        Ok(Some(Behind::default()))
     }
 }
 
@@ -213,12 +209,8 @@ impl Services for Endpoints {
         ServiceAnswer::Headless(self.0.clone())
     }
 
-    fn endpoints(&self, _: &str, _: &str) -> Result<Vec<Endpoint>, String> {
-        Ok(self.0.iter().map(|ip| Endpoint { ip: *ip, port: None, is_pod: true }).collect())
-    }
-
-    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
+    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+        Ok(None)
     }
 }
 
@@ -250,13 +242,13 @@ async fn one_endpoint_that_is_silent_hides_no_other() {
     };
     let target = Target::new("shop", http::get(&hangs_once));
     let timeout = Duration::from_secs(8);
-    assert_eq!(attempt(&target, timeout, &policy(), &seams).await, ProbeResult::Ready);
+    assert_eq!(attempt(&target, timeout, &policy(), &seams).await, ProbeResult::Answered);
     assert_eq!(hangs_once.accepted(), 2, "both loopback endpoints were connected to");
 }
 
 #[tokio::test]
 async fn of_a_raw_address_nothing_is_told_but_that_it_does_not_answer() {
-    let coarse = |check: ProbeCheck| {
+    let coarse = |check: ProbeCheck, timeout| {
         let raw =
             |address: &Address| Address::parse("address", &format!("127.0.0.1:{}", address.port)).unwrap();
         let check = match check {
@@ -275,18 +267,19 @@ async fn of_a_raw_address_nothing_is_told_but_that_it_does_not_answer() {
             }
             ProbeCheck::Dns(_) => panic!("a look-up connects to nothing"),
         };
-        World { authorities: Some(tls::Authority::new().pem()) }.check(check, SHORT)
+        World { authorities: Some(tls::Authority::new().pem()) }.check(check, timeout)
     };
     let (hanging, resetting) = (Listener::hanging().await, Listener::resetting().await);
     let error = Listener::saying(b"HTTP/1.1 500 secret\r\ncontent-length: 6\r\n\r\nsecret").await;
     let gone = Address::parse("address", "db:1").unwrap();
     let mut told = Vec::new();
-    for listener in [&hanging, &resetting, &error] {
-        told.push(coarse(http::get(listener)).await);
-        told.push(coarse(grpc::health(listener, "")).await);
-        told.push(coarse(tls::handshake(listener, "db")).await);
+    // Whoever answers is waited for, or a slow machine would make all of them silent.
+    for (listener, timeout) in [(&hanging, SHORT), (&resetting, PATIENT), (&error, PATIENT)] {
+        told.push(coarse(http::get(listener), timeout).await);
+        told.push(coarse(grpc::health(listener, ""), timeout).await);
+        told.push(coarse(tls::handshake(listener, "db"), timeout).await);
     }
-    told.push(coarse(ProbeCheck::Tcp(gone)).await);
+    told.push(coarse(ProbeCheck::Tcp(gone), PATIENT).await);
     for result in &told {
         assert_eq!(result, &told[0]);
     }

@@ -8,7 +8,6 @@ use mainstay_api::plan::TlsCheck;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::sync::OnceCell;
@@ -17,11 +16,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::Failure;
 use crate::probe::Connection;
-use crate::probe::surroundings::{NoText, Surroundings};
+use crate::probe::authorities::{MAX_AUTHORITIES, MAX_TEXT, NoAuthorities};
+use crate::probe::surroundings::Surroundings;
 use crate::reasons::probe;
-
-/// Most authorities of one `ConfigMap`: a bundle of everything the web trusts has some 150.
-const MAX_AUTHORITIES: usize = 500;
 
 /// Those of the system, read at the first check that needs them.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
@@ -37,18 +34,23 @@ pub(super) async fn trust(
     };
     let what =
         format!("key {} of ConfigMap {namespace}/{}", key.key.as_deref().unwrap_or_default(), key.name);
-    let text = surroundings.config_map(namespace, key).await.map_err(|error| {
-        let message = match error {
-            NoText::Missing => format!("there is no {what}"),
-            NoText::Unknown(cause) => format!("{what} cannot be read: {cause}"),
+    let roots = surroundings.authorities(namespace, key).await.map_err(|error| {
+        let (reason, message) = match error {
+            NoAuthorities::Missing => (probe::AUTHORITIES_NOT_FOUND, format!("there is no {what}")),
+            NoAuthorities::Unknown(cause) => {
+                (probe::AUTHORITIES_NOT_FOUND, format!("{what} cannot be read: {cause}"))
+            }
+            NoAuthorities::Invalid => {
+                let size = MAX_TEXT / 1024;
+                let message = format!(
+                    "{what} does not hold 1 to {MAX_AUTHORITIES} certificates in at most {size} KiB of PEM"
+                );
+                (probe::AUTHORITIES_INVALID, message)
+            }
         };
-        Failure::before(probe::AUTHORITIES_NOT_FOUND, message)
+        Failure::before(reason, message)
     })?;
-    let Some(roots) = authorities(&text) else {
-        let message = format!("{what} does not hold 1 to {MAX_AUTHORITIES} certificates in PEM");
-        return Err(Failure::before(probe::AUTHORITIES_INVALID, message));
-    };
-    verifying(&Arc::new(roots))
+    verifying(&roots)
 }
 
 /// Shakes hands; the certificate has to be valid for the name, now, by an authority that is trusted.
@@ -112,18 +114,6 @@ async fn system() -> Arc<RootCertStore> {
     };
     let empty = |_| Arc::new(RootCertStore::empty());
     tokio::task::spawn_blocking(read).await.unwrap_or_else(empty)
-}
-
-/// Reads certificates; `None` if one of them is none, or there are none or too many.
-fn authorities(pem: &str) -> Option<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        roots.add(certificate.ok()?).ok()?;
-        if roots.len() > MAX_AUTHORITIES {
-            return None;
-        }
-    }
-    (!roots.is_empty()).then_some(roots)
 }
 
 async fn shake_hands(

@@ -7,7 +7,8 @@ use mainstay::config::{AllowEntry, AllowRule, ManagerConfiguration};
 use mainstay_api::wait_for::ConfigMapKey;
 
 use super::*;
-use crate::probe::surroundings::NoText;
+use crate::probe::authorities::{Authorities, NoAuthorities};
+use crate::probe::services::Behind;
 
 struct Table(HashMap<&'static str, ServiceAnswer>);
 
@@ -17,24 +18,27 @@ impl Services for Table {
         found.cloned().unwrap_or(ServiceAnswer::NotFound)
     }
 
-    fn cluster_addresses(&self, _: &str, _: &str) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn endpoints(&self, namespace: &str, name: &str) -> Result<Vec<Endpoint>, String> {
+    /// Those of namespace shop, as the table has them.
+    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String> {
         let endpoint =
             |ip: &str, port, is_pod| Endpoint { ip: ip.parse().unwrap(), port: Some(port), is_pod };
-        match (namespace, name) {
-            ("shop", "forged") => {
-                Ok(vec![endpoint("10.1.0.1", 80, false), endpoint("169.254.169.254", 80, false)])
-            }
-            ("shop", "kubelet") => Ok(vec![endpoint("10.1.0.1", 10250, true)]),
-            ("shop", "etcd") => Ok(vec![endpoint("10.1.0.1", 2379, true)]),
-            ("shop", "etcd-of-a-node") => Ok(vec![endpoint("10.1.0.1", 2379, false)]),
-            ("shop", "x11") => Ok(vec![endpoint("10.1.0.1", 6000, true)]),
-            ("shop", "veiled") => Err("a slice cannot be read".to_owned()),
-            _ => Ok(Vec::new()),
-        }
+        let endpoints = match address.ip().to_string().as_str() {
+            "10.96.0.9" => vec![endpoint("10.1.0.1", 80, false), endpoint("169.254.169.254", 80, false)],
+            "10.96.0.10" => vec![endpoint("10.1.0.1", 10250, true)],
+            "10.96.0.11" => vec![endpoint("10.1.0.1", 2379, true)],
+            "10.96.0.12" => vec![endpoint("10.1.0.1", 2379, false)],
+            "10.96.0.13" => vec![endpoint("10.1.0.1", 6000, true)],
+            "10.96.0.14" => return Err("a slice cannot be read".to_owned()),
+            "10.96.0.15" => vec![endpoint("203.0.113.6", 443, false)],
+            "10.96.0.16" => vec![endpoint("64:ff9b::10.1.9.9", 443, false)],
+            // Addresses of the manager: one as kube-proxy gives a node all of them, and one that somebody lists in a Service.
+            "10.1.9.8" | "fd12::9" => vec![endpoint("10.1.0.1", 80, true)],
+            _ => return Ok(None),
+        };
+        Ok(Some(Behind {
+            is_cluster_address: address.ip() != "fd12::9".parse::<IpAddr>().unwrap(),
+            endpoints,
+        }))
     }
 }
 
@@ -44,6 +48,7 @@ fn services() -> Table {
         ("shop/db", ServiceAnswer::Cluster(vec![ip("10.96.0.7")])),
         ("shop/headless", ServiceAnswer::Headless(vec![ip("10.1.0.1"), ip("10.1.0.2")])),
         ("shop/empty", ServiceAnswer::Headless(vec![])),
+        ("shop/slow", ServiceAnswer::Headless(vec![ip("203.0.113.200")])),
         ("shop/evil", ServiceAnswer::Headless(vec![ip("10.1.0.1"), ip("169.254.169.254")])),
         ("shop/outside", ServiceAnswer::External("DB.example.com".to_owned())),
         ("shop/forged", ServiceAnswer::Cluster(vec![ip("10.96.0.9")])),
@@ -52,6 +57,9 @@ fn services() -> Table {
         ("shop/etcd-of-a-node", ServiceAnswer::Cluster(vec![ip("10.96.0.12")])),
         ("shop/x11", ServiceAnswer::Cluster(vec![ip("10.96.0.13")])),
         ("shop/veiled", ServiceAnswer::Cluster(vec![ip("10.96.0.14")])),
+        ("shop/api", ServiceAnswer::Cluster(vec![ip("10.96.0.15")])),
+        ("shop/self", ServiceAnswer::Cluster(vec![ip("10.96.0.16")])),
+        ("shop/ipvs", ServiceAnswer::Cluster(vec![ip("10.1.9.8")])),
         ("shop/other", ServiceAnswer::NoPort),
         ("shop/blind", ServiceAnswer::Unknown("watch is down".to_owned())),
         ("pay/db", ServiceAnswer::Cluster(vec![ip("10.96.0.8")])),
@@ -73,11 +81,12 @@ fn policy(mode: ProbeMode) -> ProbePolicy {
 struct Known;
 
 impl Surroundings for Known {
-    fn owner(&self, address: SocketAddr) -> Option<Owner> {
+    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String> {
         match address.ip().to_string().as_str() {
-            "10.96.0.1" | "203.0.113.6" => Some(Owner::ApiServer),
-            "10.1.9.9" | "fd12::9" => Some(Owner::Manager),
-            _ => None,
+            "10.96.0.1" | "203.0.113.6" => Ok(Some(Owner::ApiServer)),
+            "10.1.9.8" | "10.1.9.9" | "fd12::9" => Ok(Some(Owner::Manager)),
+            "203.0.113.200" => Err("nobody has looked yet".to_owned()),
+            _ => Ok(None),
         }
     }
 
@@ -85,8 +94,8 @@ impl Surroundings for Known {
         Box::pin(async { Err("not asked here".to_owned()) })
     }
 
-    fn config_map<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Result<String, NoText>> {
-        Box::pin(async { Err(NoText::Missing) })
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { Err(NoAuthorities::Missing) })
     }
 }
 
@@ -94,10 +103,15 @@ fn check(policy: &ProbePolicy, text: &str) -> String {
     check_for(policy, Some(false), text)
 }
 
+/// For an object of a namespace that enforces no profile.
+fn in_shop<'a>(policy: &'a ProbePolicy, services: &'a Table) -> Judge<'a> {
+    Judge { policy, namespace: "shop", restricted: None, services, surroundings: &Known }
+}
+
 fn check_for(policy: &ProbePolicy, restricted: Option<bool>, text: &str) -> String {
     let address = Address::parse("waitProbe.address", text).unwrap();
     let services = services();
-    let judge = Judge { policy, namespace: "shop", restricted, services: &services, surroundings: &Known };
+    let judge = Judge { restricted, ..in_shop(policy, &services) };
     match judge.route(&address) {
         Route::Dial(addresses, detail) => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -212,13 +226,7 @@ fn loopback_is_admitted_by_its_own_key_in_every_mode() {
 #[test]
 fn one_forbidden_address_among_many_forbids_the_name() {
     let (policy, services) = (policy(ProbeMode::Any), services());
-    let judge = Judge {
-        policy: &policy,
-        namespace: "shop",
-        restricted: None,
-        services: &services,
-        surroundings: &Known,
-    };
+    let judge = in_shop(&policy, &services);
     let ips = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
     let good = judge.check_resolved(ips(&["203.0.113.1", "2001:db8::1"]), 80);
     assert!(matches!(good, Route::Dial(addresses, Detail::Coarse) if addresses.len() == 2));
@@ -237,9 +245,13 @@ fn what_lies_behind_a_cluster_address_is_checked_too() {
     for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
         let answer = check(&policy(mode), "forged:80");
         assert!(answer.starts_with("denied specialAddress: "), "{mode:?}: {answer}");
-        for (host, rule) in
-            [("kubelet", "nodePorts"), ("etcd-of-a-node", "nodePorts"), ("x11", "deniedPorts")]
-        {
+        for (host, rule) in [
+            ("kubelet", "nodePorts"),
+            ("etcd-of-a-node", "nodePorts"),
+            ("x11", "deniedPorts"),
+            ("api", "apiServer"),
+            ("self", "manager"),
+        ] {
             let answer = check(&policy(mode), &format!("{host}:80"));
             assert!(answer.starts_with(&format!("denied {rule}: ")), "{host} {mode:?}: {answer}");
         }
@@ -250,6 +262,72 @@ fn what_lies_behind_a_cluster_address_is_checked_too() {
             "what cannot be told is not dialled"
         );
     }
+}
+
+/// A Service is not named by its name alone: its address, or a name that DNS knows, leads to the same endpoints.
+#[test]
+fn what_lies_behind_an_address_is_checked_however_it_was_named() {
+    let policy = policy(ProbeMode::Any);
+    let services = services();
+    let judge = in_shop(&policy, &services);
+    for (ip, rule) in [
+        ("10.96.0.9", "specialAddress"),
+        ("10.96.0.10", "nodePorts"),
+        ("10.96.0.13", "deniedPorts"),
+        ("10.96.0.15", "apiServer"),
+        ("10.96.0.16", "manager"),
+    ] {
+        for host in [ip.to_owned(), format!("[::ffff:{ip}]"), format!("[64:ff9b::{ip}]")] {
+            let answer = check(&policy, &format!("{host}:80"));
+            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host}: {answer}");
+        }
+        let by_dns = judge.check_resolved(vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()], 80);
+        assert!(matches!(by_dns, Route::Known(ProbeResult::Denied { rule: found, .. }) if found == rule));
+    }
+    assert_eq!(check(&policy, "10.96.0.14:80"), "ServicesUnknown");
+    assert_eq!(check(&policy, "10.96.0.11:80"), "dial 10.96.0.11:80 Coarse");
+}
+
+#[test]
+fn what_is_passed_on_is_no_address_of_the_manager() {
+    let policy = policy(ProbeMode::Any);
+    assert_eq!(check(&policy, "ipvs:80"), "dial 10.1.9.8:80 Full");
+    assert_eq!(check(&policy, "10.1.9.8:80"), "dial 10.1.9.8:80 Coarse");
+    for own in ["10.1.9.9", "[fd12::9]"] {
+        assert!(check(&policy, &format!("{own}:80")).starts_with("denied manager: "), "{own}");
+    }
+    assert!(check(&policy, "self:80").starts_with("denied manager: "), "what is behind it counts");
+}
+
+#[test]
+fn while_the_api_server_is_not_known_no_raw_address_is_dialled() {
+    let policy = policy(ProbeMode::Any);
+    assert_eq!(check(&policy, "203.0.113.200:80"), "OwnersUnknown");
+    assert_eq!(check(&policy, "[64:ff9b::203.0.113.200]:80"), "OwnersUnknown");
+    assert_eq!(check(&policy, "slow:80"), "dial 203.0.113.200:80 Full", "the cluster has written its slices");
+}
+
+#[test]
+fn of_what_is_behind_a_raw_address_neither_port_nor_cause_is_told() {
+    let policy = policy(ProbeMode::Any);
+    let services = services();
+    let judge = in_shop(&policy, &services);
+    let told = |host: &str| {
+        let Route::Known(result) = judge.route(&Address::parse("address", &format!("{host}:80")).unwrap())
+        else {
+            panic!("{host} is dialled")
+        };
+        result.message().to_owned()
+    };
+    for (named, raw, secret) in [
+        ("kubelet", "10.96.0.10", "10250"),
+        ("x11", "10.96.0.13", "6000"),
+        ("veiled", "10.96.0.14", "a slice cannot be read"),
+    ] {
+        assert!(told(named).contains(secret), "{named}: {}", told(named));
+        assert!(!told(raw).contains(secret), "{raw}: {}", told(raw));
+    }
+    assert!(!told("203.0.113.200").contains("nobody has looked"), "{}", told("203.0.113.200"));
 }
 
 #[test]
@@ -331,11 +409,7 @@ fn a_restricted_namespace_has_to_be_named_by_the_entry() {
 #[test]
 fn names_are_looked_up_below_their_suffixes_only() {
     let services = services();
-    let asked = |policy: &ProbePolicy, name: &str| {
-        let judge =
-            Judge { policy, namespace: "shop", restricted: None, services: &services, surroundings: &Known };
-        judge.refuses_look_up(name).is_none()
-    };
+    let asked = |policy: &ProbePolicy, name: &str| in_shop(policy, &services).refuses_look_up(name).is_none();
     let dns_suffixes = vec!["example.com".to_owned()];
     let narrow = ProbePolicy { dns_suffixes, ..policy(ProbeMode::ServicesOnly) };
     assert!(asked(&narrow, "example.com") && asked(&narrow, "_db._tcp.example.com"));

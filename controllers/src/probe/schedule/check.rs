@@ -7,21 +7,26 @@ impl Schedule {
     pub(in crate::probe) fn check(&self) {
         for (id, entry) in &self.entries {
             if entry.admitted {
-                self.turns.check_place(entry.target.namespace(), *id, entry.lane, entry.due);
+                let waits = self.turns.check_place(entry.target.namespace(), *id, entry.lane, entry.due);
+                assert!(waits != entry.is_probed, "entry {id} waits for its turn: {waits}");
             } else {
                 assert!(entry.due.is_none(), "entry {id} waits for its turn without a place");
             }
             assert!(!entry.waiting.is_empty(), "entry {id} is waited for by nobody");
-            assert_eq!(self.by_target.get(&entry.target), Some(id));
+            assert_eq!(self.by_target.get(&(entry.target.clone(), entry.timeout)), Some(id));
+            assert!(
+                entry.postponed.is_none_or(|first| entry.due > Some(first)),
+                "entry {id} was given a turn"
+            );
             let waits =
                 self.waits.iter().flat_map(|(request, waits)| waits.iter().map(move |w| (request, w)));
             let mine: Vec<_> = waits.filter(|(_, wait)| wait.entry == *id).collect();
             assert_eq!(entry.periods.count(), mine.len());
-            assert_eq!(entry.timeouts.count(), mine.len());
             let requests: HashSet<_> = mine.iter().map(|(request, _)| (*request).clone()).collect();
             assert_eq!(entry.waiting, requests, "who waits for entry {id}");
             for (request, wait) in mine {
-                assert_eq!(wait.want.target, entry.target, "what {request} waits for");
+                let waits_for = (&wait.want.target, wait.want.timeout);
+                assert_eq!(waits_for, (&entry.target, entry.timeout), "what {request} waits for");
                 assert!(wait.from.is_some() || judge(wait.state, entry.row, &wait.want) == wait.state);
             }
         }

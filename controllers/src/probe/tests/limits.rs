@@ -1,5 +1,8 @@
 //! What is scarce is bounded, and shared fairly between namespaces.
 
+use mainstay_api::plan::HttpCheck;
+use mainstay_api::wait_for::HttpScheme;
+
 use super::*;
 
 impl Bench {
@@ -53,6 +56,140 @@ async fn the_rate_of_a_namespace_is_bounded_beside_that_of_all() {
     assert!((285..=320).contains(&bench.dials_to(2)), "{}", bench.dials_to(2));
 }
 
+/// Returns how many dials there were within a second, wherever that begins, at most.
+fn most_in_a_second(bench: &Bench, is_counted: impl Fn(&SocketAddr) -> bool) -> usize {
+    let dialled = bench.net.dialled.lock();
+    let at: Vec<Instant> =
+        dialled.iter().filter(|(_, address)| is_counted(address)).map(|(at, _)| *at).collect();
+    let within = |(first, from): (usize, &Instant)| {
+        at[first..].iter().take_while(|at| **at < *from + Duration::from_secs(1)).count()
+    };
+    at.iter().enumerate().map(within).max().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_second_sees_more_than_the_rate_and_a_tenth_whatever_happens() {
+    let policy = || ProbePolicy {
+        max_per_second: 40,
+        max_per_second_per_namespace: 20,
+        max_per_second_per_address: 5,
+        ..any()
+    };
+    let bench = Bench::new(64, policy());
+    bench.crowd("pay", 1, 200, 1, 3);
+    bench.crowd("bank", 2, 200, 1, 3);
+    for port in 1..=50 {
+        bench.watch(&format!("db-{port}"), &format!("db:{port}"), 3600);
+    }
+    for step in 0..3000 {
+        bench.engine.probe_now("shop", "db");
+        bench.watch("edited", &format!("10.3.0.1:{}", step % 50 + 1), 1);
+        if step % 100 == 0 {
+            bench.engine.reconfigure(policy());
+        }
+        pass(0.01).await;
+    }
+    let is_in = |network: u8| move |address: &SocketAddr| matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[1] == network);
+    assert!(bench.dials() > 30 * 36, "the rate is made use of: {}", bench.dials());
+    for (most, expected, of) in [
+        (most_in_a_second(&bench, |_| true), 40, "all"),
+        (most_in_a_second(&bench, is_in(1)), 20, "a namespace"),
+        (most_in_a_second(&bench, is_in(2)), 20, "a namespace"),
+        (
+            most_in_a_second(&bench, |address| !is_in(1)(address) && !is_in(2)(address)),
+            20,
+            "the edited namespace",
+        ),
+    ] {
+        assert!(most <= expected + expected / 10 + 1, "{most} for {of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_address_is_probed_no_more_often_for_many_checks_of_it_or_for_edits() {
+    let bench = Bench::new(64, ProbePolicy { max_per_second_per_address: 10, ..any() });
+    let get = |path: String| {
+        let address = Address::parse("address", "10.1.0.1:80").unwrap();
+        let (scheme, headers, statuses) = (HttpScheme::Http, Vec::new(), Vec::new());
+        let check = HttpCheck { address: address.clone(), scheme, path, headers, statuses };
+        Want { target: Target::new("shop", ProbeCheck::Http(check)), ..want(address, 1) }
+    };
+    for number in 0..50 {
+        bench.engine.watch(&request(&format!("web-{number}")), vec![get(format!("/{number}"))]);
+    }
+    bench.watch("other", "10.2.0.1:80", 1);
+    pass(0.01).await;
+    let next: Vec<_> =
+        (0..50).map(|number| bench.engine.describe(&request(&format!("web-{number}")))[0].next).collect();
+    assert_eq!(
+        next.iter().filter(|next| **next == NextProbe::Held(Held::AddressRate)).count(),
+        49,
+        "{next:?}"
+    );
+    pass(30.0).await;
+    let of_address = |address: &SocketAddr| address.to_string() == "10.1.0.1:80";
+    assert!((299..=302).contains(&bench.dials_to(1)), "{}", bench.dials_to(1));
+    assert!(bench.dials_to(2) >= 29, "others of the namespace do not wait for it: {}", bench.dials_to(2));
+    for number in 0..50 {
+        let turn = bench.engine.describe(&request(&format!("web-{number}")))[0].began;
+        assert!(
+            turn.is_some_and(|ago| ago < Duration::from_millis(5600)),
+            "everybody's turn comes: {turn:?}"
+        );
+    }
+    // Who comes anew each time finds that others came before.
+    for edit in 0..1000 {
+        bench.engine.watch(&request("edited"), vec![get(format!("/edit/{edit}"))]);
+        pass(0.01).await;
+        bench.engine.forget(&request("edited"));
+    }
+    let most = most_in_a_second(&bench, of_address);
+    assert!(most <= 12, "{most} in a second");
+    pass(61.0).await;
+    for number in 0..50 {
+        let turn = bench.engine.describe(&request(&format!("web-{number}")))[0].began;
+        assert!(
+            turn.is_some_and(|ago| ago < Duration::from_mins(1)),
+            "nobody waits for who has left: {turn:?}"
+        );
+    }
+}
+
+#[test]
+fn an_edit_takes_no_turn_from_others_of_an_address() {
+    let start = Instant::now();
+    let policy = ProbePolicy { max_per_second_per_address: 1, ..any() };
+    let mut schedule = Schedule::new(Limits::new(8, &policy));
+    let named = |timeout, period| {
+        let address = Address::parse("address", "10.1.0.1:80").unwrap();
+        vec![Want { timeout: Duration::from_millis(timeout), ..want(address, period) }]
+    };
+    let started = |schedule: &mut Schedule, now| match schedule.next(now) {
+        Next::Start(start) => Some(start.timeout.as_millis()),
+        Next::Wait(_) => None,
+    };
+    // Three targets of one address.
+    for timeout in 1..=3 {
+        schedule.watch(&request(&timeout.to_string()), named(timeout, 3600), start);
+    }
+    assert_eq!((started(&mut schedule, start), started(&mut schedule, start)), (Some(1), None));
+    let edited = start + Duration::from_millis(999);
+    schedule.watch(&request("3"), named(3, 1800), edited);
+    schedule.check();
+    let turns: Vec<_> =
+        (1..=2).map(|turn| started(&mut schedule, start + Duration::from_secs(turn))).collect();
+    assert_eq!(turns, [Some(2), Some(3)]);
+
+    // Whoever loses its place has no turn any more, and is not late by the time without one.
+    schedule.watch(&request("4"), named(4, 3600), start + Duration::from_secs(2));
+    assert_eq!(started(&mut schedule, start + Duration::from_secs(2)), None);
+    for targets_per_namespace in [3, 4] {
+        let limits = Limits { targets_per_namespace, ..Limits::new(8, &policy) };
+        drop(schedule.reconfigure(limits, start + Duration::from_secs(3)));
+        schedule.check();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn black_holes_of_one_namespace_leave_slots_to_the_others() {
     let bench = Bench::new(64, any());
@@ -95,7 +232,7 @@ async fn targets_beyond_those_of_a_namespace_wait_for_a_place() {
     pass(9.9).await;
     assert_eq!(bench.dials(), dials + 1, "only the one that has kept its place");
     bench.engine.reconfigure(any());
-    pass(0.1).await;
+    pass(0.6).await;
     assert_eq!((bench.states("second"), bench.told().len()), (vec![VerdictState::NotReady; 2], 1));
 }
 
@@ -140,6 +277,23 @@ async fn what_becomes_of_a_service_is_seen_before_the_period_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_has_come_up_does_not_queue_with_black_holes() {
+    let bench = Bench::new(8, any());
+    bench.set("10.96.0.7:80", Net::Silent);
+    bench.watch("web", "db:80", 3600);
+    pass(1.0).await;
+    bench.swallow(1, 4);
+    bench.crowd("shop", 1, 4, 60, 60);
+    pass(300.0).await;
+    let held = bench.net.open.load(Ordering::Relaxed);
+    assert_eq!(held, 2, "its namespace has its share of the slots for what is slow");
+    bench.set("10.96.0.7:80", Net::Accept);
+    bench.engine.probe_now("shop", "db");
+    pass(0.01).await;
+    assert_eq!(bench.states("web"), [VerdictState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_changes_all_the_time_is_probed_little_more_often() {
     let bench = Bench::new(8, any());
     bench.watch("web", "db:80", 10);
@@ -155,7 +309,9 @@ async fn a_service_that_changes_all_the_time_is_probed_little_more_often() {
 async fn a_change_during_a_probe_is_seen_after_it_and_a_delay_stays_a_delay() {
     let bench = Bench::new(8, any());
     bench.set("10.96.0.7:80", Net::Silent);
-    bench.watch("web", "db:80", 3600);
+    let address = Address::parse("address", "db:80").unwrap();
+    let wants = Want { timeout: Duration::from_secs(3), ..want(address, 3600) };
+    bench.engine.watch(&request("web"), vec![wants]);
     let address = Address::parse("address", "db:81").unwrap();
     let late = Want { initial_delay: Duration::from_secs(20), ..want(address, 3600) };
     bench.engine.watch(&request("late"), vec![late]);
@@ -199,7 +355,7 @@ async fn a_manager_that_starts_without_a_network_does_not_take_what_held_for_los
         let wants = vec![Want { held: true, failure_threshold: 3, ..want(address, 10) }];
         bench.engine.watch(&request(&format!("web-{number}")), wants);
     }
-    pass(20.0).await;
+    pass(15.0).await;
     assert_eq!(bench.states("web-1"), [VerdictState::Pending], "two failures of three");
     pass(60.0).await;
     assert_eq!(bench.states("web-1"), [VerdictState::NotReady]);

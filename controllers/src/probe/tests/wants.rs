@@ -79,7 +79,7 @@ async fn a_delay_is_waited_for_by_who_asked_for_it_alone() {
     assert_eq!((bench.dials(), bench.told()), (1, vec!["shop/early".to_owned()]));
     bench.engine.watch(&request("late"), late());
     assert_eq!(bench.states("late"), [VerdictState::Pending], "a probe before its time does not count");
-    pass(6.0).await;
+    pass(6.5).await;
     assert_eq!(
         (bench.states("late"), bench.told()),
         (vec![VerdictState::NotReady], vec!["shop/late".to_owned()])
@@ -100,15 +100,22 @@ async fn a_description_says_what_is_known_and_what_comes_next() {
     let bench = Bench::new(8, ProbePolicy { max_targets_per_namespace: 2, max_per_second: 1, ..any() });
     bench.set("10.0.0.2:80", Net::Silent);
     for name in 0..20 {
-        bench.watch(&format!("web-{name:02}"), "10.0.0.1:80", 10);
+        bench.watch(&format!("web-{name:02}"), "db:80", 10);
     }
-    bench.wants("web-00", &[("10.0.0.1:80", 60), ("10.0.0.2:80", 60), ("10.0.0.3:80", 60)]);
+    let of = |(address, timeout)| {
+        let address = Address::parse("address", address).unwrap();
+        Want { timeout: Duration::from_millis(timeout), ..want(address, 60) }
+    };
+    bench.engine.watch(
+        &request("web-00"),
+        [("db:80", 500), ("10.0.0.2:80", 3000), ("10.0.0.3:80", 500)].map(of).to_vec(),
+    );
     let next = |description: &Description| description.next;
     let describe = || bench.engine.describe(&request("web-00"));
     pass(0.001).await;
     let [answers, silent, third] = &describe()[..] else { panic!("three targets") };
     assert_eq!((answers.state, answers.failures, answers.others), (VerdictState::NotReady, 1, 19));
-    assert_eq!(answers.result.as_ref().map(ProbeResult::reason), Some("NotReady"));
+    assert_eq!(answers.result.as_ref().map(ProbeResult::reason), Some("Refused"));
     assert_eq!(answers.named.len(), MAX_NAMED);
     assert_eq!(answers.named.first(), Some(&request("web-01")));
     assert_eq!(answers.named.last(), Some(&request("web-10")));
@@ -125,4 +132,33 @@ async fn a_description_says_what_is_known_and_what_comes_next() {
     assert_eq!(next(answers), NextProbe::In(Duration::from_millis(9500 - 2001)));
     assert_eq!((next(silent), silent.took), (NextProbe::InFlight, None));
     assert!(bench.engine.describe(&request("nobody")).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_patience_makes_nobody_else_see_late() {
+    let bench = Bench::new(8, any());
+    bench.set("10.96.0.7:80", Net::Silent);
+    bench.watch_patiently("patient", "db:80", 60);
+    pass(1.0).await;
+    bench.watch("other", "db:80", 5);
+    pass(1.0).await;
+    assert_eq!(bench.reason("other"), Some("Timeout"), "its own time is over");
+    assert_eq!(bench.reason("patient"), None, "and it is not the other's");
+    bench.set("10.96.0.7:80", Net::Accept);
+    pass(5.1).await;
+    assert_eq!(bench.states("other"), [VerdictState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_stays_known_while_the_time_for_a_probe_changes() {
+    let mut bench = Bench::new(8, any());
+    bench.set("10.0.0.1:80", Net::Accept);
+    bench.watch("web", "10.0.0.1:80", 10);
+    pass(1.0).await;
+    assert_eq!((bench.states("web"), bench.told().len()), (vec![VerdictState::Ready], 1));
+    bench.watch_patiently("web", "10.0.0.1:80", 10);
+    assert_eq!((bench.states("web"), bench.reason("web")), (vec![VerdictState::Ready], Some("Connected")));
+    pass(20.0).await;
+    assert!(bench.told().is_empty());
+    assert!(bench.dials() <= 4, "the one before is not probed any more: {}", bench.dials());
 }

@@ -110,16 +110,16 @@ async fn a_name_holds_once_it_has_enough_records() {
     .await;
     let seams = seams(&server, Arc::new(TokioDial));
     let told = async |check| attempt(&Target::new("shop", check), PATIENT, &policy(), &seams).await.reason();
-    assert_eq!(told(look_up("two.example", DnsRecord::Address, 2)).await, "Connected");
+    assert_eq!(told(look_up("two.example", DnsRecord::Address, 2)).await, "Answered");
     assert_eq!(told(look_up("two.example", DnsRecord::Address, 3)).await, "TooFewRecords");
     assert_eq!(told(look_up("none.example", DnsRecord::Address, 1)).await, "NameNotFound");
-    assert_eq!(told(look_up("_db._tcp.example", DnsRecord::Srv, 1)).await, "Connected");
+    assert_eq!(told(look_up("_db._tcp.example", DnsRecord::Srv, 1)).await, "Answered");
     assert_eq!(told(look_up("_no._tcp.example", DnsRecord::Srv, 1)).await, "NameNotFound");
     assert_eq!(told(look_up("two.example", DnsRecord::Srv, 1)).await, "NameNotFound");
     assert_eq!(told(look_up("late.example", DnsRecord::Address, 1)).await, "NameNotFound");
     assert_eq!(
         told(look_up("late.example", DnsRecord::Address, 1)).await,
-        "Connected",
+        "Answered",
         "nothing is remembered"
     );
 }

@@ -20,11 +20,21 @@ pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
 
 /// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the headers.
 async fn answering(status: u16, message: Option<&'static [u8]>, code: &'static str) -> Listener {
-    Listener::serve(move |stream| async move { answer(stream, status, message, code).await }).await
+    answering_as("application/grpc", status, message, code).await
+}
+
+async fn answering_as(
+    content_type: &'static str,
+    status: u16,
+    message: Option<&'static [u8]>,
+    code: &'static str,
+) -> Listener {
+    Listener::serve(move |stream| answer(stream, content_type, status, message, code)).await
 }
 
 async fn answer(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    stream: TcpStream,
+    content_type: &'static str,
     status: u16,
     message: Option<&'static [u8]>,
     code: &'static str,
@@ -38,7 +48,7 @@ async fn answer(
             (&"application/grpc".parse().unwrap(), &"trailers".parse().unwrap())
         );
         assert!(!headers.contains_key("authorization"));
-        let head = Response::builder().status(status).header("content-type", "application/grpc");
+        let head = Response::builder().status(status).header("content-type", content_type);
         let Some(message) = message else {
             let head = head.header("grpc-status", code).body(()).unwrap();
             respond.send_response(head, true).unwrap();
@@ -55,7 +65,7 @@ async fn answer(
 async fn the_health_service_decides() {
     let huge: &'static [u8] = vec![0; 64 * 1024].leak();
     let cases: [(u16, Option<&'static [u8]>, &'static str, &str); 11] = [
-        (200, Some(SERVING), "0", "Connected"),
+        (200, Some(SERVING), "0", "Answered"),
         (200, Some(&[0, 0, 0, 0, 2, 0x08, 2]), "0", "NotServing"),
         (200, Some(&[0, 0, 0, 0, 0]), "0", "NotServing"),
         (200, Some(&[0, 0, 0, 0, 2, 0x08]), "0", "ProtocolError"),
@@ -92,7 +102,8 @@ async fn the_service_that_is_asked_about_is_that_of_the_object() {
                     code = code => code,
                     _ = std::future::poll_fn(|cx| connection.poll_closed(cx)) => return,
                 };
-                let head = Response::builder().status(200).body(()).unwrap();
+                let head =
+                    Response::builder().header("content-type", "application/grpc+proto").body(()).unwrap();
                 let mut body = respond.send_response(head, false).unwrap();
                 body.send_data(Bytes::from_static(SERVING), false).unwrap();
                 let trailers =
@@ -101,7 +112,25 @@ async fn the_service_that_is_asked_about_is_that_of_the_object() {
             }
         })
         .await;
-        assert_eq!(reason(health(&listener, service)).await, "Connected", "{service:?}");
+        assert_eq!(reason(health(&listener, service)).await, "Answered", "{service:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_grpc_counts_for_nothing() {
+    for message in [None, Some(SERVING)] {
+        for (content_type, expected) in [
+            ("text/html", "ProtocolError"),
+            ("application/grpc-web", "ProtocolError"),
+            ("application/grpc-web+proto", "ProtocolError"),
+            ("application/grpc;charset=utf-8", "Answered"),
+        ] {
+            let server = answering_as(content_type, 200, message, "0").await;
+            let answer = reason(health(&server, "")).await;
+            // Without a message there is nothing to say that it serves.
+            let expected = if message.is_none() { "ProtocolError" } else { expected };
+            assert_eq!(answer, expected, "{content_type} {message:?}");
+        }
     }
 }
 

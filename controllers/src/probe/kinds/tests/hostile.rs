@@ -37,25 +37,25 @@ impl Resolve for Rebinding {
 struct Owners;
 
 impl Surroundings for Owners {
-    fn owner(&self, address: SocketAddr) -> Option<Owner> {
-        match address.ip().to_string().as_str() {
+    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String> {
+        Ok(match address.ip().to_string().as_str() {
             "203.0.113.6" => Some(Owner::ApiServer),
             "203.0.113.7" => Some(Owner::Manager),
             _ => None,
-        }
+        })
     }
 
     fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async { Ok(false) })
     }
 
-    fn config_map<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Result<String, NoText>> {
-        Box::pin(async { Err(NoText::Missing) })
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { Err(NoAuthorities::Missing) })
     }
 }
 
 /// What resolvers and parsers elsewhere read as an address that is not meant to be reached.
-const HOSTILE: [&str; 72] = [
+const HOSTILE: [&str; 75] = [
     // Loopback and what reaches it.
     "127.0.0.1",
     "127.0.0.1.",
@@ -88,6 +88,9 @@ const HOSTILE: [&str; 72] = [
     "[fe80::1%eth0]",
     "[::1%lo]",
     "127.0.0.01",
+    "１２７.0.0.1",
+    "127。0。0。1",
+    "127%2e0.0.1",
     "",
     // Link-local, multicast, broadcast.
     "169.254.1.1",
@@ -137,25 +140,78 @@ const HOSTILE: [&str; 72] = [
     "fe80--1.example.com",
 ];
 
-#[tokio::test]
-async fn no_hostile_address_is_dialled_in_any_spelling() {
+/// Dials loopback as it is; whoever wants more has failed.
+struct LoopbackOnly;
+
+impl Dial for LoopbackOnly {
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
+        assert!(address.ip().to_canonical().is_loopback(), "{address} was dialled");
+        TokioDial.dial(address)
+    }
+}
+
+/// Each mode, with a list that allows everything.
+fn policies() -> [ProbePolicy; 3] {
     let allow = ["0.0.0.0/0", "::/0", ".example.com", ".localhost", "localhost"];
     let allow = allow.map(|rule| rule.parse::<mainstay::config::AllowRule>().unwrap().into()).to_vec();
     let denied = vec!["203.0.113.128/25".parse().unwrap()];
     let default = ProbePolicy { denied, ..ManagerConfiguration::default().probe_policy };
-    let policies = [
+    [
         default.clone(),
         ProbePolicy { mode: ProbeMode::AllowList, allow, ..default.clone() },
         ProbePolicy { mode: ProbeMode::Any, ..default },
-    ];
-    let dial = Arc::new(Counted::default());
-    let seams = Seams {
-        dial: Arc::clone(&dial) as Arc<dyn Dial>,
+    ]
+}
+
+fn seams(dial: Arc<dyn Dial>) -> Seams {
+    Seams {
+        dial,
         resolve: Arc::new(Rebinding),
         services: Arc::new(NoServices),
         surroundings: Arc::new(Owners),
         random: Arc::new(|| 0.0),
+    }
+}
+
+/// The seam is one thing; that nobody hears anything is another.
+#[tokio::test]
+async fn a_listener_on_loopback_hears_of_none_of_its_spellings() {
+    let v4 = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = v4.local_addr().unwrap().port();
+    // A machine without IPv6 has one listener less.
+    let v6 = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, port)).ok();
+    let listeners: Vec<_> = std::iter::once(v4).chain(v6).collect();
+    // The kernel has accepted whoever came; they are only counted.
+    let heard = || {
+        let count = |listener: &std::net::TcpListener| {
+            listener.set_nonblocking(true).unwrap();
+            std::iter::from_fn(|| listener.accept().ok()).count()
+        };
+        listeners.iter().map(count).sum::<usize>()
     };
+    let seams = seams(Arc::new(LoopbackOnly));
+    let read = |host: &str| Address::parse("address", &format!("{host}:{port}")).ok();
+    for policy in policies() {
+        for address in HOSTILE.into_iter().filter_map(read) {
+            let target = Target::new("shop", ProbeCheck::Tcp(address));
+            assert!(matches!(attempt(&target, PATIENT, &policy, &seams).await, ProbeResult::Denied { .. }));
+        }
+        assert_eq!(heard(), 0, "{:?}", policy.mode);
+        // They do listen, or the test would prove nothing.
+        let admitting = ProbePolicy { allow_loopback: true, ..policy };
+        for address in ["127.0.0.1", "[::ffff:7f00:1]", "localhost"].into_iter().filter_map(read) {
+            let target = Target::new("shop", ProbeCheck::Tcp(address));
+            assert_eq!(attempt(&target, PATIENT, &admitting, &seams).await, ProbeResult::Connected);
+        }
+        assert!(heard() >= 3);
+    }
+}
+
+#[tokio::test]
+async fn no_hostile_address_is_dialled_in_any_spelling() {
+    let policies = policies();
+    let dial = Arc::new(Counted::default());
+    let seams = seams(Arc::clone(&dial) as Arc<dyn Dial>);
     for policy in &policies {
         let mut denied = 0;
         for host in HOSTILE {

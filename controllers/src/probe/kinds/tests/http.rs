@@ -23,9 +23,9 @@ fn check_of(listener: &Listener) -> HttpCheck {
 #[tokio::test]
 async fn the_status_decides_and_a_redirect_is_not_followed() {
     let cases: [(&'static [u8], &str); 9] = [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "Connected"),
-        (b"HTTP/1.0 204 No Content\r\n\r\n", "Connected"),
-        (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "Connected"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "Answered"),
+        (b"HTTP/1.0 204 No Content\r\n\r\n", "Answered"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "Answered"),
         (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "UnexpectedStatus"),
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "UnexpectedStatus"),
         (b"SSH-2.0-OpenSSH_9.9\r\n", "ProtocolError"),
@@ -46,7 +46,7 @@ async fn the_status_decides_and_a_redirect_is_not_followed() {
         drop(stream.write_all(answer.as_bytes()).await);
     })
     .await;
-    assert_eq!(reason(get(&redirecting)).await, "Connected");
+    assert_eq!(reason(get(&redirecting)).await, "Answered");
     assert_eq!((redirecting.accepted(), elsewhere.accepted()), (1, 0), "asked once, and nobody else");
 }
 
@@ -76,7 +76,7 @@ async fn the_statuses_that_are_listed_are_the_only_ones() {
     let with = |statuses: &[u16]| {
         ProbeCheck::Http(HttpCheck { statuses: statuses.to_vec(), ..check_of(&unauthorized) })
     };
-    assert_eq!(reason(with(&[200, 401])).await, "Connected");
+    assert_eq!(reason(with(&[200, 401])).await, "Answered");
     assert_eq!(reason(with(&[200])).await, "UnexpectedStatus");
 }
 
@@ -142,7 +142,7 @@ async fn what_is_sent_is_what_the_object_says() {
     let header = |name: &str, value: &str| HttpHeader { name: name.to_owned(), value: value.to_owned() };
     let headers = vec![header("X-Probe", "1"), header("X-Probe", "2"), header("Accept", "text/plain")];
     let check = ProbeCheck::Http(HttpCheck { headers, ..check_of(&listener) });
-    assert_eq!(reason(check).await, "Connected");
+    assert_eq!(reason(check).await, "Answered");
     let version = env!("CARGO_PKG_VERSION");
     let port = listener.port;
     let expected = format!(
@@ -158,7 +158,7 @@ async fn https_asks_whoever_is_there() {
     let listener = tls::serving(expired, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     let https =
         |listener: &Listener| ProbeCheck::Http(HttpCheck { scheme: HttpScheme::Https, ..check_of(listener) });
-    assert_eq!(reason(https(&listener)).await, "Connected", "as a kubelet does");
+    assert_eq!(reason(https(&listener)).await, "Answered", "as a kubelet does");
     let plain = Listener::saying(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     assert_eq!(reason(https(&plain)).await, "ProtocolError");
 }

@@ -86,12 +86,12 @@ async fn a_certificate_has_to_be_valid_now_for_the_name_by_who_is_trusted() {
     let authority = Authority::new();
     let trusted = || Some(authority.pem());
     let good = serving(authority.valid("db.example.com"), b"").await;
-    assert_eq!(told(&good, "db.example.com", trusted()).await, "Connected");
+    assert_eq!(told(&good, "db.example.com", trusted()).await, "Answered");
     assert_eq!(told(&good, "other.example.com", trusted()).await, "CertificateWrongName");
     let others = Authority::new();
     assert_eq!(told(&good, "db.example.com", Some(others.pem())).await, "CertificateUntrusted");
     let both = others.pem() + &authority.pem();
-    assert_eq!(told(&good, "db.example.com", Some(both)).await, "Connected", "a bundle");
+    assert_eq!(told(&good, "db.example.com", Some(both)).await, "Answered", "a bundle");
 
     let expired = serving(authority.expired("db.example.com"), b"").await;
     assert_eq!(told(&expired, "db.example.com", trusted()).await, "CertificateExpired");
@@ -100,7 +100,7 @@ async fn a_certificate_has_to_be_valid_now_for_the_name_by_who_is_trusted() {
     assert_eq!(told(&early, "db.example.com", trusted()).await, "CertificateNotYetValid");
 
     let by_address = serving(authority.valid("127.0.0.1"), b"").await;
-    assert_eq!(told(&by_address, "127.0.0.1", trusted()).await, "Connected", "an address as a name");
+    assert_eq!(told(&by_address, "127.0.0.1", trusted()).await, "Answered", "an address as a name");
 }
 
 #[tokio::test]

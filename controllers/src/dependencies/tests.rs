@@ -1,0 +1,88 @@
+use mainstay_api::WaitDeployment;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::probe::NextProbe;
+
+fn plan(dependencies: &Value) -> Plan {
+    let object: WaitDeployment = serde_json::from_value(json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {}, "template": {}, "waitFor": {"dependencies": dependencies}},
+    }))
+    .unwrap();
+    object.plan().unwrap()
+}
+
+fn named(name: &str) -> Request {
+    Request::namespaced("shop", name)
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_apart_from_what_fails() {
+    for (reason, expected) in [
+        (reasons::probe::REFUSED, State::NotReady),
+        (reasons::probe::NAMESPACE_UNKNOWN, State::Blind),
+        (reasons::probe::OWNERS_UNKNOWN, State::Blind),
+        (reasons::probe::LOOK_UP_FAILED, State::Blind),
+    ] {
+        let result = ProbeResult::NotReady { reason, message: "because".to_owned() };
+        let verdict = Verdict { state: VerdictState::NotReady, result: Some(result) };
+        assert_eq!(Observation::probed(&tcp(), verdict).state, expected, "{reason}");
+    }
+}
+
+fn tcp() -> ProbeCheck {
+    ProbeCheck::Tcp(mainstay_api::Address::parse("address", "db:80").unwrap())
+}
+
+#[test]
+fn what_holds_is_told_by_what_was_asked_also_while_failures_are_too_few_to_count() {
+    let (record, min_records) = (mainstay_api::wait_for::DnsRecord::Address, 1);
+    let name = mainstay_api::plan::DnsCheck { name: "db.example.com".to_owned(), record, min_records };
+    let failure = ProbeResult::NotReady { reason: reasons::probe::REFUSED, message: String::new() };
+    for (check, reason) in [(tcp(), "Connected"), (ProbeCheck::Dns(name), "Answered")] {
+        for result in [ProbeResult::good(&check), failure.clone()] {
+            let verdict = Verdict { state: VerdictState::Ready, result: Some(result) };
+            assert_eq!(Observation::probed(&check, verdict).reason, reason);
+        }
+    }
+}
+
+#[test]
+fn a_probe_is_described_by_what_it_looks_at_whatever_stood_before_it() {
+    let probe = |host: &str| json!({"name": host, "tcpSocket": {"host": host, "port": 1}});
+    let dependencies = Dependencies::for_test();
+    dependencies.observe(&named("web"), &plan(&json!([probe("a"), probe("b")])), Duration::ZERO);
+    let told = dependencies.describe(&named("web"), &plan(&json!([probe("b"), probe("c")])));
+    let Described::Probed(b) = &told[0] else { panic!("{told:?}") };
+    assert_eq!(b.target.address().unwrap().to_string(), "b:1");
+    assert_eq!(told[1], Described::Nothing, "nobody has named it yet");
+}
+
+#[test]
+fn of_a_delay_is_left_what_the_gate_has_not_been_closed_for() {
+    let waits =
+        plan(&json!([{"name": "a", "tcpSocket": {"host": "a", "port": 1}, "initialDelaySeconds": 60}]));
+    for (closed_for, left) in [(0, 60), (45, 15), (90, 0)] {
+        let dependencies = Dependencies::for_test();
+        dependencies.observe(&named("web"), &waits, Duration::from_secs(closed_for));
+        let told = dependencies.describe(&named("web"), &waits);
+        let Described::Probed(a) = &told[0] else { panic!("{told:?}") };
+        let NextProbe::In(next) = a.next else { panic!("{:?}", a.next) };
+        let left = Duration::from_secs(left);
+        assert!(next <= left && left < next + Duration::from_secs(10), "closed for {closed_for} s: {next:?}");
+    }
+}
+
+#[test]
+fn others_who_wait_for_an_object_are_told() {
+    let job =
+        |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "condition": "Complete"});
+    let of = |name: &str| plan(&json!([{"name": "schema", "resource": job(name)}]));
+    let dependencies = Dependencies::for_test();
+    for (name, waits_for) in [("web", "a"), ("cron", "a"), ("api", "a"), ("other", "b")] {
+        dependencies.observe(&named(name), &of(waits_for), Duration::ZERO);
+    }
+    let told = dependencies.describe(&named("web"), &of("a"));
+    assert_eq!(told, [Described::Cached { others: vec![named("api"), named("cron")] }]);
+}
