@@ -89,18 +89,15 @@ impl Write {
     }
 
     fn parse(line: &str, namespace: &str) -> Option<Self> {
-        // The last line may be half written.
-        let event: Value = serde_json::from_str(line).ok()?;
-        let user = event["user"]["username"].as_str()?.strip_prefix("system:serviceaccount:")?;
-        let (of, user) = user.split_once(':')?;
+        let (user, event) = event(line, namespace)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let object = &event["objectRef"];
         let resource = match object["subresource"].as_str() {
             Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
             None => text(&object["resource"]),
         };
-        (of == namespace).then(|| Self {
-            user: user.to_owned(),
+        Some(Self {
+            user,
             verb: text(&event["verb"]),
             resource,
             name: text(&object["name"]),
@@ -147,6 +144,12 @@ impl TestCluster {
         writes
     }
 
+    /// Returns what the log tells of this test's ServiceAccounts so far.
+    pub(crate) fn audited(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
+        log.lines().filter_map(|line| Some(event(line, self.namespace())?.1)).collect()
+    }
+
     /// Returns a reader of the writes of this test's ServiceAccounts from the first on, for logs too long to be read again.
     pub fn tail(&self) -> Tail {
         Tail { log: self.folder().join(LOG), namespace: self.namespace().to_owned(), offset: 0 }
@@ -173,9 +176,30 @@ impl TestCluster {
     }
 }
 
+/// Reads a line about a ServiceAccount of this namespace, and whose it is.
+fn event(line: &str, namespace: &str) -> Option<(String, Value)> {
+    // The last line may be half written.
+    let event: Value = serde_json::from_str(line).ok()?;
+    let user = event["user"]["username"].as_str()?.strip_prefix("system:serviceaccount:")?;
+    let (of, user) = user.split_once(':')?;
+    (of == namespace).then(|| user.to_owned()).map(|user| (user, event))
+}
+
+/// What a server tells of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Detail {
+    /// Writes, and what is written to Leases.
+    Writes,
+    /// Every request, and of none what was sent.
+    Requests,
+}
+
 /// Flags that make an API server keep the log.
-pub(crate) fn flags() -> Vec<String> {
-    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml");
+pub(crate) fn flags(detail: Detail) -> Vec<String> {
+    let policy = match detail {
+        Detail::Writes => concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml"),
+        Detail::Requests => concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy-requests.yaml"),
+    };
     // One file, in megabytes: what is rotated away is not read.
     let size = "--audit-log-maxsize=10240".to_owned();
     vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}"), size]

@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 
-use crate::audit;
+use crate::audit::{self, Detail};
 use crate::manifests::Cleanup;
 
 /// A cluster, seen by one test.
@@ -100,6 +100,23 @@ impl TestCluster {
     /// As [`TestCluster::exclusive`], of etcd and an API server alone: a cluster to have beside another one.
     pub async fn another() -> Option<Self> {
         Self::exclusive_with(Options { crds: Vec::new(), bare: true, ..options() }).await
+    }
+
+    /// As [`TestCluster::exclusive`], with a log of every request, for [`TestCluster::usage`]. Its server asks of who refers
+    /// to an owner with `blockOwnerDeletion` that they might keep it from going by a finalizer, too.
+    pub async fn observed() -> Option<Self> {
+        let mut options = Options { apiserver_flags: audit::flags(Detail::Requests), ..options() };
+        let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+        options.apiserver_flags.push(plugin.to_owned());
+        Self::exclusive_with(options).await
+    }
+
+    /// As [`TestCluster::another`] with our definition, whose server says that it is reached at this address.
+    pub async fn advertised(address: &str) -> Option<Self> {
+        let mut options = Options { bare: true, ..options() };
+        options.apiserver_flags.push(format!("--advertise-address={address}"));
+        options.apiserver_flags.push("--endpoint-reconciler-type=lease".to_owned());
+        Self::exclusive_with(options).await
     }
 
     /// Waits until no other test of this binary has a control plane of its own, and keeps others from starting one for
@@ -214,8 +231,7 @@ impl TestCluster {
         if path.is_file() {
             return Some(path);
         }
-        let text = format!("no {}; build it with tests/controlplane/build", path.display());
-        Failure { text, unavailable: true }.skip_or_fail()
+        skip_or_fail(&format!("no {}; build it with tests/controlplane/build", path.display()))
     }
 
     /// Returns the control plane itself, to stop and start its server.
@@ -320,6 +336,11 @@ impl Failure {
     }
 }
 
+/// Returns None, after a printed notice, for what this machine does not have; in CI that fails the test instead.
+pub(crate) fn skip_or_fail<T>(text: &str) -> Option<T> {
+    Failure { text: text.to_owned(), unavailable: true }.skip_or_fail()
+}
+
 // === the shared cluster's thread ===
 
 fn start_shared() -> watch::Receiver<Shared> {
@@ -361,7 +382,7 @@ fn options() -> Options {
     let definition = definition.unwrap_or_else(|error| panic!("our definition is not JSON: {error}"));
     Options {
         crds: vec![definition],
-        apiserver_flags: audit::flags(),
+        apiserver_flags: audit::flags(Detail::Writes),
         progress: Progress::new(say),
         ..Options::default()
     }

@@ -12,6 +12,9 @@ use mainstay_controllers::Sockets;
 use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, ServicesFuture, TokioDial};
 use parking_lot::Mutex;
 
+/// A name for loopback that, unlike `localhost`, is looked up and needs to be allowed as others do.
+pub const NAME: &str = "loopback.example";
+
 /// Keeps watch over one test's probes. Fails the test on drop if one of them wanted out.
 #[derive(Debug, Default)]
 #[must_use = "the test fails only when this is dropped at its end"]
@@ -90,10 +93,14 @@ impl Dial for LoopbackDial {
 }
 
 impl Resolve for LoopbackDial {
-    /// Knows `localhost`; any other name would ask a server on the network.
+    /// Knows `localhost` and [`NAME`]; any other name would ask a server on the network.
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
         Box::pin(async move {
-            if name == "localhost" { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) } else { self.refuse(name) }
+            if name == "localhost" || name == NAME {
+                Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
+            } else {
+                self.refuse(name)
+            }
         })
     }
 

@@ -5,25 +5,26 @@ use std::net::SocketAddr;
 use mainstay::client::infer;
 use mainstay::config::{ManagerConfiguration, Overrides};
 use mainstay::manager::{Manager, ManagerError, ManagerOptions};
-use mainstay_controllers::CONTROLLERS;
+use mainstay_controllers::{CONTROLLERS, Sockets};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cluster::TestCluster;
 use crate::dial::Loopback;
+use crate::fixtures::lay_over;
 use crate::manifests::{Identity, documents_of_base};
 use crate::process::{get, sample};
 use crate::wait::until_so;
 
 /// A running manager with the built-in controllers, seeing the namespace of one test.
 ///
-/// Dropping it aborts it, and fails the test if a probe wanted to leave loopback; [`LocalManager::stop`] stops it in
-/// order first.
+/// Dropping it aborts it, and fails the test if a probe wanted to leave loopback and was not meant to;
+/// [`LocalManager::stop`] stops it in order first.
 pub struct LocalManager {
     /// The manager itself.
     pub manager: Manager,
     running: JoinSet<Result<(), ManagerError>>,
-    _loopback: Loopback,
+    _loopback: Option<Loopback>,
 }
 
 /// What a test adds to the shipped configuration, as the file would say it.
@@ -43,8 +44,8 @@ pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
         "shutdown": {"gracePeriod": "10s"},
         "probePolicy": {"mode": "Any", "allowLoopback": true, "minPeriod": "1s"},
     });
-    merge(&mut configuration, &for_tests);
-    merge(&mut configuration, changes);
+    lay_over(&mut configuration, &for_tests);
+    lay_over(&mut configuration, changes);
     configuration
 }
 
@@ -67,12 +68,30 @@ impl LocalManager {
         Self::start_as(options, cluster, identity, changes, more).await
     }
 
+    /// As [`LocalManager::start`], with probes that go wherever the policy lets them: for a
+    /// [network](crate::network::Network) of the test's own.
+    pub async fn start_unleashed(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
+        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
+        Self::begin(options, cluster, identity, changes, None, |_| {}).await
+    }
+
     /// As [`LocalManager::start_with`], with other options.
     pub async fn start_as(
         options: ManagerOptions,
         cluster: &TestCluster,
         identity: &Identity,
         changes: &Value,
+        more: impl FnOnce(&Manager),
+    ) -> Self {
+        Self::begin(options, cluster, identity, changes, Some(Loopback::new()), more).await
+    }
+
+    async fn begin(
+        options: ManagerOptions,
+        cluster: &TestCluster,
+        identity: &Identity,
+        changes: &Value,
+        loopback: Option<Loopback>,
         more: impl FnOnce(&Manager),
     ) -> Self {
         let text = configuration_of(cluster, changes).to_string();
@@ -83,8 +102,8 @@ impl LocalManager {
         let connection = connection.unwrap_or_else(|error| panic!("no connection: {error}"));
         let manager = Manager::new(options, configuration, connection);
         let manager = manager.unwrap_or_else(|error| panic!("no manager: {:#}", anyhow::Error::from(error)));
-        let loopback = Loopback::new();
-        if let Err(error) = mainstay_controllers::register(&manager, loopback.dial().into()) {
+        let sockets = loopback.as_ref().map_or_else(Sockets::default, |loopback| loopback.dial().into());
+        if let Err(error) = mainstay_controllers::register(&manager, sockets) {
             panic!("the controllers cannot be registered: {error}");
         }
         more(&manager);
@@ -137,17 +156,5 @@ impl LocalManager {
 impl std::fmt::Debug for LocalManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LocalManager").field("manager", &self.manager).finish_non_exhaustive()
-    }
-}
-
-/// Lays `over` over `under`, mapping by mapping.
-fn merge(under: &mut Value, over: &Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(under.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) => *under = over.clone(),
     }
 }

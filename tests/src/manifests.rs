@@ -4,7 +4,7 @@
 //! appended, so that tests beside each other neither share nor take away each other's rights.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,9 +81,9 @@ impl Cleanup {
 // === impl Identity ===
 
 impl Identity {
-    /// Returns the same identity with the server behind another address, such as a middlebox.
+    /// Returns the same identity with the server behind another address, such as a middlebox's, or `host:port`.
     #[must_use]
-    pub fn through(&self, address: SocketAddr) -> Self {
+    pub fn through(&self, address: impl Display) -> Self {
         let path = self.kubeconfig.with_extension("through.kubeconfig");
         let moved = || -> anyhow::Result<()> {
             let mut config: Value = serde_json::from_slice(&std::fs::read(&self.kubeconfig)?)?;
@@ -176,17 +176,27 @@ impl TestCluster {
     /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and returns
     /// who may use them.
     pub async fn install(&self, documents: &[Value]) -> Identity {
+        let account = documents.iter().find(|document| document["kind"] == "ServiceAccount");
+        let account = account.and_then(|account| account["metadata"]["name"].as_str());
+        let Some(account) = account else { panic!("there is no ServiceAccount among the documents") };
+        self.install_for(account, documents).await;
+        Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
+    }
+
+    /// Applies what a component of `deploy` lets this ServiceAccount do besides, and waits until that is in force.
+    pub async fn install_component(&self, identity: &Identity, component: &str) {
+        let documents = documents_of(&format!("components/{component}"));
+        self.install_for(&identity.service_account, &documents).await;
+    }
+
+    async fn install_for(&self, account: &str, documents: &[Value]) {
         let documents = in_namespace(documents, self.namespace());
         for document in &documents {
             self.create(document).await;
         }
-        let account = documents.iter().find(|document| document["kind"] == "ServiceAccount");
-        let account = account.and_then(|account| account["metadata"]["name"].as_str());
-        let Some(account) = account else { panic!("there is no ServiceAccount among the documents") };
         for (namespace, rule) in rules(&documents) {
             self.in_force(account, namespace.as_deref(), &rule, true).await;
         }
-        Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
     }
 
     /// Applies the priority of elections from `deploy/base`, moved to the test's namespace. It goes with the test.

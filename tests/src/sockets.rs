@@ -24,6 +24,8 @@ pub struct Prerequisite {
     _reserved: TcpSocket,
     /// Dropped to stop listening.
     accepting: JoinSet<()>,
+    /// Listens in its place while it is silent.
+    silent: Option<BlackHole>,
     connections: watch::Sender<usize>,
 }
 
@@ -51,7 +53,7 @@ impl Prerequisite {
         let address =
             reserved.local_addr().unwrap_or_else(|error| panic!("a bound socket has an address: {error}"));
         let connections = watch::Sender::new(0);
-        Self { address, _reserved: reserved, accepting: JoinSet::new(), connections }
+        Self { address, _reserved: reserved, accepting: JoinSet::new(), silent: None, connections }
     }
 
     /// Reserves an address and listens on it.
@@ -63,6 +65,7 @@ impl Prerequisite {
 
     /// Begins to listen: from now on every connection is accepted, and closed at once.
     pub fn come_up(&mut self) {
+        self.silent = None;
         let listener = listen(bound(self.address), 1024);
         let connections = self.connections.clone();
         self.accepting.spawn(async move {
@@ -79,7 +82,14 @@ impl Prerequisite {
 
     /// Stops listening; connections are refused again when this returns.
     pub async fn go_down(&mut self) {
+        self.silent = None;
         self.accepting.shutdown().await;
+    }
+
+    /// Answers nothing any more, as if the network between had been cut.
+    pub async fn fall_silent(&mut self) {
+        self.go_down().await;
+        self.silent = Some(black_hole_at(self.address).await);
     }
 
     /// Returns where it is.
@@ -104,7 +114,11 @@ impl Prerequisite {
 
 /// Makes a black hole, and proves that it is one.
 pub async fn black_hole() -> BlackHole {
-    let listener = listen(bound(ANY_PORT), 0);
+    black_hole_at(ANY_PORT).await
+}
+
+async fn black_hole_at(address: SocketAddr) -> BlackHole {
+    let listener = listen(bound(address), 0);
     let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has an address: {error}"));
     let mut fill = Vec::new();
     for _ in 0..FILL_ATTEMPTS {
@@ -157,6 +171,11 @@ mod tests {
         assert!(TcpStream::connect(prerequisite.address()).await.is_err(), "nothing listens any more");
         prerequisite.come_up();
         TcpStream::connect(prerequisite.address()).await.expect("it is up again");
+        prerequisite.fall_silent().await;
+        let answer = tokio::time::timeout(UNANSWERED, TcpStream::connect(prerequisite.address())).await;
+        assert!(answer.is_err(), "expected no answer at all, got {answer:?}");
+        prerequisite.come_up();
+        TcpStream::connect(prerequisite.address()).await.expect("it answers again");
     }
 
     #[tokio::test]

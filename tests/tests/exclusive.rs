@@ -10,11 +10,15 @@ mod end;
 mod freeze;
 #[path = "exclusive/manager.rs"]
 mod manager;
+#[path = "exclusive/network.rs"]
+mod network;
 #[path = "exclusive/readiness.rs"]
 mod readiness;
 #[path = "exclusive/restart.rs"]
 mod restart;
 #[path = "exclusive/retry_storm.rs"]
 mod retry_storm;
+#[path = "exclusive/rights.rs"]
+mod rights;
 #[path = "exclusive/soak.rs"]
 mod soak;

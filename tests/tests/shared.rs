@@ -32,6 +32,8 @@ mod events;
 mod failures;
 #[path = "shared/gates.rs"]
 mod gates;
+#[path = "shared/gitops.rs"]
+mod gitops;
 #[path = "shared/ha.rs"]
 mod ha;
 #[path = "shared/hurried.rs"]
@@ -50,18 +52,24 @@ mod lease;
 mod members;
 #[path = "shared/metrics.rs"]
 mod metrics;
+#[path = "shared/network_cut.rs"]
+mod network_cut;
 #[path = "shared/objects.rs"]
 mod objects;
 #[path = "shared/old_objects.rs"]
 mod old_objects;
 #[path = "shared/own_writes.rs"]
 mod own_writes;
+#[path = "shared/probe_policy.rs"]
+mod probe_policy;
 #[path = "shared/readiness.rs"]
 mod readiness;
 #[path = "shared/reload.rs"]
 mod reload;
 #[path = "shared/resource_checks.rs"]
 mod resource_checks;
+#[path = "shared/restarts.rs"]
+mod restarts;
 #[path = "shared/rules.rs"]
 mod rules;
 #[path = "shared/runnables.rs"]
@@ -72,6 +80,8 @@ mod scopes;
 mod served;
 #[path = "shared/sharing.rs"]
 mod sharing;
+#[path = "shared/skew.rs"]
+mod skew;
 #[path = "shared/steering.rs"]
 mod steering;
 #[path = "shared/stopping.rs"]

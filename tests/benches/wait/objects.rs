@@ -5,22 +5,22 @@ use std::net::SocketAddr;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{tcp, wait_deployment};
 use serde_json::{Value, from_value, json};
 
 use crate::Form;
 
 /// Waits for a port on loopback.
-pub(crate) fn on_target(name: &str, address: SocketAddr, form: Form) -> serde_json::Result<WaitDeployment> {
-    waiting(
-        name,
-        &json!({"tcpSocket": {"host": address.ip(), "port": address.port()},
-        "periodSeconds": form.period.as_secs(), "timeoutSeconds": form.period.as_secs().min(3)}),
-    )
+pub(crate) fn on_target(name: &str, address: SocketAddr, form: Form) -> WaitDeployment {
+    let mut dependency = tcp("it", address);
+    dependency["periodSeconds"] = json!(form.period.as_secs());
+    dependency["timeoutSeconds"] = json!(form.period.as_secs().min(3));
+    waiting(name, &dependency)
 }
 
 /// Waits for an endpoint of the Service of its own name.
-pub(crate) fn on_service(name: &str) -> serde_json::Result<WaitDeployment> {
-    waiting(name, &json!({"service": {"name": name, "port": 80}}))
+pub(crate) fn on_service(name: &str) -> WaitDeployment {
+    waiting(name, &json!({"name": "it", "service": {"name": name, "port": 80}}))
 }
 
 /// A Service whose endpoints are made by hand.
@@ -38,20 +38,7 @@ pub(crate) fn endpoint(name: &str) -> serde_json::Result<EndpointSlice> {
     }))
 }
 
-fn waiting(name: &str, check: &Value) -> serde_json::Result<WaitDeployment> {
-    let mut dependency = check.clone();
-    dependency["name"] = json!("it");
-    from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            // The Pods are no business of this bench.
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-            "waitFor": {"dependencies": [dependency]},
-        },
-    }))
+/// The Pods are no business of this bench.
+fn waiting(name: &str, dependency: &Value) -> WaitDeployment {
+    wait_deployment(name, &json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [dependency]}}}))
 }

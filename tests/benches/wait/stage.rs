@@ -80,7 +80,7 @@ impl Stage {
                 names.push(name.clone());
                 target.address()
             };
-            create.push(objects::on_target(&name, address, form)?);
+            create.push(objects::on_target(&name, address, form));
         }
         let (seen, watching) = follow(cluster.api());
         let stage = Self { cluster, manager, targets, _holes: holes, seen, _watching: watching };
@@ -111,8 +111,7 @@ impl Stage {
         for name in &names {
             services.create(&PostParams::default(), &objects::service(name)?).await?;
         }
-        let waiting: Result<_, _> = names.iter().map(|name| objects::on_service(name)).collect();
-        self.create(waiting?).await?;
+        self.create(names.iter().map(|name| objects::on_service(name)).collect()).await?;
         self.all_told("service-", count).await?;
         let slices: Api<EndpointSlice> = self.cluster.api();
         let mut took = Vec::new();
@@ -203,7 +202,11 @@ fn follow(api: Api<Deployment>) -> (watch::Receiver<Seen>, JoinSet<()>) {
         let params = WatchParams::default().timeout(290);
         // The server ends a watch now and then; what it tells again is no news.
         loop {
-            let Ok(events) = api.watch_metadata(&params, "0").await else { continue };
+            let Ok(events) = api.watch_metadata(&params, "0").await else {
+                // Whoever tries again without a pause takes the machine from what is measured.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
             let mut events = std::pin::pin!(events);
             while let Ok(Some(event)) = events.try_next().await {
                 if let WatchEvent::Added(object) = event {

@@ -13,6 +13,7 @@ use mainstay::controller::Controller;
 use mainstay::key::{Key as _, Request};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{wait_deployment, wait_probe};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::report::{figure_of_time, long_form};
 use mainstay_tests::sockets::Prerequisite;
@@ -251,19 +252,8 @@ impl<'a> Scene<'a> {
 }
 
 async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) {
-    let object: WaitDeployment = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    }))
-    .expect("a WaitDeployment");
+    let changes = json!({"waitProbe": wait_probe(prerequisite.address())});
+    let object: WaitDeployment = wait_deployment(name, &changes);
     cluster.api().create(&PostParams::default(), &object).await.expect("created");
 }
 

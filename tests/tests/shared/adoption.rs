@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{tcp, wait_deployment};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
@@ -22,20 +23,10 @@ fn template() -> Value {
 }
 
 fn object(prerequisite: &Prerequisite, template: &Value, others: &Value) -> WaitDeployment {
-    let address = prerequisite.address();
-    let tcp = json!({"host": address.ip().to_string(), "port": address.port()});
-    let mut wait_for = json!({"dependencies": [{"name": "a", "tcpSocket": tcp, "periodSeconds": 1}]});
-    for (key, value) in others.as_object().into_iter().flatten() {
-        wait_for[key] = value.clone();
-    }
-    serde_json::from_value(json!({
-        "metadata": {"name": "web", "labels": {"team": "a"}},
-        "spec": {
-            "minReadySeconds": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template,
-            "waitFor": wait_for,
-        },
-    }))
-    .expect("a WaitDeployment")
+    let mut wait_for = others.clone();
+    wait_for["dependencies"] = json!([tcp("a", prerequisite.address())]);
+    let spec = json!({"minReadySeconds": 1, "template": template, "waitFor": wait_for});
+    wait_deployment("web", &json!({"metadata": {"labels": {"team": "a"}}, "spec": spec}))
 }
 
 /// As the original made it: created, not applied, and owned by nobody.

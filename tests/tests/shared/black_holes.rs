@@ -19,12 +19,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Resource, ResourceExt as _};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::process::{get, memory, sample};
 use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::sockets::{BlackHole, black_hole};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -186,19 +187,7 @@ impl Side {
 fn object(name: &str, address: Option<&str>) -> WaitDeployment {
     let wait_probe = address
         .map(|address| json!({"address": address, "timeout": TIMEOUT, "periodSeconds": PERIOD.as_secs()}));
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "waitProbe": wait_probe.unwrap_or(Value::Null),
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    }))
-    .expect("a WaitDeployment")
+    wait_deployment(name, &json!({"waitProbe": wait_probe, "spec": {"replicas": 0}}))
 }
 
 /// Shows every object and every change to `until`, until it has seen enough. Keeps nothing: `wait::until_all` would

@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Resource as _, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::cluster::client_of;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::{TestCluster, wait};
 use serde_json::json;
 
@@ -117,18 +118,7 @@ async fn our_definitions_are_served_from_the_start() {
 #[tokio::test]
 async fn the_garbage_collector_knows_our_kind_at_once() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    let owner: WaitDeployment = serde_json::from_value(json!({
-        "metadata": {"name": "owner"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "owner"}},
-            "template": {
-                "metadata": {"labels": {"app": "owner"}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-        "waitProbe": {"address": "127.0.0.1:1"},
-    }))
-    .expect("a WaitDeployment");
+    let owner = wait_deployment("owner", &json!({"waitProbe": {"address": "127.0.0.1:1"}}));
     let (owners, maps) = (cluster.api::<WaitDeployment>(), cluster.api::<ConfigMap>());
     let owner = owners.create(&PostParams::default(), &owner).await.expect("created");
     let metadata = ObjectMeta {

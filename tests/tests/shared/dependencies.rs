@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::report::figure;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
@@ -15,19 +16,7 @@ use tokio::time::Instant;
 fn waits_for(name: &str, dependency: &Value) -> WaitDeployment {
     let mut dependency = dependency.clone();
     dependency["name"] = "other".into();
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-            "waitFor": {"dependencies": [dependency]},
-        },
-    }))
-    .expect("a WaitDeployment")
+    wait_deployment(name, &json!({"spec": {"waitFor": {"dependencies": [dependency]}}}))
 }
 
 fn service(name: &str, selector: &Value) -> Service {
@@ -81,7 +70,7 @@ async fn a_gate_opens_as_soon_as_an_endpoint_of_its_service_is_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gates_that_wait_for_each_other_say_so_until_one_is_edited() {
+async fn gates_that_wait_for_each_other_say_so_until_one_opens() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -103,7 +92,16 @@ async fn gates_that_wait_for_each_other_say_so_until_one_is_edited() {
         wait::until(&objects, name, path, tells).await;
     }
 
-    let nothing = Patch::Merge(json!({"spec": {"waitFor": null}}));
+    // Open is open, also of one that brings nothing and whose own dependencies never held.
+    let proceeds = json!({"replicas": 0, "waitFor": {"deadlineSeconds": 1, "onDeadline": "Proceed"}});
+    let proceeds = Patch::Merge(json!({"spec": proceeds}));
+    objects.patch("api", &PatchParams::default(), &proceeds).await.expect("edited");
+    wait::until(&objects, "web", "no cycle, and closed", |web| {
+        web.condition("DependencyCycle").is_none() && of_dependency(web) == "NoEndpoints"
+    })
+    .await;
+
+    let nothing = Patch::Merge(json!({"spec": {"replicas": 1, "waitFor": null}}));
     objects.patch("api", &PatchParams::default(), &nothing).await.expect("edited");
     wait::until(&objects, "web", "no cycle, and open", |web| {
         web.condition("DependencyCycle").is_none() && reason(web, "Ready") == "Available"

@@ -9,6 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::{Term, Write, outside_of_terms, terms};
+use mainstay_tests::fixtures::{wait_deployment, wait_probe};
 use mainstay_tests::manifests::{Identity, documents_of_base};
 use mainstay_tests::process::get;
 use mainstay_tests::report::figure;
@@ -220,19 +221,8 @@ pub(super) async fn install_two_accounts(cluster: &TestCluster) {
 }
 
 async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) {
-    let object: WaitDeployment = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1},
-        "spec": {
-            // No Pods: what is written matters here, not what comes of it.
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    }))
-    .expect("a WaitDeployment");
+    // No Pods: what is written matters here, not what comes of it.
+    let changes = json!({"waitProbe": wait_probe(prerequisite.address()), "spec": {"replicas": 0}});
+    let object = wait_deployment(name, &changes);
     cluster.api::<WaitDeployment>().create(&PostParams::default(), &object).await.expect("created");
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
@@ -22,23 +23,13 @@ async fn a_changed_service_is_probed_long_before_its_period_is_over() {
         json!({"metadata": {"name": "db"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
     let service: Service = serde_json::from_value(service).expect("a Service");
     services.create(&PostParams::default(), &service).await.expect("created");
-    let object = json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-            "waitFor": {"dependencies": [{
-                "name": "database",
-                "tcpSocket": {"host": "db", "port": prerequisite.address().port()},
-                "periodSeconds": 3600,
-            }]},
-        },
+    let dependency = json!({
+        "name": "database",
+        "tcpSocket": {"host": "db", "port": prerequisite.address().port()},
+        "periodSeconds": 3600,
     });
-    let object: WaitDeployment = serde_json::from_value(object).expect("a WaitDeployment");
+    let spec = json!({"replicas": 0, "waitFor": {"dependencies": [dependency]}});
+    let object = wait_deployment("web", &json!({"spec": spec}));
     let objects = cluster.api::<WaitDeployment>();
     objects.create(&PostParams::default(), &object).await.expect("created");
     let told = |object: &WaitDeployment| {

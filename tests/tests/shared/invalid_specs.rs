@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use slips::Expected::{Refused, Said};
 use slips::{bad_templates, bare, edited, slips, waiting};
 
+/// Of the specs made at random. ADMITTED has stood with 0 to 20.
+const SEED: u64 = 7;
 /// Fewest specs that have to be wrong.
 const LEAST: usize = 200;
 /// What one object may cost: a first status, the write that is refused, the status that says so, and one more of each
@@ -88,7 +90,8 @@ impl Stage {
     }
 }
 
-/// Whether it is told that a person has to act, and on what.
+/// Whether it is told that a person has to act, and on what, and the mirror has told what there is to tell, too: what either
+/// writes later is one try too many.
 fn says(object: &DynamicObject, words: &str) -> bool {
     let conditions = object.data["status"]["conditions"].as_array();
     let find = |type_: &str| {
@@ -98,6 +101,7 @@ fn says(object: &DynamicObject, words: &str) -> bool {
     let message = find("Ready")["message"].as_str().unwrap_or_default();
     find("Ready")["status"] == "False"
         && find("Stalled")["status"] == "True"
+        && find("Available")["reason"] == "DeploymentNotFound"
         && message.contains(words)
         && object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
 }
@@ -187,8 +191,9 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
         wrong += 1;
     }
 
-    // The same ones each time, so that a failure comes again; the seed is there to be changed.
-    let mut random = fastrand::Rng::with_seed(7);
+    // The same ones each time, so that a failure comes again, unless MAINSTAY_SEED says otherwise.
+    let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+    let mut random = fastrand::Rng::with_seed(seed);
     let (mut places, mut admitted) = (Vec::new(), BTreeSet::new());
     pointers(&waiting("x")["spec"], "/spec", &mut places);
     places.retain(|place| !place.contains("/template"));

@@ -17,12 +17,13 @@ use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay::watch::enqueue_mapped;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::exposition::{Families, parse, promtool, scrape};
+use mainstay_tests::fixtures::{wait_deployment, wait_probe};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::wait::PATIENCE;
 use mainstay_tests::witness::witness;
 use mainstay_tests::{LocalManager, TestCluster};
 use prometheus_client::metrics::gauge::Gauge;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 /// What Prometheus 2 asks for.
@@ -87,26 +88,14 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, R
     (manager, store, registry)
 }
 
-/// A WaitDeployment whose prerequisite is probed.
-fn waiting(prerequisite: &Prerequisite) -> WaitDeployment {
-    let probe: Value =
-        json!({"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1});
-    let template = json!({
-        "metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-    });
-    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": template});
-    serde_json::from_value(json!({"metadata": {"name": "web"}, "waitProbe": probe, "spec": spec}))
-        .expect("a WaitDeployment")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_committed_list() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, _store, registry) = in_trouble(&cluster).await;
     let prerequisite = Prerequisite::closed();
     let objects = cluster.api::<WaitDeployment>();
-    objects.create(&PostParams::default(), &waiting(&prerequisite)).await.expect("created");
+    let web = wait_deployment("web", &json!({"waitProbe": wait_probe(prerequisite.address())}));
+    objects.create(&PostParams::default(), &web).await.expect("created");
 
     // What has no series yet has no labels to compare; a family of the crate's own kinds is not even written.
     let still = async || {
@@ -139,6 +128,8 @@ async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_commi
     let others = parse(&openmetrics, Format::OpenMetrics).expect("OpenMetrics");
     assert_eq!(list(&families), list(&others), "both forms tell of the same");
     compare_with_the_docs(&list(&families));
+    let unnamed = unnamed_values(&families, &docs());
+    assert!(unnamed.is_empty(), "docs/metrics.md does not say what these labels mean: {unnamed:#?}");
     for name in families.keys() {
         let again = registry.try_register(name, "Once more", Gauge::<i64>::default());
         assert!(matches!(again, Err(FamilyError::Taken { .. })), "{name}: {again:?}");
@@ -164,14 +155,40 @@ fn list(families: &Families) -> String {
     rows
 }
 
+/// Labels of WaitDeployments with values that no row for their family names.
+fn unnamed_values(families: &Families, docs: &str) -> BTreeSet<String> {
+    let ours = families.iter().filter(|(name, _)| name.starts_with("mainstay_waitdeployment_"));
+    let mut unnamed = BTreeSet::new();
+    for (name, family) in ours {
+        let inner = family.series.keys().filter_map(|series| series.split_once('{')?.1.strip_suffix('}'));
+        for (label, value) in inner.flat_map(|inner| inner.split(',')).filter_map(|pair| pair.split_once('='))
+        {
+            let (row, value) = (format!("| `{label}` | "), format!("`{}`", value.trim_matches('"')));
+            let is_named =
+                |line: &str| line.starts_with(&row) && line.contains(name) && line.contains(&value);
+            if label != "le" && !docs.lines().any(is_named) {
+                unnamed.insert(format!("{name}: {label} {value}"));
+            }
+        }
+    }
+    unnamed
+}
+
+fn docs_path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md"))
+}
+
+fn docs() -> String {
+    std::fs::read_to_string(docs_path()).expect("docs/metrics.md")
+}
+
 fn compare_with_the_docs(found: &str) {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md"));
-    let docs = std::fs::read_to_string(&path).expect("docs/metrics.md");
+    let docs = docs();
     let (before, rest) = docs.split_once(BEGIN).expect("where the list begins");
     let (listed, after) = rest.split_once(END).expect("where the list ends");
     let heading = "| name | type | labels | |\n|---|---|---|---|\n";
     if std::env::var_os("MAINSTAY_UPDATE").is_some_and(|value| value == "1") {
-        std::fs::write(&path, [before, BEGIN, heading, found, END, after].concat()).expect("written");
+        std::fs::write(docs_path(), [before, BEGIN, heading, found, END, after].concat()).expect("written");
         return;
     }
     let listed: BTreeSet<&str> = listed.strip_prefix(heading).expect("its heading").lines().collect();

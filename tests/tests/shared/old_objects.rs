@@ -5,6 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use mainstay_api::crd::crd;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::{TestCluster, wait};
 use serde_json::{Value, json};
 
@@ -62,14 +63,9 @@ impl Definition {
     }
 
     fn object(&self, name: &str, fields: &Value) -> DynamicObject {
-        let mut object = json!({
-            "apiVersion": format!("{}/v1alpha1", self.group), "kind": "WaitDeployment", "metadata": {"name": name},
-            "spec": {
-                "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "a"}]}},
-            },
-        });
-        merge(&mut object, fields);
+        let mut object: Value = wait_deployment("web", fields);
+        object["apiVersion"] = json!(format!("{}/v1alpha1", self.group));
+        object["metadata"]["name"] = json!(name);
         serde_json::from_value(object).expect("an object")
     }
 
@@ -92,18 +88,6 @@ impl Definition {
 
     async fn end(self) {
         self.definitions.delete(&self.name(), &DeleteParams::default()).await.expect("deleted");
-    }
-}
-
-/// RFC 7386 without removal.
-fn merge(under: &mut Value, over: &Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(under.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (under, over) => *under = over.clone(),
     }
 }
 
@@ -141,7 +125,7 @@ fn without_rules(schema: &mut Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_new_rules_would_refuse_can_be_edited_elsewhere() {
     let Some(served) = Definition::serve(without_rules).await else { return };
-    let old = json!({"spec": {"waitFor": {
+    let old = json!({"spec": {"replicas": 1, "waitFor": {
         "dependencies": [
             {"name": "Data Base", "tcpSocket": {"host": "0x7f.1", "port": 70_000}, "timeoutSeconds": 90},
             {"name": "both", "dns": {"name": "10.0.0.1"}, "service": {"name": "Db"}},

@@ -32,7 +32,7 @@ fn rules() -> Value {
 }
 
 /// A Lease of few seconds, renewed every second.
-fn short_lease(on_lost: &str) -> Value {
+pub(super) fn short_lease(on_lost: &str) -> Value {
     let election =
         json!({"leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s", "onLost": on_lost});
     json!({"leaderElection": election})
@@ -143,14 +143,14 @@ fn add_all(manager: &Manager, diary: &Diary, eyes: &Arc<Eyes>) {
 }
 
 /// Takes the Lease by hand, for longer than any test looks at what that does.
-async fn take(leases: &Api<Lease>) {
+pub(super) async fn take(leases: &Api<Lease>) {
     let now = MicroTime(Timestamp::now());
     let spec = json!({"holderIdentity": "intruder", "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now});
     write(leases, &spec).await;
 }
 
 /// Gives it up again, as an elector does.
-async fn give_up(leases: &Api<Lease>) {
+pub(super) async fn give_up(leases: &Api<Lease>) {
     let now = MicroTime(Timestamp::now());
     let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now});
     write(leases, &spec).await;

@@ -6,6 +6,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{image, lay_over, tcp, wait_deployment, with_image};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
@@ -33,20 +34,9 @@ impl Stage {
     }
 
     async fn create(&self, name: &str, spec: &Value) {
-        let mut object = json!({
-            "metadata": {"name": name},
-            "spec": {
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{"name": "main", "image": image(0)}]},
-                },
-            },
-        });
-        for (key, value) in spec.as_object().expect("fields") {
-            object["spec"][key] = value.clone();
-        }
-        let object = serde_json::from_value(object).expect("a WaitDeployment");
+        let mut changes = with_image(0);
+        lay_over(&mut changes, &json!({"spec": spec}));
+        let object = wait_deployment(name, &changes);
         self.objects.create(&PostParams::default(), &object).await.expect("created");
     }
 
@@ -57,8 +47,7 @@ impl Stage {
 
     /// Has the image of a round rolled out by an edit of the object.
     async fn release(&self, name: &str, round: usize) {
-        let containers = json!([{"name": "main", "image": image(round)}]);
-        self.edit(name, &json!({"template": {"spec": {"containers": containers}}})).await;
+        self.edit(name, &with_image(round)["spec"]).await;
     }
 
     async fn kubectl_wait(&self, name: &str, condition: &str) {
@@ -86,10 +75,6 @@ impl Stage {
 
 // === private functions ===
 
-fn image(round: usize) -> String {
-    format!("example.invalid/main:{round}")
-}
-
 fn image_of(deployment: &Deployment) -> Option<&str> {
     deployment.spec.template.spec.as_ref()?.containers.first()?.image.as_deref()
 }
@@ -109,9 +94,7 @@ fn restart_of(deployment: &Deployment) -> Option<&String> {
 }
 
 fn depends_on(prerequisite: &Prerequisite) -> Value {
-    let address = prerequisite.address();
-    let tcp = json!({"host": address.ip().to_string(), "port": address.port()});
-    json!({"dependencies": [{"name": "db", "periodSeconds": 1, "timeoutSeconds": 1, "tcpSocket": tcp}]})
+    json!({"dependencies": [tcp("db", prerequisite.address())]})
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{image, wait_deployment, wait_probe, with_image};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
@@ -14,25 +15,16 @@ use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The period the tests ask for.
+use super::runnables::{give_up, short_lease, take};
+
+/// The period that [`wait_probe`] asks for.
 const PERIOD: Duration = Duration::from_secs(1);
 /// What creating the Deployment may take beyond one period.
 const SLACK: Duration = Duration::from_secs(5);
 
 fn waiting_for(name: &str, prerequisite: &Prerequisite, replicas: u32) -> WaitDeployment {
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": PERIOD.as_secs()},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    }))
-    .expect("a WaitDeployment")
+    let changes = json!({"waitProbe": wait_probe(prerequisite.address()), "spec": {"replicas": replicas}});
+    wait_deployment(name, &changes)
 }
 
 fn condition<'a>(object: &'a WaitDeployment, type_: &str) -> (&'a str, &'a str) {
@@ -163,12 +155,12 @@ async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
     let restarted = deployments.get("web").await.expect("the Deployment");
     let restarted_at = restart_of(&restarted).expect("kubectl's annotation");
 
-    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.invalid/main:2"}]}}}});
-    let edited = objects.patch("web", &PatchParams::default(), &Patch::Merge(&image)).await.expect("edited");
+    let edit = Patch::Merge(with_image(2));
+    let edited = objects.patch("web", &PatchParams::default(), &edit).await.expect("edited");
     let rolled = wait::until(&deployments, "web", "the new image everywhere", |web| {
-        let image = web.spec.template.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
+        let found = web.spec.template.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
         let status = web.status.clone().unwrap_or_default();
-        image.as_deref() == Some("example.invalid/main:2")
+        found == Some(image(2))
             && status.observed_generation == web.metadata.generation
             && status.updated_replicas == Some(2)
             && status.available_replicas == Some(2)
@@ -206,6 +198,42 @@ async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
         windows.last().is_some_and(|(before, after)| before == after),
         "zero writes at rest: {windows:?}"
     );
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_the_configuration_names_are_not_passed_on() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let changes = json!({"waitDeployment": {"notPassedOn": ["team", "example.com/*"]}});
+    let manager = LocalManager::start(&cluster, &identity, &changes).await;
+    let marks = json!({"team": "shop", "example.com/owner": "anna", "tier": "web"});
+    let object = wait_deployment("web", &json!({"metadata": {"labels": marks, "annotations": marks}}));
+    cluster.api::<WaitDeployment>().create(&PostParams::default(), &object).await.expect("created");
+    let web = wait::until(&cluster.api::<Deployment>(), "web", "the Deployment", |_| true).await;
+    assert_eq!(json!(web.labels()), json!({"tier": "web"}));
+    assert!(web.annotations().contains_key("tier") && !web.annotations().contains_key("team"));
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_leads_no_more_counts_no_gates() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &short_lease("Campaign")).await;
+    let web: WaitDeployment = wait_deployment("web", &json!({}));
+    cluster.api().create(&PostParams::default(), &web).await.expect("created");
+    let counts = async |count: f64| {
+        let open = r#"mainstay_waitdeployment_gates{state="open"}"#;
+        let is_counted = async || sample(&manager.metrics_text().await, open) == Some(count);
+        wait::until_so(&format!("{count} open gates"), is_counted).await;
+    };
+    counts(1.0).await;
+    let leases = cluster.api();
+    take(&leases).await;
+    counts(0.0).await;
+    give_up(&leases).await;
+    counts(1.0).await;
     manager.stop().await.expect("stopped in order");
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::sockets::{BlackHole, Prerequisite, black_hole};
 use mainstay_tests::{LocalManager, TestCluster, wait};
@@ -58,21 +59,7 @@ impl Stage {
     }
 
     async fn create(&self, name: &str, wait_probe: &Value) -> Result<DynamicObject, kube::Error> {
-        let object = json!({
-            "apiVersion": "apps.mainstay.dev/v1alpha1",
-            "kind": "WaitDeployment",
-            "metadata": {"name": name},
-            "waitProbe": wait_probe,
-            "spec": {
-                "replicas": 0,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-                },
-            },
-        });
-        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let object = wait_deployment(name, &json!({"waitProbe": wait_probe, "spec": {"replicas": 0}}));
         self.objects.create(&PostParams::default(), &object).await
     }
 
@@ -478,7 +465,10 @@ async fn an_edit_of_what_waits_switches_the_target_at_once() {
     stage.edit("web", &at(open.address())).await;
     stage.opens("web").await;
     closed.come_up();
-    stage.create("other", &at(closed.address())).await.expect("created");
+    // It is asked once in an hour, so that a second connection is somebody else's.
+    let mut rarely = at(closed.address());
+    rarely["periodSeconds"] = json!(3600);
+    stage.create("other", &rarely).await.expect("created");
     stage.opens("other").await;
     assert_eq!(closed.connections(), 1, "only for the one that asked for it");
 

@@ -3,6 +3,7 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::PostParams;
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{wait_deployment, wait_probe};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde_json::{Value, json};
@@ -12,22 +13,12 @@ const MANY: usize = 20;
 
 /// Creates an object whose Deployment selects nodes by a label of old.
 async fn create(cluster: &TestCluster, name: &str, label: &str, prerequisite: &Prerequisite) {
-    let object: WaitDeployment = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "waitProbe": {"address": prerequisite.address().to_string(), "timeout": "1s", "periodSeconds": 1},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {
-                    "nodeSelector": {label: "any"},
-                    "containers": [{"name": "main", "image": "example.invalid/main:1"}],
-                },
-            },
-        },
-    }))
-    .expect("a WaitDeployment");
+    let template = json!({"spec": {"nodeSelector": {label: "any"}}});
+    let changes = json!({
+        "waitProbe": wait_probe(prerequisite.address()),
+        "spec": {"replicas": 0, "template": template},
+    });
+    let object: WaitDeployment = wait_deployment(name, &changes);
     cluster.api().create(&PostParams::default(), &object).await.expect("created");
     wait::until(&cluster.api::<Deployment>(), name, "its Deployment", |_| true).await;
 }

@@ -4,6 +4,7 @@ use std::process::{Output, Stdio};
 
 use kube::api::PostParams;
 use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{tcp, wait_deployment};
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::wait::until_so;
 use mainstay_tests::{LocalManager, TestCluster, wait};
@@ -11,19 +12,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 fn waiting(name: &str, dependency: &Value) -> WaitDeployment {
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "waitFor": {"dependencies": [dependency], "deadlineSeconds": 3600},
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    }))
-    .expect("a WaitDeployment")
+    let wait_for = json!({"dependencies": [dependency], "deadlineSeconds": 3600});
+    wait_deployment(name, &json!({"spec": {"waitFor": wait_for}}))
 }
 
 async fn why(manager: &LocalManager, arguments: &[&str]) -> Output {
@@ -41,9 +31,7 @@ async fn a_tree_says_what_keeps_an_object_and_when_it_is_tried_again() {
     let manager = LocalManager::start(&cluster, &identity, &changes).await;
     let objects = cluster.api::<WaitDeployment>();
     let closed = Prerequisite::closed();
-    let host = closed.address().ip().to_string();
-    let port = closed.address().port();
-    let dial = json!({"name": "db", "tcpSocket": {"host": host, "port": port}, "periodSeconds": 1, "timeoutSeconds": 1});
+    let dial = tcp("db", closed.address());
     let of_api = json!({"name": "backend", "resource": {
         "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "api", "condition": "Ready",
     }});

@@ -1,6 +1,7 @@
 //! Specs as people get them wrong, by hand.
 
 use Expected::{Refused, Said};
+use mainstay_tests::fixtures::wait_deployment;
 use serde_json::{Value, json};
 
 /// What becomes of a spec.
@@ -11,21 +12,10 @@ pub(super) enum Expected {
     Said(&'static str),
 }
 
-/// An object whose Deployment nothing holds up.
+/// An object whose Deployment nothing holds up. Its labels are of the first name, so that what is slipped into them means
+/// the same in all.
 pub(super) fn bare(name: &str) -> Value {
-    json!({
-        "apiVersion": "apps.mainstay.dev/v1alpha1",
-        "kind": "WaitDeployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-            },
-        },
-    })
+    wait_deployment("web", &json!({"metadata": {"name": name}, "spec": {"replicas": 0}}))
 }
 
 /// One that waits for one thing of each kind, none of which is there.
@@ -70,6 +60,10 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
     let many: Vec<Value> =
         (0..17).map(|at| json!({"name": format!("d{at}"), "service": {"name": "a"}})).collect();
     let ipv6 = |host: &str| json!({"host": host, "port": 1});
+    let mut unscaled = bare("x")["spec"].clone();
+    unscaled["replicas"] = Value::Null;
+    unscaled["waitFor"] =
+        json!({"dependencies": [{"name": "a", "service": {"name": "a"}}], "gates": ["ScaleFromZero"]});
     vec![
         (
             "/waitProbe",
@@ -365,6 +359,13 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         ("/spec/waitFor/lossGraceSeconds", json!(86_401), Refused("spec.waitFor.lossGraceSeconds")),
         ("/spec/waitFor/adoption", json!("Always"), Refused("spec.waitFor.adoption: Unsupported value")),
         ("/spec/replicas", Value::Null, Refused("spec.replicas: Required value: replicas has to be set")),
+        (
+            "/spec",
+            unscaled,
+            Refused(
+                "spec.replicas: Required value: replicas has to be set where waitFor.gates has ScaleFromZero",
+            ),
+        ),
         ("/spec/replicas", json!(-1), Refused("spec.replicas")),
         ("/spec/replicas", json!(5_000_000_000_i64), Refused("spec.replicas")),
         ("/spec/selector", Value::Null, Refused("spec.selector: Required value")),

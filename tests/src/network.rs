@@ -1,0 +1,247 @@
+//! A network of a test's own: two namespaces of the kernel's, joined by a pair of virtual links, and nothing beyond.
+//!
+//! The test runs again in a process inside the one; a second process is in the other, where every address is answered
+//! and counted. What the test connects to is so seen in full, however wrong, and reaches nobody.
+//!
+//! # Invariants
+//! 1. Inside there are loopback and one link; at its other end there are loopback and that link. No packet can leave.
+//! 2. Both processes end with their parent, however that ends: their standard input closes.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, StdinLock};
+use std::net::{IpAddr, Ipv6Addr};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpListener;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
+
+use crate::cluster::skip_or_fail;
+
+/// Says what a process of the test is.
+const ROLE: &str = "MAINSTAY_TEST_NETWORK";
+
+/// The port at which every address is answered.
+pub const PORT: u16 = 5432;
+/// Two addresses inside.
+pub const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.3"];
+/// Addresses of the other end. It has every other one too, of which there are none elsewhere.
+pub const OUTSIDE: [&str; 2] = ["10.77.0.2", "fd77::2"];
+
+/// What the other end says once it is there, and once it listens.
+const THERE: &str = "there";
+const LISTENING: &str = "listening";
+/// What it says before each address that was connected to.
+const ACCEPTED: &str = "accepted ";
+
+const OF_INSIDE: [&str; 6] = [
+    "addr add 10.77.0.1/24 dev near",
+    "addr add 10.77.0.3/24 dev near",
+    "addr add fd77::1/64 dev near nodad",
+    "link set near up",
+    "route add default via 10.77.0.2",
+    "-6 route add default via fd77::2 dev near",
+];
+const OF_OUTSIDE: [&str; 6] = [
+    "link set lo up",
+    "addr add 10.77.0.2/24 dev far",
+    "addr add fd77::2/64 dev far nodad",
+    "link set far up",
+    // In the table that is asked last: the link's own network goes before.
+    "route add local 0.0.0.0/0 dev lo table main",
+    "-6 route add local ::/0 dev lo table main",
+];
+
+/// The network, seen from inside.
+#[derive(Debug)]
+pub struct Network {
+    accepted: Arc<Mutex<BTreeSet<IpAddr>>>,
+    _outside: Child,
+    /// Open for as long as the other end is to be there.
+    _stdin: ChildStdin,
+    /// One notes what the other end says, one what is connected to inside.
+    _noting: JoinSet<()>,
+}
+
+// === impl Network ===
+
+impl Network {
+    /// Runs `test`, the calling test by its full name, again inside a network of its own, and there returns that.
+    ///
+    /// `None` for the caller outside, once that has passed, and at the other end: the test is to return. None as well,
+    /// after a printed notice, where the system does not permit it; in CI that fails the test instead.
+    ///
+    /// # Panics
+    /// Panics if the test fails inside.
+    pub async fn enter(test: &str) -> Option<Self> {
+        match std::env::var(ROLE).as_deref() {
+            Ok("inside") => Some(Self::inside(test).await),
+            Ok(_) => {
+                be_outside().await;
+                None
+            }
+            Err(_) => {
+                if let Err(cause) = attempt(in_a_namespace().args(["ip", "link", "set", "lo", "up"])).await {
+                    return skip_or_fail(&format!("no network namespace can be made: {cause}"));
+                }
+                run_inside(test).await;
+                None
+            }
+        }
+    }
+
+    /// Returns the addresses that were connected to so far, at either end.
+    pub fn accepted(&self) -> BTreeSet<IpAddr> {
+        self.accepted.lock().clone()
+    }
+
+    async fn inside(test: &str) -> Self {
+        ip("link set lo up").await;
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--net", "--"]);
+        let outside = again(&mut unshare, test, "outside").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut outside = outside.spawn().unwrap_or_else(|error| panic!("no other end: {error}"));
+        let (Some(mut stdin), Some(stdout), Some(process)) =
+            (outside.stdin.take(), outside.stdout.take(), outside.id())
+        else {
+            panic!("the other end has ended")
+        };
+        let mut said = BufReader::new(stdout).lines();
+        hear(&mut said, THERE).await;
+        ip(&format!("link add near type veth peer name far netns {process}")).await;
+        for command in OF_INSIDE {
+            ip(command).await;
+        }
+        if let Err(error) = stdin.write_all(b"\n").await {
+            panic!("the other end does not listen: {error}");
+        }
+        hear(&mut said, LISTENING).await;
+
+        let accepted = Arc::new(Mutex::new(BTreeSet::new()));
+        let (there, here) = (Arc::clone(&accepted), Arc::clone(&accepted));
+        let mut noting = JoinSet::new();
+        noting.spawn(async move {
+            while let Ok(Some(line)) = said.next_line().await {
+                let address = line.strip_prefix(ACCEPTED).and_then(|address| address.parse::<IpAddr>().ok());
+                there.lock().extend(address);
+            }
+        });
+        let listener = listen().await;
+        noting.spawn(accept(listener, move |address| here.lock().extend([address])));
+        // A thread of its own: the runtime waits at its end for those that it reads with, and this one reads for longer.
+        std::thread::spawn(|| {
+            drop(std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
+            // The test outside is gone. What was started here ends as this process does, by its standard input.
+            std::process::exit(1);
+        });
+        Self { accepted, _outside: outside, _stdin: stdin, _noting: noting }
+    }
+}
+
+// === private functions ===
+
+/// A command in a network namespace of its own; the user is root there, and who they are everywhere else.
+fn in_a_namespace() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "--"]).kill_on_drop(true);
+    command
+}
+
+/// Runs the test inside, and shows what it printed there.
+async fn run_inside(test: &str) {
+    let mut command = in_a_namespace();
+    let started = again(&mut command, test, "inside").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut inside =
+        started.unwrap_or_else(|error| panic!("{test} cannot be run in its own network: {error}"));
+    // Open until it has ended: to wait for a child would close it.
+    let _stdin = inside.stdin.take();
+    let ended = inside.wait_with_output().await;
+    let ended = ended.unwrap_or_else(|error| panic!("{test} is lost in its own network: {error}"));
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    say(&printed);
+    assert!(ended.status.success(), "{test} failed in its own network, see above");
+    // A name that no test has is no failure to the test runner.
+    assert!(printed.contains(" 1 passed;"), "there is no test {test}");
+}
+
+/// Appends this very test to a command.
+fn again<'a>(command: &'a mut Command, test: &str, role: &str) -> &'a mut Command {
+    let program = std::env::current_exe().unwrap_or_else(|error| panic!("this program has no path: {error}"));
+    command.arg(program).args([test, "--exact", "--nocapture"]).env(ROLE, role).kill_on_drop(true)
+}
+
+async fn attempt(command: &mut Command) -> Result<(), String> {
+    match command.status().await {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?}: {status}")),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}
+
+async fn ip(arguments: &str) {
+    let mut command = Command::new("ip");
+    if let Err(cause) = attempt(command.args(arguments.split(' ')).stdout(Stdio::null())).await {
+        panic!("{cause}");
+    }
+}
+
+async fn hear(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
+    loop {
+        match said.next_line().await {
+            Ok(Some(line)) if line == expected => return,
+            // What the test runner says.
+            Ok(Some(_)) => {}
+            ended => panic!("the other end is not {expected}: {ended:?}"),
+        }
+    }
+}
+
+/// The other end, for as long as its standard input is open.
+async fn be_outside() {
+    say(THERE);
+    read_stdin(|stdin| stdin.read_line(&mut String::new()).map(drop)).await;
+    for command in OF_OUTSIDE {
+        ip(command).await;
+    }
+    let listener = listen().await;
+    say(LISTENING);
+    let accept = accept(listener, |address| say(&format!("{ACCEPTED}{address}")));
+    // Either end of it will do: there is nothing left to do then.
+    tokio::select! {
+        () = accept => {}
+        () = read_stdin(|stdin| std::io::copy(stdin, &mut std::io::sink()).map(drop)) => {}
+    }
+}
+
+/// Reads beside the runtime; an end of it is as good as what was waited for.
+async fn read_stdin(read: impl FnOnce(&mut StdinLock<'_>) -> std::io::Result<()> + Send + 'static) {
+    let read = move || read(&mut std::io::stdin().lock());
+    drop(tokio::task::spawn_blocking(read).await);
+}
+
+/// A line of its own: the test runner begins one and leaves it.
+fn say(line: &str) {
+    #[expect(clippy::print_stdout, reason = "standard output is what the test inside reads")]
+    {
+        println!("\n{line}");
+    }
+}
+
+/// Listens on all addresses of both families.
+async fn listen() -> TcpListener {
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).await;
+    listener.unwrap_or_else(|error| panic!("nobody can listen at {PORT}: {error}"))
+}
+
+async fn accept(listener: TcpListener, note: impl Fn(IpAddr)) {
+    loop {
+        let accepted = listener.accept().await.and_then(|(stream, _)| stream.local_addr());
+        match accepted {
+            Ok(address) => note(address.ip().to_canonical()),
+            Err(error) => panic!("a connection was not taken: {error}"),
+        }
+    }
+}

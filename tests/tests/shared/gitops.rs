@@ -1,0 +1,174 @@
+//! What tools that deploy from a repository make of each state: kstatus (Flux, Helm) and our health script for Argo CD.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::{lay_over, tcp, wait_deployment, with_image};
+use mainstay_tests::kstatus::{Kstatus, kstatus};
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use mlua::{Lua, Table};
+use serde_json::{Value, json};
+
+const HEALTH: &str = include_str!("../../../deploy/argocd/health.lua");
+
+struct Stage {
+    cluster: TestCluster,
+    identity: Identity,
+    /// As JSON: no type of ours stands between the server and the judges.
+    objects: Api<DynamicObject>,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    async fn set_up() -> Option<Self> {
+        let cluster = TestCluster::shared().await?;
+        let identity = cluster.install_base().await;
+        let resource = ApiResource::erase::<WaitDeployment>(&());
+        let objects = Api::namespaced_with(cluster.client(), cluster.namespace(), &resource);
+        Some(Self { cluster, identity, objects })
+    }
+
+    async fn manager(&self, changes: &Value) -> LocalManager {
+        LocalManager::start(&self.cluster, &self.identity, changes).await
+    }
+
+    async fn create(&self, spec: &Value) {
+        let mut changes = json!({"spec": {"replicas": 1}});
+        lay_over(&mut changes, &json!({"spec": spec}));
+        let object = wait_deployment("web", &changes);
+        self.objects.create(&PostParams::default(), &object).await.expect("created");
+    }
+
+    async fn edit(&self, patch: &Value) {
+        self.objects.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.expect("edited");
+    }
+
+    /// Waits until the object is ready or not for this reason, and has the judges say what they have to.
+    async fn is(&self, reason: &str, expected: Kstatus, health: &str) {
+        let state = |web: &DynamicObject| {
+            let generation = web.metadata.generation;
+            let conditions = web.data["status"]["conditions"].as_array().into_iter().flatten();
+            let mut of_now = conditions.filter(|found| found["observedGeneration"].as_i64() == generation);
+            of_now.any(|found| found["type"] == "Ready" && found["reason"] == reason)
+        };
+        let web = wait::until(&self.objects, "web", reason, state).await;
+        judge(&web, reason, expected, health);
+    }
+
+    async fn is_now(&self, what: &str, expected: Kstatus, health: &str) {
+        judge(&self.objects.get("web").await.expect("it is there"), what, expected, health);
+    }
+
+    async fn end(&self) {
+        self.objects.delete("web", &DeleteParams::background()).await.expect("deleted");
+        wait::until_gone(&self.objects, "web").await;
+        wait::until_gone(&self.cluster.api::<Deployment>(), "web").await;
+    }
+}
+
+// === private functions ===
+
+fn judge(object: &DynamicObject, what: &str, expected: Kstatus, health: &str) {
+    let object = serde_json::to_value(object).expect("JSON");
+    assert_eq!((kstatus(&object), health_of(&object).as_str()), (expected, health), "{what}: {object:#}");
+}
+
+fn health_of(object: &Value) -> String {
+    let lua = Lua::new();
+    lua.load(format!("obj = {}", in_lua(object))).exec().expect("an object");
+    let health: Table = lua.load(HEALTH).eval().expect("health");
+    health.get("status").expect("a status")
+}
+
+/// Writes JSON as Lua; both quote alike what stands in an object of a test.
+fn in_lua(value: &Value) -> String {
+    let all = |parts: Vec<String>| format!("{{{}}}", parts.join(", "));
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::Array(items) => all(items.iter().map(in_lua).collect()),
+        Value::Object(fields) => all(fields
+            .iter()
+            .map(|(key, value)| format!("[{}] = {}", Value::from(key.as_str()), in_lua(value)))
+            .collect()),
+        other => other.to_string(),
+    }
+}
+
+fn waits_for(prerequisite: &Prerequisite, others: &Value) -> Value {
+    let mut dependency = tcp("db", prerequisite.address());
+    dependency["failureThreshold"] = 1.into();
+    let mut wait_for = others.clone();
+    wait_for["dependencies"] = json!([dependency]);
+    json!({"waitFor": wait_for})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
+    let Some(stage) = Stage::set_up().await else { return };
+    let mut prerequisite = Prerequisite::closed();
+    stage.create(&waits_for(&prerequisite, &json!({"deadlineSeconds": 3600}))).await;
+    stage.is_now("nobody has looked at it yet", Kstatus::InProgress, "Progressing").await;
+    let manager = stage.manager(&json!({})).await;
+    stage.is("WaitingForDependencies", Kstatus::InProgress, "Progressing").await;
+    stage.edit(&json!({"spec": {"waitFor": {"deadlineSeconds": 1}}})).await;
+    stage.is("DeadlineExceeded", Kstatus::Failed, "Degraded").await;
+    prerequisite.come_up();
+    stage.is("Available", Kstatus::Current, "Healthy").await;
+
+    prerequisite.go_down().await;
+    wait::until(&stage.objects, "web", "the loss to be told", |web| {
+        let conditions = web.data["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|found| found["reason"] == "Lost")
+    })
+    .await;
+    stage.is_now("what runs runs on", Kstatus::Current, "Healthy").await;
+    stage.edit(&json!({"spec": {"waitFor": {"gates": ["Create", "Update"]}}})).await;
+    stage.edit(&with_image(2)).await;
+    stage.is("WaitingForDependencies", Kstatus::InProgress, "Progressing").await;
+    prerequisite.come_up();
+    stage.is("Available", Kstatus::Current, "Healthy").await;
+
+    let paused = json!({"spec": {"paused": true, "replicas": 2, "template": {"spec": {"terminationGracePeriodSeconds": 5}}}});
+    stage.edit(&paused).await;
+    stage.is("Paused", Kstatus::InProgress, "Suspended").await;
+    stage.edit(&json!({"spec": {"paused": false}})).await;
+    stage.is("Available", Kstatus::Current, "Healthy").await;
+
+    manager.stop().await.expect("stopped in order");
+    stage.edit(&json!({"spec": {"replicas": 1}})).await;
+    stage.is_now("nobody has seen the edit yet", Kstatus::InProgress, "Progressing").await;
+    stage.edit(&json!({"metadata": {"finalizers": ["test.mainstay.dev/keep"]}})).await;
+    stage.objects.delete("web", &DeleteParams::background()).await.expect("deleted");
+    let manager = stage.manager(&json!({})).await;
+    stage.is_now("being deleted", Kstatus::Terminating, "Progressing").await;
+    stage.edit(&json!({"metadata": {"finalizers": null}})).await;
+    wait::until_gone(&stage.objects, "web").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_a_person_has_failed_to_those_who_wait() {
+    let Some(stage) = Stage::set_up().await else { return };
+    let manager =
+        stage.manager(&json!({"probePolicy": {"mode": "ServicesOnly", "allowLoopback": false}})).await;
+    let prerequisite = Prerequisite::closed();
+
+    let mut refused = waits_for(&prerequisite, &json!({}));
+    refused["template"] = json!({"spec": {"containers": []}});
+    stage.create(&refused).await;
+    stage.is("TemplateRejected", Kstatus::Failed, "Degraded").await;
+    stage.end().await;
+
+    stage.create(&waits_for(&prerequisite, &json!({}))).await;
+    stage.is("PolicyDenied", Kstatus::Failed, "Degraded").await;
+    stage.end().await;
+
+    stage.cluster.kubectl(&["create", "deployment", "web", "--image=example.invalid/main:1"]).await;
+    stage.create(&waits_for(&prerequisite, &json!({"adoption": "Never"}))).await;
+    stage.is("DeploymentConflict", Kstatus::Failed, "Degraded").await;
+    manager.stop().await.expect("stopped in order");
+}

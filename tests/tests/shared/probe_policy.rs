@@ -1,0 +1,147 @@
+//! What the probe policy has to know of the cluster, read from a real server under the rights that we ship.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::dial::NAME;
+use mainstay_tests::fixtures::{tcp, wait_deployment};
+use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+async fn waits_for(cluster: &TestCluster, name: &str, dependencies: &[Value]) {
+    let object: WaitDeployment =
+        wait_deployment(name, &json!({"spec": {"waitFor": {"dependencies": dependencies}}}));
+    cluster.api().create(&PostParams::default(), &object).await.expect("created");
+}
+
+/// Waits until a dependency is told with these words.
+async fn told(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
+    wait::until(&cluster.api::<WaitDeployment>(), name, words, |object| {
+        let mut told = object.status.iter().flat_map(|status| &status.dependencies);
+        told.any(|told| {
+            told.name == dependency && told.message.as_ref().is_some_and(|message| message.contains(words))
+        })
+    })
+    .await;
+}
+
+async fn opened(cluster: &TestCluster, name: &str) {
+    wait::until(&cluster.api::<Deployment>(), name, "the gate to open", |_| true).await;
+}
+
+/// The manager sees one namespace only, and not the one with the Service that stands for the API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let port = cluster.address().port();
+    let identity = cluster.install_base().await.through(format!("localhost:{port}"));
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let kubernetes = Api::<Service>::namespaced(cluster.client(), "default").get("kubernetes").await;
+    let service = kubernetes.ok().and_then(|service| service.spec?.cluster_ip).expect("an address");
+    let other = Prerequisite::open();
+    let host = |name: &str, host: &str, port: u16| json!({"name": name, "tcpSocket": {"host": host, "port": port}, "periodSeconds": 1});
+    let dependencies = [
+        host("name", "localhost", port),
+        tcp("address", cluster.address()),
+        host("service", &service, 443),
+        host("service-six", &format!("64:ff9b::{service}"), 443),
+        tcp("other", other.address()),
+    ];
+    waits_for(&cluster, "web", &dependencies).await;
+    for dependency in ["name", "address", "service", "service-six"] {
+        told(&cluster, "web", dependency, "it is the API server").await;
+    }
+    other.connected(1).await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_with_a_pod_security_level_needs_an_entry_of_its_own() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let label = async |level: Value| {
+        let labels =
+            Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}}));
+        let namespaces: Api<Namespace> = Api::all(cluster.client());
+        namespaces.patch(cluster.namespace(), &PatchParams::default(), &labels).await.expect("labelled");
+    };
+    label("restricted".into()).await;
+    let prerequisite = Prerequisite::open();
+    let policy = json!({"probePolicy": {"mode": "AllowList", "allow": [NAME]}});
+    let manager = LocalManager::start(&cluster, &identity, &policy).await;
+    let port = prerequisite.address().port();
+    let by_name = json!({"name": "database", "tcpSocket": {"host": NAME, "port": port}, "periodSeconds": 1});
+    waits_for(&cluster, "web", &[by_name]).await;
+    told(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
+    assert_eq!(prerequisite.connections(), 0);
+    // What is known of a namespace counts for half a minute.
+    label("privileged".into()).await;
+    opened(&cluster, "web").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_are_read_from_a_config_map_by_whom_a_component_lets() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let (authority, address, _serving) = serving("db.example.com").await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let dependency = json!({
+        "name": "database",
+        "tls": {
+            "host": address.ip(), "port": address.port(), "serverName": "db.example.com",
+            "caConfigMap": {"name": "authorities"},
+        },
+        "periodSeconds": 1,
+    });
+    waits_for(&cluster, "web", &[dependency]).await;
+    told(&cluster, "web", "database", "deploy/components/tls-authorities allows it").await;
+    cluster.install_component(&identity, "tls-authorities").await;
+    told(&cluster, "web", "database", "there is no key ca.crt").await;
+    let map = json!({"metadata": {"name": "authorities"}, "data": {"ca.crt": authority}});
+    let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
+    cluster.api().create(&PostParams::default(), &map).await.expect("created");
+    opened(&cluster, "web").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+/// Shows a certificate for this name; with the authority that signed it, in PEM.
+async fn serving(name: &str) -> (String, std::net::SocketAddr, JoinSet<()>) {
+    let (own, key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&own).expect("signed").pem();
+    let leaf = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+    let leaf = leaf.signed_by(&key, &Issuer::new(params, own)).expect("signed");
+    let config =
+        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![leaf.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
+            )
+            .expect("a certificate");
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("accepted");
+            drop(acceptor.accept(stream).await);
+        }
+    });
+    (authority, address, serving)
+}

@@ -1,0 +1,72 @@
+//! What a manager that begins anew makes of what an earlier one saw: it stands in the status, and nowhere else.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::{LocalManager, TestCluster, wait};
+use serde_json::json;
+
+use super::resource_checks::{admit, finish, job};
+
+/// Waits for the Job `migrate` to complete, as far as the ServiceAccount `reader` may read it.
+fn after_migration(name: &str) -> WaitDeployment {
+    let resource =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
+    let spec = json!({
+        "replicas": 1,
+        "template": {"spec": {"serviceAccountName": "reader"}},
+        "waitFor": {"dependencies": [{"name": "schema", "resource": resource}]},
+    });
+    wait_deployment(name, &json!({"spec": spec}))
+}
+
+fn says(type_: &'static str, reason: &'static str) -> impl Fn(&WaitDeployment) -> bool {
+    move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
+}
+
+/// The reason of its one dependency.
+fn tells(reason: &'static str) -> impl Fn(&WaitDeployment) -> bool {
+    move |object| {
+        let entries = object.status.iter().flat_map(|status| &status.dependencies);
+        entries.into_iter().any(|entry| entry.reason.as_deref() == Some(reason))
+    }
+}
+
+/// A cluster in which the Job is done and may be read, and a manager, which is gone, has let `web` through for it.
+async fn migrated(cluster: &TestCluster) -> Identity {
+    let identity = cluster.install_base().await;
+    let jobs = cluster.api::<Job>();
+    jobs.create(&PostParams::default(), &job("migrate")).await.expect("created");
+    admit(cluster, "reader", "jobs.batch").await;
+    finish(cluster, "migrate").await;
+    let manager = LocalManager::start(cluster, &identity, &json!({})).await;
+    let objects = cluster.api::<WaitDeployment>();
+    objects.create(&PostParams::default(), &after_migration("web")).await.expect("created");
+    wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
+    manager.stop().await.expect("stopped in order");
+    identity
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_succeeded_and_was_cleared_away_counts_for_every_later_start() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = migrated(&cluster).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    cluster.api::<Job>().delete("migrate", &DeleteParams::background()).await.expect("deleted");
+    wait::until_gone(&cluster.api::<Job>(), "migrate").await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let before = deployments.get("web").await.expect("the Deployment").uid();
+    deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
+    wait::until(&deployments, "web", "another Deployment", |web| web.uid() != before).await;
+    let web = wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
+    assert!(tells("GoneAfterSuccess")(&web), "{:#?}", web.status);
+    // Nobody has seen it succeed for this one.
+    objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
+    wait::until(&objects, "late", "the Job to be missed", tells("NotFound")).await;
+    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    manager.stop().await.expect("stopped in order");
+}
