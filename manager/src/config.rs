@@ -119,6 +119,8 @@ pub struct ManagerConfiguration {
     pub logging: Logging,
     /// What probes may connect to.
     pub probe_policy: ProbePolicy,
+    /// What becomes of a WaitDeployment.
+    pub wait_deployment: WaitDeploymentSettings,
     /// What is said of all controllers, and of single ones.
     pub controllers: Controllers,
 }
@@ -219,6 +221,8 @@ pub struct ProbePolicy {
     pub max_per_second: u32,
     /// The most probes begun per second for the objects of one namespace.
     pub max_per_second_per_namespace: u32,
+    /// The most of them at one address: a host as it is written and a port, however many checks there are of it.
+    pub max_per_second_per_address: u32,
     /// The most targets probed at one time for the objects of one namespace.
     pub max_targets_per_namespace: u32,
 }
@@ -232,6 +236,13 @@ pub enum ProbeMode {
     AllowList,
     /// Any address; for clusters with one tenant.
     Any,
+}
+
+/// What becomes of a WaitDeployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitDeploymentSettings {
+    /// Keys of labels and annotations that its Deployment does not get; `DOMAIN/*` is every key of that domain.
+    pub not_passed_on: Vec<String>,
 }
 
 /// What flags on the command line put over the file; `None` leaves the file's value.
