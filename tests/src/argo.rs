@@ -1,55 +1,88 @@
-//! The health script for Argo CD, in the Lua that Argo CD runs.
+//! What Argo CD makes of an object: our health script for it, in the Lua that Argo CD runs.
 
 use mlua::{Lua, Table};
+use serde_json::Value;
 
 /// As shipped.
 const SCRIPT: &str = include_str!("../../deploy/argocd/health.lua");
 
-/// An object of generation 2 whose gate has spoken of this generation.
-fn object(observed: i64, ready: &str, reason: &str, stalled: &str) -> String {
-    let condition = |type_: &str, status: &str| {
-        format!(
-            "{{type = '{type_}', status = '{status}', reason = '{reason}', message = 'because', observedGeneration = {observed}}}"
-        )
-    };
-    let conditions = format!("{}, {}", condition("Ready", ready), condition("Stalled", stalled));
-    format!(
-        "obj = {{metadata = {{generation = 2}}, status = {{observedGeneration = {observed}, conditions = {{{conditions}}}}}}}"
-    )
-}
-
-fn health(object: &str) -> (String, String) {
+/// Judges an object; the status is one of Argo CD's words, such as `Degraded`.
+///
+/// # Errors
+///
+/// That of the script.
+pub fn health(object: &Value) -> mlua::Result<Health> {
     let lua = Lua::new();
-    lua.load(object).exec().unwrap();
-    let health: Table = lua.load(SCRIPT).eval().unwrap();
-    (health.get("status").unwrap(), health.get("message").unwrap())
+    lua.load(format!("obj = {}", in_lua(object))).exec()?;
+    let health: Table = lua.load(SCRIPT).eval()?;
+    Ok(Health { status: health.get("status")?, message: health.get("message")? })
 }
 
-#[test]
-fn each_state_has_its_health() {
-    let because = |status: &str| (status.to_owned(), "because".to_owned());
-    let cases = [
-        (object(2, "True", "Available", "False"), "Healthy"),
-        (object(2, "False", "WaitingForDependencies", "False"), "Progressing"),
-        (object(2, "Unknown", "WaitingForDependencies", "False"), "Progressing"),
-        (object(2, "False", "RolloutInProgress", "False"), "Progressing"),
-        (object(2, "False", "Paused", "False"), "Suspended"),
-        (object(2, "False", "DeadlineExceeded", "True"), "Degraded"),
-        (object(2, "False", "PolicyDenied", "True"), "Degraded"),
-    ];
-    for (object, expected) in cases {
-        assert_eq!(health(&object), because(expected), "{object}");
+/// As a script returns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The word.
+    pub status: String,
+    /// What it is shown with.
+    pub message: Option<String>,
+}
+
+/// Writes JSON as Lua; both quote alike what stands in an object of a test.
+fn in_lua(value: &Value) -> String {
+    let all = |parts: Vec<String>| format!("{{{}}}", parts.join(", "));
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::Array(items) => all(items.iter().map(in_lua).collect()),
+        Value::Object(fields) => all(fields
+            .iter()
+            .map(|(key, value)| format!("[{}] = {}", Value::from(key.as_str()), in_lua(value)))
+            .collect()),
+        other => other.to_string(),
     }
 }
 
-#[test]
-fn what_was_said_of_an_earlier_spec_does_not_count() {
-    for object in [
-        object(1, "True", "Available", "False"),
-        object(1, "False", "DeadlineExceeded", "True"),
-        "obj = {metadata = {generation = 1}}".to_owned(),
-        "obj = {metadata = {generation = 1}, status = {observedGeneration = 1}}".to_owned(),
-    ] {
-        assert_eq!(health(&object).0, "Progressing", "{object}");
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An object of generation 2 whose gate has spoken of this generation.
+    fn object(observed: i64, ready: &str, reason: &str, stalled: &str) -> Value {
+        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": reason, "message": "because", "observedGeneration": observed});
+        let conditions = [condition("Ready", ready), condition("Stalled", stalled)];
+        json!({
+            "metadata": {"generation": 2},
+            "status": {"observedGeneration": observed, "conditions": conditions},
+        })
+    }
+
+    #[test]
+    fn each_state_has_its_health() {
+        let cases = [
+            (object(2, "True", "Available", "False"), "Healthy"),
+            (object(2, "False", "WaitingForDependencies", "False"), "Progressing"),
+            (object(2, "Unknown", "WaitingForDependencies", "False"), "Progressing"),
+            (object(2, "False", "RolloutInProgress", "False"), "Progressing"),
+            (object(2, "False", "Paused", "False"), "Suspended"),
+            (object(2, "False", "DeadlineExceeded", "True"), "Degraded"),
+            (object(2, "False", "PolicyDenied", "True"), "Degraded"),
+        ];
+        for (object, expected) in cases {
+            let expected = Health { status: expected.to_owned(), message: Some("because".to_owned()) };
+            assert_eq!(health(&object).unwrap(), expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn what_was_said_of_an_earlier_spec_does_not_count() {
+        for object in [
+            object(1, "True", "Available", "False"),
+            object(1, "False", "DeadlineExceeded", "True"),
+            json!({"metadata": {"generation": 1}}),
+            json!({"metadata": {"generation": 1}, "status": {"observedGeneration": 1}}),
+        ] {
+            assert_eq!(health(&object).unwrap().status, "Progressing", "{object}");
+        }
     }
 }

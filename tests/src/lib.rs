@@ -1,11 +1,11 @@
 //! Everything that needs an API server: the harness that brings one, and in `tests/` what is proved on it.
 //!
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
-//! watching; [`fixtures`] are the objects it begins with; [`manifests`] runs the manager under test as the ServiceAccount we ship; [`sockets`] are the
-//! prerequisites and black holes it probes, [`dial`] what it may probe them with; [`audit`] tells who wrote
-//! what, [`rights`] what that took, [`witness`] what ran and why, [`exposition`] what scrapers read, [`kstatus`] what those
-//! who deploy see, [`follow`] what a cache was told behind a bad network, [`checks`] what the probes say, [`impostor`]
-//! answers in the server's place. Nothing here sends a packet to
+//! watching; [`fixtures`] are the objects it begins with; [`manifests`] runs the manager under test as the
+//! ServiceAccount we ship; [`sockets`] are the prerequisites and black holes it probes, [`dial`] what it may probe them
+//! with; [`audit`] tells who wrote what, [`rights`] what that took, [`witness`] what ran and why, [`exposition`] what
+//! scrapers read, [`kstatus`] and [`argo`] what those who deploy see, [`follow`] what a cache was told behind a bad
+//! network, [`checks`] what the probes say, [`impostor`] answers in the server's place. Nothing here sends a packet to
 //! any address outside loopback, or a [`network`] of the test's own.
 
 #![expect(
@@ -17,7 +17,6 @@
 pub mod audit;
 pub mod cluster;
 pub mod fixtures;
-
 pub mod manifests;
 pub mod rights;
 pub mod wait;
@@ -30,6 +29,7 @@ pub mod slow;
 pub mod terminal;
 pub mod witness;
 
+pub mod argo;
 pub mod kstatus;
 pub mod report;
 
@@ -42,8 +42,6 @@ pub mod sockets;
 
 pub mod follow;
 
-#[cfg(test)]
-mod argo;
 #[cfg(test)]
 mod house;
 

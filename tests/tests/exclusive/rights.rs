@@ -9,10 +9,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::{tcp, wait_deployment};
+use mainstay_tests::kstatus::{Kstatus, kstatus};
 use mainstay_tests::manifests::{documents_of, documents_of_base};
 use mainstay_tests::rights::{Right, rights_of};
 use mainstay_tests::sockets::Prerequisite;
-use mainstay_tests::{LocalManager, TestCluster, wait};
+use mainstay_tests::{LocalManager, TestCluster, argo, wait};
 use serde_json::{Value, json};
 
 const GROUP: &str = "apps.mainstay.dev";
@@ -61,6 +62,13 @@ fn says(type_: &'static str, reason: &'static str) -> impl Fn(&WaitDeployment) -
 async fn forbidden(cluster: &TestCluster, name: &str) -> String {
     let refused = says("Ready", "ApplyForbidden");
     let object = wait::until(&cluster.api::<WaitDeployment>(), name, "it to be refused", refused).await;
+    let seen = serde_json::to_value(&object).expect("JSON");
+    let health = argo::health(&seen).expect("a health").status;
+    assert_eq!(
+        (kstatus(&seen), health.as_str()),
+        (Kstatus::Failed, "Degraded"),
+        "a person has to act: {seen:#}"
+    );
     object.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default()
 }
 

@@ -8,10 +8,13 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
+use mainstay_tests::kstatus::Kstatus;
 use mainstay_tests::report::figure;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::gitops::judge;
 
 fn waits_for(name: &str, dependency: &Value) -> WaitDeployment {
     let mut dependency = dependency.clone();
@@ -89,7 +92,8 @@ async fn gates_that_wait_for_each_other_say_so_until_one_opens() {
             let cycle = object.condition("DependencyCycle").filter(|condition| condition.status == "True");
             cycle.and_then(|cycle| cycle.message.as_deref()).is_some_and(|message| message.contains(path))
         };
-        wait::until(&objects, name, path, tells).await;
+        let waits = wait::until(&objects, name, path, tells).await;
+        judge(&waits, path, Kstatus::Failed, "Degraded");
     }
 
     // Open is open, also of one that brings nothing and whose own dependencies never held.

@@ -8,11 +8,9 @@ use mainstay_tests::fixtures::{lay_over, tcp, wait_deployment, with_image};
 use mainstay_tests::kstatus::{Kstatus, kstatus};
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::sockets::Prerequisite;
-use mainstay_tests::{LocalManager, TestCluster, wait};
-use mlua::{Lua, Table};
+use mainstay_tests::{LocalManager, TestCluster, argo, wait};
+use serde::Serialize;
 use serde_json::{Value, json};
-
-const HEALTH: &str = include_str!("../../../deploy/argocd/health.lua");
 
 struct Stage {
     cluster: TestCluster,
@@ -72,30 +70,11 @@ impl Stage {
 
 // === private functions ===
 
-fn judge(object: &DynamicObject, what: &str, expected: Kstatus, health: &str) {
+/// Has kstatus and Argo CD judge an object as it is.
+pub(super) fn judge(object: &impl Serialize, what: &str, expected: Kstatus, health: &str) {
     let object = serde_json::to_value(object).expect("JSON");
-    assert_eq!((kstatus(&object), health_of(&object).as_str()), (expected, health), "{what}: {object:#}");
-}
-
-fn health_of(object: &Value) -> String {
-    let lua = Lua::new();
-    lua.load(format!("obj = {}", in_lua(object))).exec().expect("an object");
-    let health: Table = lua.load(HEALTH).eval().expect("health");
-    health.get("status").expect("a status")
-}
-
-/// Writes JSON as Lua; both quote alike what stands in an object of a test.
-fn in_lua(value: &Value) -> String {
-    let all = |parts: Vec<String>| format!("{{{}}}", parts.join(", "));
-    match value {
-        Value::Null => "nil".to_owned(),
-        Value::Array(items) => all(items.iter().map(in_lua).collect()),
-        Value::Object(fields) => all(fields
-            .iter()
-            .map(|(key, value)| format!("[{}] = {}", Value::from(key.as_str()), in_lua(value)))
-            .collect()),
-        other => other.to_string(),
-    }
+    let judged = argo::health(&object).expect("a health").status;
+    assert_eq!((kstatus(&object), judged.as_str()), (expected, health), "{what}: {object:#}");
 }
 
 fn waits_for(prerequisite: &Prerequisite, others: &Value) -> Value {
@@ -165,6 +144,14 @@ async fn what_needs_a_person_has_failed_to_those_who_wait() {
 
     stage.create(&waits_for(&prerequisite, &json!({}))).await;
     stage.is("PolicyDenied", Kstatus::Failed, "Degraded").await;
+    stage.end().await;
+
+    // The definition cannot read it.
+    let expression =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": "self."});
+    let invalid = json!({"waitFor": {"dependencies": [{"name": "schema", "resource": expression}]}});
+    stage.create(&invalid).await;
+    stage.is("InvalidSpec", Kstatus::Failed, "Degraded").await;
     stage.end().await;
 
     stage.cluster.kubectl(&["create", "deployment", "web", "--image=example.invalid/main:1"]).await;

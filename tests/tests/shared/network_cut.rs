@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::{tcp, wait_deployment};
+use mainstay_tests::kstatus::Kstatus;
 use mainstay_tests::process::sample;
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
+
+use super::gitops::judge;
 
 /// How long the cut lasts: longer than a loss lasts at least before replicas are taken away for it, which is 30 s.
 const CUT: Duration = Duration::from_secs(40);
@@ -80,10 +83,16 @@ async fn a_cut_network_takes_no_replicas_away_and_a_real_loss_does() {
 
     prerequisites[0].go_down().await;
     let scaled = |web: &WaitDeployment| says(web, "Ready", "ScaledToZero");
-    wait::until(&objects, "web-2", "what is really lost to be scaled down", scaled).await;
+    let web = wait::until(&objects, "web-2", "what is really lost to be scaled down", scaled).await;
+    judge(&web, "scaled to zero", Kstatus::InProgress, "Progressing");
     let replicas = |count| move |web: &Deployment| web.spec.replicas == Some(count);
     wait::until(&deployments, "web-2", "no replicas", replicas(0)).await;
     assert_eq!(generations(&deployments).await[1..], before[1..], "it alone");
+    let impatient = Patch::Merge(json!({"spec": {"waitFor": {"recoveryDeadlineSeconds": 1}}}));
+    objects.patch("web-2", &PatchParams::default(), &impatient).await.expect("edited");
+    let over = |web: &WaitDeployment| says(web, "Ready", "RecoveryDeadlineExceeded");
+    let web = wait::until(&objects, "web-2", "the time to recover to be over", over).await;
+    judge(&web, "not recovered in time", Kstatus::Failed, "Degraded");
     prerequisites[0].come_up();
     wait::until(&deployments, "web-2", "its replicas back", replicas(1)).await;
     all_hold(&objects, prerequisites.len()).await;

@@ -94,12 +94,29 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
 /// Lets a ServiceAccount get objects of a kind, and waits until that is in force.
 pub(super) async fn admit(cluster: &TestCluster, account: &str, resource: &str) {
     cluster.kubectl(&["create", "role", account, "--verb=get", "--resource", resource]).await;
-    let name = format!("{}:{account}", cluster.namespace());
-    let subject = format!("--serviceaccount={name}");
+    let subject = format!("--serviceaccount={}:{account}", cluster.namespace());
     cluster.kubectl(&["create", "rolebinding", account, "--role", account, &subject]).await;
-    let user = format!("--as=system:serviceaccount:{name}");
-    let may = async || cluster.try_kubectl(&["auth", "can-i", "get", resource, &user]).await.status.success();
-    until_so("the ServiceAccount to have the right", may).await;
+    until_so("the ServiceAccount to have the right", async || may_get(cluster, account, resource).await)
+        .await;
+}
+
+/// Takes away what [`admit`] gave, and waits until that is in force.
+pub(super) async fn dismiss(cluster: &TestCluster, account: &str, resource: &str) {
+    cluster.kubectl(&["delete", "role,rolebinding", account]).await;
+    until_so("the ServiceAccount to have lost the right", async || {
+        !may_get(cluster, account, resource).await
+    })
+    .await;
+}
+
+async fn may_get(cluster: &TestCluster, account: &str, resource: &str) -> bool {
+    let user = format!("--as=system:serviceaccount:{}:{account}", cluster.namespace());
+    let answer = cluster.try_kubectl(&["auth", "can-i", "get", resource, &user]).await;
+    match answer.stdout.trim_ascii() {
+        b"yes" => true,
+        b"no" => false,
+        _ => panic!("kubectl does not say whether {user} may: {answer:?}"),
+    }
 }
 
 /// Says of a Job what its controller says of one that has done its work.

@@ -1,16 +1,18 @@
 //! What a manager that begins anew makes of what an earlier one saw: it stands in the status, and nowhere else.
 
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
 
-use super::resource_checks::{admit, finish, job};
+use super::resource_checks::{admit, dismiss, finish, job};
 
 /// Waits for the Job `migrate` to complete, as far as the ServiceAccount `reader` may read it.
 fn after_migration(name: &str) -> WaitDeployment {
@@ -67,6 +69,31 @@ async fn a_job_that_succeeded_and_was_cleared_away_counts_for_every_later_start(
     // Nobody has seen it succeed for this one.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
     wait::until(&objects, "late", "the Job to be missed", tells("NotFound")).await;
+    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_was_taken_away_in_between_is_no_loss_and_nothing_is_scaled_for_it() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = migrated(&cluster).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let loses = json!({"spec": {"waitFor": {"onLoss": "ScaleToZero", "lossGraceSeconds": 0}}});
+    objects.patch("web", &PatchParams::default(), &Patch::Merge(loses)).await.expect("edited");
+    let before = deployments.get("web").await.expect("the Deployment").metadata.generation;
+    dismiss(&cluster, "reader", "jobs.batch").await;
+
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let web = wait::until(&objects, "web", "the right to be missed", tells("AccessDenied")).await;
+    assert!(says("DependenciesReady", "AllReady")(&web), "as it was seen last: {:#?}", web.status);
+    // Longer than a loss lasts before replicas are taken away for it, which is 30 s.
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    let web = objects.get("web").await.expect("it is there");
+    assert!(!says("DependenciesReady", "Lost")(&web), "{:#?}", web.status);
+    assert_eq!(deployments.get("web").await.expect("it is there").metadata.generation, before);
+    // To begin is another matter.
+    objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
+    wait::until(&objects, "late", "the right to be missed", tells("AccessDenied")).await;
     assert!(deployments.get_opt("late").await.expect("asked").is_none());
     manager.stop().await.expect("stopped in order");
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, WatchParams};
 use kube::client::Body;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::TestCluster;
@@ -17,10 +17,14 @@ async fn the_shipped_identity_reaches_its_own_lease_and_kinds_only() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let client = client_of(&identity.kubeconfig).await;
-    let (all, own) = (ListParams::default(), ListParams::default().fields("metadata.name=mainstay"));
+    let (all, every) = (ListParams::default(), WatchParams::default());
+    let own = WatchParams::default().fields("metadata.name=mainstay");
 
     let leases = Api::<Lease>::default_namespaced(client.clone());
-    leases.list(&own).await.expect("a list of the one name is what a watch begins with");
+    assert_eq!(leases.get_opt("mainstay").await.expect("its own Lease"), None, "nobody has made it yet");
+    drop(leases.watch(&own, "0").await.expect("a watch of the one name"));
+    assert_forbidden(leases.get_opt("another").await, "somebody else's Lease");
+    assert_forbidden(leases.watch(&every, "0").await.map(drop), "a watch of every Lease");
     assert_forbidden(leases.list(&all).await, "a list of every Lease");
     Api::<WaitDeployment>::all(client.clone()).list(&all).await.expect("its own kind, everywhere");
     let deployments = Api::<Deployment>::default_namespaced(client.clone());

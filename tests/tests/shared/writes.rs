@@ -257,14 +257,14 @@ async fn a_patched_status_leaves_the_rest_alone_and_the_other_way_round() {
     patcher.ensure_live(&writer, &name, begin).await.expect("created").object();
     let now = async || live(&writer, &kind, &name).await.expect("asked").expect("there");
     let set = |object: &mut Value| {
-        object["status"] = json!({"replicas": 2});
+        object["status"]["replicas"] = json!(2);
         Ok(())
     };
     let effect = patcher.dry_run_status(&writer, &name, &now().await, set).await.expect("a dry run");
     assert!(effect.is_change());
     let effect = patcher.ensure_status(&writer, &name, &now().await, set).await.expect("written");
-    let status = |object: &Value| object["status"].clone();
-    assert_eq!(effect.object().map(|object| status(object)), Some(json!({"replicas": 2})));
+    let replicas = |object: &Value| object["status"]["replicas"].clone();
+    assert_eq!(effect.object().map(|object| replicas(object)), Some(json!(2)));
     let effect = patcher.ensure_status(&writer, &name, &now().await, set).await.expect("asked");
     assert_eq!(effect, Effect::Unchanged);
 
@@ -275,5 +275,5 @@ async fn a_patched_status_leaves_the_rest_alone_and_the_other_way_round() {
     patcher.ensure_status(&writer, &name, &now().await, scale).await.expect_err("that is not its status");
     let effect = patcher.ensure(&writer, &name, Some(&now().await), scale).await.expect("written");
     let scaled = effect.object().expect("changed");
-    assert_eq!((&scaled["spec"]["replicas"], status(scaled)), (&json!(3), json!({"replicas": 2})));
+    assert_eq!((&scaled["spec"]["replicas"], replicas(scaled)), (&json!(3), json!(2)));
 }
