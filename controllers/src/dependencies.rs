@@ -324,9 +324,9 @@ impl Observation {
     fn probed(check: &ProbeCheck, verdict: Verdict) -> Self {
         let Some(result) = verdict.result else { return Self::unknown() };
         let state = match verdict.state {
+            VerdictState::Pending if reasons::is_blind(result.reason()) => State::Blind,
             VerdictState::Pending => return Self::unknown(),
             VerdictState::Ready => State::Ready,
-            VerdictState::NotReady if reasons::is_blind(result.reason()) => State::Blind,
             VerdictState::NotReady => State::NotReady,
             VerdictState::Denied => State::Denied,
         };

@@ -349,14 +349,15 @@ impl Driver {
             error!(namespace, kind, address, "a probe panicked; it is tried again at its next time");
             self.metrics.panicked();
             ProbeResult::NotReady {
-                reason: reasons::probe::FAILED,
+                reason: reasons::probe::PROBE_PANICKED,
                 message: "the manager failed at looking; its log says more".to_owned(),
             }
         });
         let took = began.elapsed();
-        self.metrics.count(&start.target, &result, took);
         // Whoever gets to a timeout so late was too busy to hear an answer.
-        let heard = if took > start.timeout + LATE { ear.heard().max(Heard::OwnFault) } else { ear.heard() };
+        let is_late = took > start.timeout + LATE;
+        let heard = ear.heard().map(|heard| if is_late { heard.max(Heard::OwnFault) } else { heard });
+        let mut told = took;
         if result.is_coarse() {
             // Others have its slot meanwhile: what refuses would cost as much as a black hole.
             self.shared.schedule.lock().land(start.id, Instant::now());
@@ -365,7 +366,10 @@ impl Driver {
             if start.cancel.run_until_cancelled(over).await.is_none() {
                 return (start.id, None);
             }
+            told = start.timeout;
         }
+        // Not before, and not with the time it took: neither tells what the words do not.
+        self.metrics.count(&start.target, &result, told);
         (start.id, Some(Ended { result, heard, took, timeout: start.timeout }))
     }
 

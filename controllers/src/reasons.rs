@@ -209,6 +209,8 @@ pub mod probe {
     pub const LOOK_UP_FAILED: &str = "LookUpFailed";
     /// Whether the namespace is restricted cannot be known at present.
     pub const NAMESPACE_UNKNOWN: &str = "NamespaceUnknown";
+    /// The manager failed at looking; its log says more.
+    pub const PROBE_PANICKED: &str = "ProbePanicked";
     /// All that is ever said about a raw address that does not answer.
     pub const NOT_READY: &str = "NotReady";
 }
@@ -258,6 +260,7 @@ pub fn is_blind(reason: &str) -> bool {
         probe::LOOK_UP_FAILED,
         probe::AUTHORITIES_NOT_FOUND,
         probe::AUTHORITIES_INVALID,
+        probe::PROBE_PANICKED,
     ];
     let of_resources = [
         resource::TOO_MANY_OBJECTS,

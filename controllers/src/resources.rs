@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::DropGuard;
 
-use self::check::{gvk, verb};
+use self::check::{gvk, kind_name, verb};
 use self::evaluations::Evaluations;
 use self::kinds::Kinds;
 use self::look::MAX_SELECTED;
@@ -148,6 +148,9 @@ impl Resources {
         for check in checks {
             let kind = gvk(check);
             things.push(Thing::of(namespace, check));
+            if !known.allowed.contains(&kind_name(&kind)) {
+                continue;
+            }
             if let Some(open) = known.kinds.get(&kind) {
                 things.extend(questions(namespace, &account, &open.kind, check).map(Thing::Right));
             }

@@ -171,16 +171,14 @@ impl CachedServices {
         let mut found = None;
         for service in self.services.list(&select)? {
             let spec = &service.decode()?.spec;
-            if !spec.has_tcp_port(address.port()) {
-                continue;
-            }
+            let Some(port) = spec.tcp_port(address.port()) else { continue };
             let found: &mut Behind = found.get_or_insert_default();
             found.is_cluster_address |= spec.cluster_addresses().any(|one| one.to_canonical() == ip);
             let namespace = service.meta().namespace().unwrap_or_default();
             let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, service.meta().name());
             for slice in self.slices.list(&select)? {
                 // One that cannot be read hides where connections go: then nobody knows.
-                found.endpoints.extend(slice.decode()?.all());
+                found.endpoints.extend(slice.decode()?.behind(&port.name));
             }
         }
         Ok(found)
@@ -232,15 +230,16 @@ impl ServiceSpecView {
             // Its name stands for the endpoints themselves, whatever ports it lists.
             return None;
         }
-        if !self.has_tcp_port(port) {
+        if self.tcp_port(port).is_none() {
             return Some(ServiceAnswer::NoPort);
         }
         Some(ServiceAnswer::Cluster(self.cluster_addresses().collect()))
     }
 
-    fn has_tcp_port(&self, port: u16) -> bool {
+    /// There is one at most.
+    fn tcp_port(&self, port: u16) -> Option<&PortView> {
         let is_tcp = |entry: &PortView| entry.protocol.is_empty() || entry.protocol == "TCP";
-        self.ports.iter().any(|entry| entry.port == port && is_tcp(entry))
+        self.ports.iter().find(|entry| entry.port == port && is_tcp(entry))
     }
 
     /// None of a headless Service, which says so in words.
@@ -259,23 +258,32 @@ impl ServiceView {
     }
 }
 
+impl SlicePortView {
+    /// A port of a Service and that of a slice belong together by name.
+    fn is_named(&self, name: &str) -> bool {
+        self.name.as_deref().unwrap_or_default() == name
+    }
+}
+
 impl SliceView {
     fn ready(&self) -> impl Iterator<Item = &EndpointView> {
         self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false))
     }
 
-    /// Returns each address with each port.
-    fn all(&self) -> Vec<Endpoint> {
-        let ports: Vec<_> = self.ports.iter().flatten().map(|port| port.port).collect();
-        let ports = if ports.is_empty() { vec![None] } else { ports };
-        let mut all = Vec::new();
-        for endpoint in self.endpoints.iter().flatten() {
+    /// Returns each address that a connection to a port of the Service may be passed on to, with the port there: the one
+    /// of this name. A slice without ports may be for all of them.
+    fn behind(&self, name: &str) -> impl Iterator<Item = Endpoint> {
+        let mut ports = self.ports.iter().flatten().peekable();
+        let port = match ports.peek() {
+            None => Some(None),
+            Some(_) => ports.find(|port| port.is_named(name)).map(|port| port.port),
+        };
+        let endpoints = self.endpoints.iter().flatten().filter(move |_| port.is_some());
+        endpoints.flat_map(move |endpoint| {
             let is_pod = endpoint.target_ref.as_ref().is_some_and(|target| target.kind == "Pod");
-            for ip in endpoint.addresses.iter().filter_map(|address| address.parse().ok()) {
-                all.extend(ports.iter().map(|port| Endpoint { ip, port: *port, is_pod }));
-            }
-        }
-        all
+            let ips = endpoint.addresses.iter().filter_map(|address| address.parse().ok());
+            ips.map(move |ip| Endpoint { ip, port: port.flatten(), is_pod })
+        })
     }
 
     /// Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.
@@ -285,117 +293,4 @@ impl SliceView {
 }
 
 #[cfg(test)]
-mod tests {
-    use mainstay::key::KindId;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn judge(spec: &Value) -> Option<ServiceAnswer> {
-        let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
-        view.spec.judge(5432)
-    }
-
-    #[test]
-    fn a_service_is_its_cluster_addresses_if_it_has_the_port() {
-        let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 5432, "protocol": "TCP"}]);
-        let both = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd12::7"], "ports": ports});
-        let ips =
-            |list: &[&str]| Some(ServiceAnswer::Cluster(list.iter().map(|ip| ip.parse().unwrap()).collect()));
-        assert_eq!(judge(&both), ips(&["10.96.0.7", "fd12::7"]));
-        assert_eq!(judge(&json!({"clusterIP": "10.96.0.7", "ports": ports})), ips(&["10.96.0.7"]));
-        let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432, "protocol": "UDP"}]});
-        assert_eq!(judge(&udp), Some(ServiceAnswer::NoPort));
-        assert_eq!(judge(&json!({"clusterIP": "10.96.0.7"})), Some(ServiceAnswer::NoPort));
-    }
-
-    #[test]
-    fn headless_and_external_services_are_told_apart() {
-        assert_eq!(judge(&json!({"clusterIP": "None", "ports": []})), None);
-        let outside = json!({"type": "ExternalName", "externalName": "db.example.com"});
-        assert_eq!(judge(&outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
-    }
-
-    #[test]
-    fn whatever_leads_to_a_service_leads_to_its_endpoints() {
-        let service = json!({
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {
-                "clusterIP": "10.96.0.7",
-                "clusterIPs": ["10.96.0.7", "fd12::7"],
-                "externalIPs": ["203.0.113.9"],
-                "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}],
-            },
-            "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}, {"hostname": "lb.example.com"}]}},
-        });
-        let slice = |name: &str, endpoints: Value| {
-            let labels = json!({SERVICE_NAME_LABEL: "web"});
-            let metadata = json!({"name": name, "namespace": "shop", "labels": labels});
-            json!({"metadata": metadata, "ports": [{"port": 8080}], "endpoints": endpoints})
-        };
-        let whole = slice("whole", json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": false}}]));
-        let services = |slices: Vec<Value>| {
-            let services = Store::<Service>::from_values(&KindId::of::<Service>(), [service.clone()]);
-            CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
-        };
-        let found = services(vec![whole.clone()]);
-        let behind = |address: &str| found.behind(address.parse().unwrap()).unwrap();
-        let endpoint = Endpoint { ip: "10.1.0.1".parse().unwrap(), port: Some(8080), is_pod: false };
-        for (ip, is_cluster_address) in [
-            ("10.96.0.7", true),
-            ("[fd12::7]", true),
-            ("[::ffff:10.96.0.7]", true),
-            ("203.0.113.9", false),
-            ("203.0.113.10", false),
-        ] {
-            let expected = Behind { is_cluster_address, endpoints: vec![endpoint] };
-            assert_eq!(behind(&format!("{ip}:80")), Some(expected), "{ip}");
-        }
-        for other in ["10.96.0.7:81", "10.96.0.7:53", "10.96.0.8:80", "10.1.0.1:8080"] {
-            assert_eq!(behind(other), None, "{other}");
-        }
-        let veiled = services(vec![whole, slice("veiled", json!("of a later version"))]);
-        veiled.behind("10.96.0.7:80".parse().unwrap()).unwrap_err();
-    }
-
-    #[test]
-    fn a_service_that_cannot_be_decoded_may_have_any_address() {
-        let service =
-            |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
-        let odd = service("odd", json!({"externalIPs": "of a later version"}));
-        let plain = service("web", json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}));
-        for (services, is_told) in [(vec![plain.clone()], true), (vec![plain, odd], false)] {
-            let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
-            let slices = Store::from_values(&KindId::of::<EndpointSlice>(), []);
-            let found = CachedServices::new(&services, &slices);
-            for address in ["10.96.0.7:80", "203.0.113.9:80"] {
-                assert_eq!(found.behind(address.parse().unwrap()).is_ok(), is_told, "{address}");
-            }
-        }
-    }
-
-    #[test]
-    fn only_ready_endpoints_with_addresses_count() {
-        let slice = json!({"endpoints": [
-            {"addresses": ["10.1.0.1"], "conditions": {"ready": true}},
-            {"addresses": ["10.1.0.2"], "conditions": {"ready": false}},
-            {"addresses": ["10.1.0.3"], "conditions": {}},
-            {"addresses": ["db.example.com"]},
-        ]});
-        let slice: SliceView = serde_json::from_value(slice).unwrap();
-        assert_eq!(slice.all().len(), 3, "ready or not, a connection may go there");
-        let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();
-        assert_eq!(ready, ["10.1.0.1", "10.1.0.3"]);
-        let ports = json!([{"port": 80}, {"name": "kubelet", "port": 10250}]);
-        let pod = json!({"addresses": ["10.1.0.1"], "targetRef": {"kind": "Pod", "name": "a"}});
-        let node = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": false}});
-        let slice: SliceView =
-            serde_json::from_value(json!({"endpoints": [pod, node], "ports": ports})).unwrap();
-        let all: Vec<_> = slice.all().iter().map(|e| (e.ip.to_string(), e.port, e.is_pod)).collect();
-        let (pod, node) =
-            (|port| ("10.1.0.1".to_owned(), port, true), |port| ("10.0.0.1".to_owned(), port, false));
-        assert_eq!(all, [pod(Some(80)), pod(Some(10250)), node(Some(80)), node(Some(10250))]);
-        let empty: SliceView = serde_json::from_value(json!({"endpoints": null})).unwrap();
-        assert_eq!(empty.ready_addresses().count(), 0);
-    }
-}
+mod tests;

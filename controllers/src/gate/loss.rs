@@ -89,9 +89,10 @@ fn is_told_lost(object: &WaitDeployment) -> bool {
     told.is_some_and(|told| told.reason.as_deref() == Some(reasons::LOST))
 }
 
-/// With All the loss begins with the first that fails, with Any with the last.
+/// With All the loss begins with the first that fails, with Any with the last. Once all that failed is back, and it lasts
+/// because something else cannot be looked at, it is as old as it was told.
 fn since(facts: &Facts<'_>, needs: &Needs, policy: MatchPolicy) -> Timestamp {
-    let moments = needs.blocking().map(|known| {
+    let moments = needs.blocking().filter(|known| !known.is_ready()).map(|known| {
         let told = told(facts.object, &known.name).filter(|told| !told.ready);
         told.and_then(|told| told.last_transition_time.as_ref()).map_or(facts.now, |time| time.0)
     });
@@ -99,5 +100,7 @@ fn since(facts: &Facts<'_>, needs: &Needs, policy: MatchPolicy) -> Timestamp {
         MatchPolicy::All => moments.min(),
         MatchPolicy::Any => moments.max(),
     };
-    found.unwrap_or(facts.now)
+    let told =
+        || facts.object.condition(condition::DEPENDENCIES_READY).filter(|_| is_told_lost(facts.object));
+    found.or_else(|| Some(told()?.last_transition_time.as_ref()?.0)).unwrap_or(facts.now)
 }

@@ -200,7 +200,7 @@ impl Known {
         }
         let Some(told) = told(object, &dependency.name) else { return unknown() };
         let status = object.status.as_ref().and_then(|status| status.observed_generation);
-        // An edit may have put something else under the same name; who looks will know soon.
+        // An edit may have put something else under the same name, which has never held as far as anybody knows.
         if looks && status != Some(object.generation()) {
             return unknown();
         }

@@ -267,7 +267,8 @@ fn waits_for(needs: &Needs) -> String {
 fn lost(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return "a dependency was lost".to_owned() };
-    and_more(format!("{} is lost: {}", first.shown, first.why().1), blocking)
+    let what = if first.is_ready() { "cannot be looked at since a loss" } else { "is lost" };
+    and_more(format!("{} {what}: {}", first.shown, first.why().1), blocking)
 }
 
 /// Names the rest: there are no more than 16.
@@ -307,8 +308,9 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             Ok(_) => ("False", reasons::INVALID_SPEC, waits_for(needs)),
         },
         (_, Verdict::Ready) if needs.looks => {
-            let message = match needs.blocking().next().filter(|_| !needs.hold()) {
-                Some(Known { shown, unseen: Some(unseen), .. }) => {
+            let mut held = needs.known.iter().filter(|known| !known.optional && known.is_ready());
+            let message = match held.find_map(|known| Some((known, known.unseen.as_ref()?))) {
+                Some((Known { shown, .. }, unseen)) if !needs.hold() => {
                     format!("held when last looked at; {shown} cannot be looked at: {}", unseen.message)
                 }
                 _ => "the dependencies hold".to_owned(),

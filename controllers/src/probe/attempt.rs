@@ -25,7 +25,7 @@ struct Late {
     /// How much may be told is known before anything is waited for that could take all the time.
     detail: Detail,
     /// What is asked of somebody else before anybody is dialled; silence says nothing of the target then.
-    asked: Option<Failure>,
+    asked: Option<ProbeResult>,
 }
 
 /// How long an attempt may take.
@@ -47,7 +47,7 @@ pub(super) async fn attempt(
     let probe = probe(target, time, policy, seams, &mut late);
     match tokio::time::timeout_at(time.deadline, probe).await {
         Ok(result) => result,
-        Err(_) => late.asked.unwrap_or_else(|| Failure::timeout(timeout)).at(late.detail),
+        Err(_) => late.asked.unwrap_or_else(|| Failure::timeout(timeout).at(late.detail)),
     }
 }
 
@@ -69,7 +69,7 @@ async fn probe(
         if let Some(denied) = judge.refuses_look_up(&check.name) {
             return denied;
         }
-        late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()));
+        late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Full));
         return result(target, look_up(check, &*seams.resolve).await, Detail::Full);
     }
     let Some(address) = target.address() else {
@@ -79,10 +79,10 @@ async fn probe(
         Ok(addresses) => pick(addresses),
         Err(result) => return result,
     };
-    late.asked = Talk::unprepared(target.check());
+    // What is wrong here is wrong on the user's own side: nobody else is told of by it.
+    late.asked = Talk::unprepared(target.check()).map(|failure| failure.at(Detail::Full));
     let talk = match Talk::prepare(target.check(), target.namespace(), &*seams.surroundings).await {
         Ok(talk) => talk,
-        // What is wrong here is wrong on the user's own side: nobody else is told of by it.
         Err(failure) => return failure.at(Detail::Full),
     };
     late.asked = None;
@@ -112,13 +112,13 @@ async fn addresses(
                     let message = format!("namespace {} cannot be read: {cause}", judge.namespace);
                     Failure::before(probe::NAMESPACE_UNKNOWN, message)
                 };
-                late.asked = Some(unknown("no answer in time"));
+                late.asked = Some(unknown("no answer in time").at(Detail::Full));
                 let restricted = seams.surroundings.is_restricted(judge.namespace).await;
                 judge.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
             }
             Route::Resolve(name) => {
                 late.detail = Detail::Coarse;
-                late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()));
+                late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Coarse));
                 let found = seams.resolve.resolve(&name).await;
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
                 return match judge.check_resolved(found, address.port) {

@@ -109,7 +109,8 @@ impl Entry {
 
     /// Notes how a probe ended. Returns whether the result is another one than before.
     pub(super) fn end(&mut self, Ended { result, took, timeout, .. }: Ended, now: Instant) -> bool {
-        self.took = Some(took);
+        // The clock tells no more than the words do.
+        self.took = Some(if result.is_coarse() { timeout } else { took });
         self.lane = Lane::after(took, timeout);
         self.note(result, now)
     }
@@ -118,6 +119,11 @@ impl Entry {
     /// target is watched for its loss, it had held before this engine looked, so its silence is one too.
     pub(super) fn hear(&mut self, heard: Heard, held: bool) -> bool {
         self.answered.replace(heard == Heard::Answer).unwrap_or(held)
+    }
+
+    /// Takes it that nobody was asked. Returns whether the last who was asked was silent.
+    pub(super) fn forget_silence(&mut self) -> bool {
+        self.answered.take_if(|answered| !*answered).is_some()
     }
 
     /// Takes a result, from a probe or for want of one. Returns whether it is another one than before.
@@ -211,7 +217,7 @@ impl Asked {
         self.0.keys().next().copied().unwrap_or_default()
     }
 
-    #[cfg(test)]
+    /// Returns how many ask.
     pub(super) fn count(&self) -> usize {
         self.0.values().sum()
     }

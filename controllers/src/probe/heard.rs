@@ -23,7 +23,7 @@ pub(super) enum Heard {
     Nothing,
     /// A complaint of our own machine: no network, no address, no descriptor.
     OwnFault,
-    /// An answer, welcome or not. Also where nothing had to be asked.
+    /// An answer, welcome or not.
     Answer,
 }
 
@@ -53,10 +53,11 @@ impl Ear {
         Seams { dial: Arc::new(dial), resolve: Arc::new(resolve), ..seams.clone() }
     }
 
-    /// Returns what was heard so far. That a name server answers says nothing of who was dialled then.
-    pub(super) fn heard(&self) -> Heard {
+    /// Returns what was heard so far; `None`: nobody was asked. That a name server answers says nothing of who was dialled
+    /// then.
+    pub(super) fn heard(&self) -> Option<Heard> {
         let notes = self.0.lock();
-        notes.dialled.or(notes.resolved).unwrap_or(Heard::Answer)
+        notes.dialled.or(notes.resolved)
     }
 }
 
@@ -140,20 +141,20 @@ mod tests {
     #[test]
     fn one_answer_of_many_is_an_answer_and_a_name_server_is_not_the_host() {
         let ear = Ear::default();
-        assert_eq!(ear.heard(), Heard::Answer, "nothing was asked");
+        assert_eq!(ear.heard(), None, "nobody was asked");
         note(&mut ear.0.lock().resolved, Heard::Nothing);
-        assert_eq!(ear.heard(), Heard::Nothing);
+        assert_eq!(ear.heard(), Some(Heard::Nothing));
         note(&mut ear.0.lock().resolved, Heard::Answer);
-        assert_eq!(ear.heard(), Heard::Answer);
+        assert_eq!(ear.heard(), Some(Heard::Answer));
         note(&mut ear.0.lock().dialled, Heard::Nothing);
-        assert_eq!(ear.heard(), Heard::Nothing, "the host is silent");
+        assert_eq!(ear.heard(), Some(Heard::Nothing), "the host is silent");
         for (heard, expected) in [
             (Heard::OwnFault, Heard::OwnFault),
             (Heard::Answer, Heard::Answer),
             (Heard::Nothing, Heard::Answer),
         ] {
             note(&mut ear.0.lock().dialled, heard);
-            assert_eq!(ear.heard(), expected);
+            assert_eq!(ear.heard(), Some(expected));
         }
     }
 }

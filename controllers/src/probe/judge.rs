@@ -5,8 +5,10 @@
 //! # Invariants
 //! 1. Judging twice by the same row changes nothing.
 //! 2. A row that is too short for a threshold leaves what is ready ready, and makes nothing ready.
+//! 3. A look that could see nothing is no failure of the target, and no success: nothing is not ready for it.
 
 use super::{ProbeResult, VerdictState, Want};
+use crate::reasons;
 
 /// Results of one kind in a row, the latest included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(super) enum Row {
     Successes(u32),
     /// So many failures, at least 1.
     Failures(u32),
+    /// So many looks that could see nothing, at least 1.
+    Unseen(u32),
     /// The policy forbade the last one; what was before does not count any more.
     Denials,
 }
@@ -32,6 +36,10 @@ impl Row {
                 Self::Successes(count.saturating_add(1))
             }
             (ProbeResult::Connected | ProbeResult::Answered, _) => Self::Successes(1),
+            (ProbeResult::NotReady { reason, .. }, row) if reasons::is_blind(reason) => match row {
+                Self::Unseen(count) => Self::Unseen(count.saturating_add(1)),
+                _ => Self::Unseen(1),
+            },
             (ProbeResult::NotReady { .. }, Self::Failures(count)) => Self::Failures(count.saturating_add(1)),
             (ProbeResult::NotReady { .. }, _) => Self::Failures(1),
             (ProbeResult::Denied { .. }, _) => Self::Denials,
@@ -47,7 +55,9 @@ pub(super) fn judge(before: VerdictState, row: Row, want: &Want) -> VerdictState
         (Row::Denials, _) => Denied,
         (Row::Successes(count), _) if count >= want.success_threshold => Ready,
         (Row::Failures(count), _) if count >= want.failure_threshold => NotReady,
+        (Row::Unseen(count), Ready) if count >= want.failure_threshold => Pending,
         (_, Ready) => Ready,
+        (Row::Unseen(_), _) => Pending,
         (_, Pending) if want.held => Pending,
         (_, Pending | NotReady | Denied) => NotReady,
     }
@@ -76,7 +86,7 @@ mod tests {
         }
     }
 
-    /// The judgements after each result: `+` a success, `-` a failure, `x` a denial; `?`, `r`, `n` and `d` are said.
+    /// The judgements after each result: `+` a success, `-` a failure, `u` one that saw nothing, `x` a denial; `?`, `r`, `n` and `d` are said.
     fn judged(want: &Want, results: &str) -> String {
         let (mut row, mut state) = (Row::default(), VerdictState::Pending);
         let mut said = String::new();
@@ -84,6 +94,7 @@ mod tests {
             let result = match result {
                 '+' => ProbeResult::Connected,
                 '-' => ProbeResult::NotReady { reason: "Refused", message: String::new() },
+                'u' => ProbeResult::NotReady { reason: "LookUpFailed", message: String::new() },
                 _ => ProbeResult::Denied { rule: "mode", message: String::new() },
             };
             row = row.and(&result);
@@ -113,6 +124,14 @@ mod tests {
         assert_eq!(judged(&want(1, 3, true), "---+-"), "??nrr");
         assert_eq!(judged(&want(2, 3, true), "+-+"), "???");
         assert_eq!(judged(&want(1, 1, true), "-"), "n");
+    }
+
+    #[test]
+    fn what_saw_nothing_is_neither_a_failure_nor_the_end_of_what_held() {
+        assert_eq!(judged(&want(1, 3, true), "+uu-uuu---"), "rrrrrr???n");
+        assert_eq!(judged(&want(1, 3, true), "uuu-u--"), "???????");
+        assert_eq!(judged(&want(1, 3, false), "u-u+uuu+"), "?n?rrr?r");
+        assert_eq!(judged(&want(2, 1, false), "++u+-x"), "nr?nnd");
     }
 
     #[test]

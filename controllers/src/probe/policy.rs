@@ -305,6 +305,11 @@ impl Judge<'_> {
                     "it is a loopback address of the manager itself; probePolicy.allowLoopback admits those";
                 (denial::LOOPBACK, message.to_owned())
             }
+            Some(Special::Loopback) if !ip.is_loopback() => {
+                let message =
+                    "a loopback address is written inside it, and those are admitted as they are only";
+                (denial::LOOPBACK, message.to_owned())
+            }
             Some(Special::Never(what)) => {
                 (denial::SPECIAL, format!("it is {what}, and no setting admits it"))
             }

@@ -33,12 +33,24 @@ pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(ip).chain(inside.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// Returns what is special about an address, or about an IPv4 address inside it.
+/// Returns what is special about an address, or about an IPv4 address inside it: the worst, where it is several things.
 pub(super) fn special(ip: IpAddr) -> Option<Special> {
-    meanings(ip).find_map(|ip| match ip {
-        IpAddr::V4(v4) => special_v4(v4),
-        IpAddr::V6(v6) => special_v6(v6),
-    })
+    // As it is written: what is inside of `::1` is an unspecified address.
+    if canonical(ip).is_loopback() {
+        return Some(Special::Loopback);
+    }
+    let mut found = None;
+    for ip in meanings(ip) {
+        let special = match ip {
+            IpAddr::V4(v4) => special_v4(v4),
+            IpAddr::V6(v6) => special_v6(v6),
+        };
+        if let Some(Special::Never(_)) = special {
+            return special;
+        }
+        found = found.or(special);
+    }
+    found
 }
 
 fn special_v4(ip: Ipv4Addr) -> Option<Special> {
@@ -115,7 +127,7 @@ mod tests {
             ("2002:7f00:1::", "loopback"),
             ("::ffff:0:127.0.0.1", "loopback"),
             ("64:ff9b:1::127.0.0.1", "loopback"),
-            ("64:ff9b:1:7f00:0:100::", "loopback"),
+            ("64:ff9b:1:7f00:0:100::", "the unspecified address"),
             ("64:ff9b:1:7f:0:1::", "loopback"),
             ("64:ff9b:1:0:7f:0:100:0", "loopback"),
             ("64:ff9b:1:ab7f:0:1::", "loopback"),

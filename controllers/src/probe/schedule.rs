@@ -26,7 +26,7 @@ use super::limits::{Held, Limits};
 use super::shaken::Shaken;
 use super::turns::{Lane, Turn, Turns};
 use super::{ProbeResult, Target, VerdictState, Want};
-use crate::reasons::denial;
+use crate::reasons::{self, denial};
 
 /// What the driver is to do.
 #[derive(Debug)]
@@ -56,7 +56,8 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) result: ProbeResult,
-    pub(super) heard: Heard,
+    /// `None`: nobody was asked.
+    pub(super) heard: Option<Heard>,
     pub(super) took: Duration,
     /// How long it might have taken.
     pub(super) timeout: Duration,
@@ -171,7 +172,8 @@ impl Schedule {
                 self.set_due(id, first, now);
             } else if entry.row == Row::Denials && entry.due.is_some() {
                 self.set_due(id, now, now);
-            } else {
+            } else if entry.started.is_some() {
+                // What was never probed is due as early as anybody has asked for.
                 self.pull_forward(id, now, now);
             }
         }
@@ -253,12 +255,19 @@ impl Schedule {
         if !entry.admitted {
             return Vec::new();
         }
-        let heard = ended.heard;
+        let (heard, is_blind) = (ended.heard, reasons::is_blind(ended.result.reason()));
         let is_new = entry.end(ended, now);
         let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
         let held = waits.filter(|wait| wait.entry == id).any(|wait| wait.want.held);
-        let answered = entry.hear(heard, held);
-        self.shaken.note(&entry.host, heard, answered, now);
+        match heard {
+            Some(heard) => {
+                let answered = entry.hear(heard, held);
+                self.shaken.note(&entry.host, heard, answered, now);
+            }
+            // It is known without asking: that it was silent says nothing any more.
+            None if !is_blind && entry.forget_silence() => self.shaken.forgive(&entry.host),
+            None => {}
+        }
         let due = entry.next_due(now, self.min_period, random);
         self.set_due(id, due, now);
         self.judge(id, is_new)
@@ -363,6 +372,12 @@ impl Schedule {
         if let Some(id) = self.by_target.get(&key) {
             return *id;
         }
+        // Nobody else asks for it as before: it is the same place, with another patience.
+        let alone = |id: &u64| self.entries.get(id).is_some_and(|entry| entry.periods.count() == 1);
+        if let Some(id) = earlier.map(|wait| wait.entry).filter(alone) {
+            self.retime(id, key);
+            return id;
+        }
         let id = self.next_id;
         self.next_id += 1;
         self.by_target.insert(key, id);
@@ -383,16 +398,25 @@ impl Schedule {
         id
     }
 
+    fn retime(&mut self, id: u64, key: (Target, Duration)) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.timeout, key.1);
+        self.by_target.remove(&(entry.target.clone(), before));
+        self.by_target.insert(key, id);
+    }
+
     fn admit(&mut self, id: u64, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.admitted = true;
         entry.reset();
         // Since before it lost its place.
         let is_probed = entry.is_probed;
-        // The first result is the news: it comes at once.
+        let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
+        let from = waits.filter(|wait| wait.entry == id).map(|wait| wait.from.unwrap_or(now)).min();
+        // The first result is the news: it comes at once, or as early as anybody has asked for.
         drop(self.judge(id, false));
         if !is_probed {
-            self.set_due(id, now, now);
+            self.set_due(id, from.unwrap_or(now).max(now), now);
         }
     }
 
@@ -447,6 +471,10 @@ impl Wait {
     /// Takes the latest result of its entry into account. Returns whether its verdict has changed.
     fn count(&mut self, entry: &Entry, is_new: bool) -> bool {
         let first = self.from.is_some();
+        if first && !entry.admitted {
+            // That it has no place is known without a probe.
+            return is_new;
+        }
         if self.from.is_some_and(|from| entry.started.is_none_or(|started| started < from)) {
             return false;
         }

@@ -114,6 +114,14 @@ impl Shaken {
         }
     }
 
+    /// Takes back that a host is lost, of which nothing can be heard any more.
+    pub(super) fn forgive(&mut self, host: &Host) {
+        let here = self.namespaces.get_mut(&host.0).and_then(|hosts| hosts.get_mut(&host.1));
+        for state in [here, self.hosts.get_mut(&host.1)].into_iter().flatten() {
+            (state.lost, state.own_fault) = (None, false);
+        }
+    }
+
     /// Returns whether it is shaken now, if that was not what was said last.
     pub(super) fn news(&mut self, now: Instant) -> Option<bool> {
         let is_shaken = self.began.is_some() && self.is_shaken(now);

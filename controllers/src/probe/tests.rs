@@ -488,7 +488,7 @@ async fn a_probe_that_panics_harms_no_other_and_is_tried_again() {
     bench.watch("bad", "10.0.0.1:80", 10);
     bench.watch("good", "10.0.0.2:80", 10);
     pass(1.0).await;
-    assert_eq!((bench.reason("bad"), bench.reason("good")), (Some("Failed"), Some("Connected")));
+    assert_eq!((bench.reason("bad"), bench.reason("good")), (Some("ProbePanicked"), Some("Connected")));
     bench.set("10.0.0.1:80", Net::Accept);
     pass(10.0).await;
     assert_eq!(bench.reason("bad"), Some("Connected"), "probed again, and its slot was given back");

@@ -4,7 +4,6 @@
 //! # Invariants
 //! 1. What one look may cost is bounded, whatever is known from earlier ones: equal states give equal answers.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -59,9 +58,8 @@ impl Evaluations {
     ) -> Result<Found, Failure> {
         let version = &entry.meta().resource_version;
         let state = match &check.state {
-            ResourceState::Expression(text) => Cow::Borrowed(text.as_str()),
-            // Which no expression begins with.
-            condition @ ResourceState::Condition { .. } => Cow::Owned(Wanted(condition).to_string()),
+            ResourceState::Expression(text) => format!("expression {text}"),
+            condition @ ResourceState::Condition { .. } => Wanted(condition).to_string(),
         };
         let of = (kind.clone(), entry.view().request().clone());
         let known = self.results.lock().get(&state, &of, version);
@@ -129,7 +127,7 @@ impl Evaluations {
 
 impl Budget {
     fn spend(&mut self, cost: u128) -> Result<(), Failure> {
-        self.0 = self.0.checked_sub(cost).ok_or(Failure::TooCostly)?;
+        self.0 = self.0.checked_sub(cost).ok_or(Failure::TooMuch)?;
         Ok(())
     }
 }
@@ -214,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_is_not_answered_by_what_reads_like_it() {
+        let evaluations = Evaluations::default();
+        let (jobs, entry) = entry("7", 1);
+        let [condition, mut expression] = checks();
+        expression.state = ResourceState::Expression(Wanted(&condition.state).to_string());
+        let judge = |check| evaluations.judge(check, &jobs, &entry, &mut Budget::default());
+        assert_eq!(judge(&condition), Ok(Found::There));
+        assert!(matches!(judge(&expression), Err(Failure::Invalid(_))));
+    }
+
+    #[test]
     fn a_look_costs_the_same_whatever_is_known() {
         let evaluations = Evaluations::default();
         let (jobs, entry) = entry("7", 1);
@@ -225,7 +234,7 @@ mod tests {
             assert!(cost > 0);
             let mut again = Budget(cost + cost - 1);
             assert_eq!(look(&mut again), Ok(Found::There));
-            assert_eq!(look(&mut again), Err(Failure::TooCostly), "though it is known");
+            assert_eq!(look(&mut again), Err(Failure::TooMuch), "though it is known");
         }
     }
 

@@ -51,6 +51,8 @@ pub(super) enum Failure {
     NotBool,
     /// It would take too long for an object of this size.
     TooCostly,
+    /// What else is looked at has left too little for it.
+    TooMuch,
 }
 
 /// How large an expression is.

@@ -120,13 +120,12 @@ impl<'a> Look<'a> {
         let (kind, store) = match known.kinds.open(&kind, now) {
             Ok(open) => (open.kind.clone(), open.store.clone()),
             Err(trouble) => {
-                let told = trouble.map_or_else(Observation::unknown, |trouble| explain(check, &trouble));
+                drop(known);
                 shared.wake.notify_one();
-                return Err(told);
+                return Err(trouble.map_or_else(Observation::unknown, |trouble| explain(check, &trouble)));
             }
         };
         let answer = may_read(&mut known.rights, namespace, account, &kind, check, now);
-        shared.wake.notify_one();
         drop(known);
         match answer {
             Some(Answer::Yes) => Ok(store),
@@ -145,7 +144,10 @@ impl<'a> Look<'a> {
                 resource::ACCESS_UNKNOWN,
                 format!("the API server does not tell what ServiceAccount {namespace}/{account} may read"),
             )),
-            None => Err(Observation::unknown()),
+            None => {
+                shared.wake.notify_one();
+                Err(Observation::unknown())
+            }
         }
     }
 

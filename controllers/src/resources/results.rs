@@ -1,9 +1,9 @@
 //! What versions of objects were found to be, at most so many.
 //!
 //! # Invariants
-//! 1. No namespace loses what it has asked for lately because another one asks for much.
+//! 1. A namespace loses nothing of what it has asked for lately as long as it has no more than its share of half the room.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use mainstay::cache::ResourceVersion;
@@ -63,7 +63,6 @@ impl Results {
 
     fn make_room(&mut self) {
         self.retain(|_, place| place.used.elapsed() < IDLE);
-        // Some room for each time that all are gone through.
         if self.count <= MAX_RESULTS / 2 {
             return;
         }
@@ -71,12 +70,14 @@ impl Results {
         for (_, request) in self.states.values().flat_map(HashMap::keys) {
             *counts.entry(request.namespace()).or_default() += 1;
         }
-        let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return };
-        let most = most.map(ToOwned::to_owned);
+        // Those above it hold half of all at least, so that a quarter becomes free each time that all are gone through.
+        let share = MAX_RESULTS / 2 / counts.len().max(1);
+        let large = counts.into_iter().filter(|(_, count)| *count > share);
+        let large: HashSet<_> = large.map(|(namespace, _)| namespace.map(ToOwned::to_owned)).collect();
         // Every other one rather than the oldest: who goes round through more than there is room for would find nothing.
         let mut keeps = true;
         self.retain(|request, _| {
-            let is_concerned = request.namespace() == most.as_deref();
+            let is_concerned = large.contains(&request.namespace().map(ToOwned::to_owned));
             keeps ^= is_concerned;
             keeps || !is_concerned
         });
@@ -135,6 +136,17 @@ mod tests {
         let kept = (0..2 * MAX_RESULTS).filter(|number| bench.knows("shop", *number)).count();
         assert_eq!(kept + 500, bench.results.count);
         assert!(kept > MAX_RESULTS / 4, "{kept} of its own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_equal_namespaces_give_up_much_at_once() {
+        let mut bench = Bench::new();
+        let spaces = MAX_RESULTS / 5;
+        (0..MAX_RESULTS).for_each(|number| bench.insert(&format!("n{}", number % spaces), number));
+        assert_eq!(bench.results.count, MAX_RESULTS);
+        bench.insert("one-more", 0);
+        assert!(bench.results.count <= 3 * MAX_RESULTS / 4 + 1, "{} are left", bench.results.count);
+        assert!(bench.results.count >= MAX_RESULTS / 4, "{} are left", bench.results.count);
     }
 
     #[tokio::test(start_paused = true)]

@@ -125,6 +125,9 @@ async fn only_listed_kinds_are_looked_at() {
     bench.found(Ok([job("migrate", "Complete")]));
     bench.resources.reconfigure(Vec::new());
     assert_eq!(bench.said(), text, "also what is watched already");
+    let kind = GroupVersionKind::gvk("batch", "v1", "Job");
+    let waiters = &bench.resources.shared.known.lock().waiters;
+    assert_eq!(waiters.of(&Thing::Kind(kind)), [], "and nobody has it watched any more");
 }
 
 #[tokio::test]

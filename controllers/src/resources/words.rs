@@ -107,9 +107,12 @@ pub(super) fn explain_failure(namespace: &str, check: &ResourceCheck, failure: &
             resource::EXPRESSION_FAILED,
             format!("the expression gives neither true nor false for {objects}"),
         ),
-        Failure::TooCostly if matches!(check.state, ResourceState::Condition { .. }) => blind(
+        Failure::TooMuch => blind(
             resource::TOO_MANY_OBJECTS,
-            format!("{objects} are larger than what one look may read; narrow the selector"),
+            format!(
+                "what this WaitDeployment waits for is too much for one look, and {objects} comes last; expected \
+                 narrower selectors, and fewer or simpler expressions"
+            ),
         ),
         Failure::TooCostly => blind(
             resource::EXPRESSION_TOO_COSTLY,

@@ -88,12 +88,12 @@ impl ServiceSpecView {
 
 // === private ===
 
-/// Counts each ready endpoint once: a Pod with addresses of two families stands in two slices. A port of a Service and
-/// that of a slice belong together by name; a Pod that lacks a named target port stands in a slice without it.
+/// Counts each ready endpoint once: a Pod with addresses of two families stands in two slices. A Pod that lacks a named
+/// target port stands in a slice without it.
 fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&str>) -> usize {
     let serves = |slice: &&SliceView| {
         let mut ports = slice.ports.iter().flatten();
-        port.is_none_or(|wanted| ports.any(|port| port.name.as_deref().unwrap_or_default() == wanted))
+        port.is_none_or(|wanted| ports.any(|port| port.is_named(wanted)))
     };
     let ready = slices.filter(serves).flat_map(SliceView::ready);
     let mut seen = HashSet::new();

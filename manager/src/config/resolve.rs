@@ -33,7 +33,7 @@ const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 const DEFAULT_PROBES_PER_SECOND: u32 = 200;
 /// A quarter of all, so that one namespace alone cannot slow down the rest.
 const DEFAULT_PROBES_PER_SECOND_PER_NAMESPACE: u32 = 50;
-/// Below what one server is asked by its own clients; for ten checks of it at the shortest period it takes half of that.
+/// Below what one server is asked by its own clients. Ten checks of it take a fifth of that at the default `minPeriod`.
 const DEFAULT_PROBES_PER_SECOND_PER_ADDRESS: u32 = 10;
 /// As many as the rate of a namespace serves with the default period of 10 s.
 const DEFAULT_TARGETS_PER_NAMESPACE: u32 = 500;

@@ -112,6 +112,12 @@ fn what_nobody_can_look_at_is_no_loss() {
     assert!(scales(&stage.step(5_040, &[blind(), ready()])), "nor does it bring back what a loss took");
     let lost = "a is lost: connection refused";
     assert_eq!(stage.object.condition("DependenciesReady").unwrap().message.as_deref(), Some(lost));
+    // What failed is back, and the other cannot be looked at: it is not what was lost.
+    let decision = stage.step(5_045, &[ready(), blind()]);
+    assert!(scales(&decision));
+    assert_eq!(decision.loss.unwrap().since, at(5_031), "as old as it was told");
+    let seen = stage.object.condition("DependenciesReady").unwrap().message.clone().unwrap();
+    assert!(seen.starts_with("b cannot be looked at since a loss: "), "{seen}");
     assert!(!scales(&stage.step(5_050, &[ready(), ready()])));
 }
 
@@ -120,6 +126,11 @@ fn any_is_lost_with_the_last_that_held() {
     let mut stage = stage(&json!({"match": "Any", "lossGraceSeconds": 30}));
     stage.step(1_200, &[refused(), ready()]);
     assert_eq!(stage.condition("DependenciesReady"), "True/AllReady");
+    stage.step(1_210, &[refused(), blind()]);
+    assert_eq!(stage.condition("DependenciesReady"), "True/AllReady");
+    let told = stage.object.condition("DependenciesReady").unwrap().message.clone().unwrap();
+    assert!(told.starts_with("held when last looked at; b cannot be looked at: "), "{told}");
+    stage.step(1_220, &[refused(), ready()]);
     stage.step(1_300, &[refused(), refused()]);
     stage.step(1_329, &[refused(), refused()]);
     assert_eq!(stage.condition("DependenciesReady"), "True/AllReady", "the grace is that of the last one");

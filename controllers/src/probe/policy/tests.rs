@@ -220,6 +220,12 @@ fn loopback_is_admitted_by_its_own_key_in_every_mode() {
         assert_eq!(check(&policy, "localhost:80"), "dial 127.0.0.1:80,[::1]:80 Coarse");
         assert!(check(&policy, "0.0.0.0:80").starts_with("denied"), "another word for loopback");
         assert!(check(&policy, "169.254.169.254:80").starts_with("denied"));
+        // Addresses of anybody, that stand for loopback to translators and tunnels at most; the last for metadata too.
+        for other in
+            ["2001:db8::5efe:7f00:1", "2002:7f00:1::9", "64:ff9b::7f00:1", "2001:0:7f00:1::5601:5601"]
+        {
+            assert!(check(&policy, &format!("[{other}]:80")).starts_with("denied"), "{other}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{Schedule, Wait};
 use crate::probe::describe::{Description, NextProbe, first};
 use crate::probe::judge::Row;
-use crate::probe::{Held, Verdict};
+use crate::probe::{Held, Verdict, VerdictState};
 
 impl Schedule {
     /// Returns what is known of each target that `request` waits for, in the order in which it named them.
@@ -22,11 +22,15 @@ impl Schedule {
     }
 
     fn verdict(&self, wait: &Wait) -> Verdict {
-        if wait.from.is_some() {
-            return Verdict::PENDING;
+        let Some(entry) = self.entries.get(&wait.entry) else { return Verdict::PENDING };
+        match wait.from {
+            // That it has no place is known without a probe.
+            Some(_) if !entry.admitted => {
+                Verdict { state: VerdictState::Denied, result: entry.result.clone() }
+            }
+            Some(_) => Verdict::PENDING,
+            None => Verdict { state: wait.state, result: entry.result.clone() },
         }
-        let result = self.entries.get(&wait.entry).and_then(|entry| entry.result.clone());
-        Verdict { state: wait.state, result }
     }
 
     fn describe_one(&self, request: &Request, wait: &Wait, now: Instant) -> Option<Description> {
@@ -34,7 +38,7 @@ impl Schedule {
         let (successes, failures) = match entry.row {
             Row::Successes(count) => (count, 0),
             Row::Failures(count) => (0, count),
-            Row::Empty | Row::Denials => (0, 0),
+            Row::Empty | Row::Unseen(_) | Row::Denials => (0, 0),
         };
         let next = match entry.due {
             None if entry.admitted => NextProbe::InFlight,

@@ -89,7 +89,7 @@ proptest! {
                     let result = result.map(|ready| if ready { ProbeResult::Connected } else { not_ready });
                     // A probe without a result is one that was cancelled.
                     let result = if start.cancel.is_cancelled() { None } else { result.or(Some(ProbeResult::Connected)) };
-                    let heard = if n % 2 == 0 { Heard::Answer } else { Heard::Nothing };
+                    let heard = [None, Some(Heard::Answer), Some(Heard::Nothing)][usize::try_from(n % 3).unwrap()];
                     n += 1;
                     let (took, timeout) = (Duration::from_millis(200 * n), start.timeout);
                     schedule.finish(start.id, result.map(|result| Ended { result, heard, took, timeout }), now, 0.3);

@@ -237,6 +237,44 @@ async fn targets_beyond_those_of_a_namespace_wait_for_a_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_is_kept_over_another_timeout_and_the_want_of_one_is_told_before_a_delay_is_over() {
+    let mut bench = Bench::new(8, ProbePolicy { max_targets_per_namespace: 1, ..any() });
+    bench.set("10.0.0.1:80", Net::Accept);
+    bench.watch("web", "10.0.0.1:80", 10);
+    let address = || Address::parse("address", "10.0.0.2:80").unwrap();
+    let late = Want { initial_delay: Duration::from_secs(20), ..want(address(), 10) };
+    bench.engine.watch(&request("late"), vec![late]);
+    assert_eq!(bench.states("late"), [VerdictState::Denied]);
+    assert!(bench.result("late").unwrap().message().contains("maxTargetsPerNamespace"));
+    pass(1.0).await;
+    bench.watch_patiently("web", "10.0.0.1:80", 10);
+    assert_eq!(
+        (bench.states("web"), bench.states("late")),
+        (vec![VerdictState::Ready], vec![VerdictState::Denied])
+    );
+    pass(10.0).await;
+    assert_eq!((bench.states("web"), bench.told()), (vec![VerdictState::Ready], vec!["shop/web".to_owned()]));
+    bench.engine.forget(&request("web"));
+    assert_eq!(bench.states("late"), [VerdictState::Pending], "it has a place now");
+    pass(10.0).await;
+    assert_eq!(bench.states("late"), [VerdictState::NotReady]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_policy_begins_no_delay_early() {
+    let bench = Bench::new(8, any());
+    let address = Address::parse("address", "10.0.0.1:80").unwrap();
+    let late = Want { initial_delay: Duration::from_secs(20), ..want(address, 3600) };
+    bench.engine.watch(&request("late"), vec![late]);
+    pass(1.0).await;
+    bench.engine.reconfigure(ProbePolicy { denied_ports: vec![6000], ..any() });
+    pass(18.9).await;
+    assert_eq!(bench.dials(), 0);
+    pass(0.7).await;
+    assert_eq!((bench.dials(), bench.states("late")), (1, vec![VerdictState::NotReady]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_period_shorter_than_the_shortest_is_lengthened() {
     let bench = Bench::new(8, ProbePolicy { min_period: Duration::from_secs(20), ..any() });
     bench.watch("web", "10.0.0.1:80", 1);
@@ -344,6 +382,30 @@ async fn a_network_that_is_cut_is_told_from_prerequisites_that_are_down() {
     assert!(bench.engine.is_shaken(), "not until each has been seen for a while");
     pass(35.0).await;
     assert!(!bench.engine.is_shaken());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_not_asked_has_neither_answered_nor_fallen_silent() {
+    let policy = ProbePolicy { denied_ports: vec![6000], ..any() };
+    let bench = Bench::new(64, policy.clone());
+    for number in 1..=3 {
+        bench.set(&format!("10.1.0.{number}:80"), Net::Accept);
+    }
+    bench.crowd("shop", 1, 3, 10, 3);
+    for number in 1..=8 {
+        bench.set(&format!("10.2.0.{number}:6000"), Net::Silent);
+        bench.watch(&format!("denied-{number}"), &format!("10.2.0.{number}:6000"), 10);
+        bench.watch(&format!("missing-{number}"), &format!("missing-{number}:80"), 10);
+    }
+    pass(60.0).await;
+    bench.engine.reconfigure(any());
+    pass(30.0).await;
+    assert!(!bench.engine.is_shaken(), "who is asked for the first time");
+    bench.engine.reconfigure(policy);
+    pass(30.0).await;
+    bench.swallow(1, 3);
+    pass(20.0).await;
+    assert!(bench.engine.is_shaken(), "those that know without asking do not speak against it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,6 +119,41 @@ async fn without_an_authority_nothing_is_dialled() {
     assert!(["CertificateUntrusted", "AuthoritiesNotFound"].contains(&told), "{told}");
 }
 
+/// An API server that does not get to reading a `ConfigMap`.
+struct SlowServer;
+
+impl Surroundings for SlowServer {
+    fn owner(&self, _: SocketAddr) -> Result<Option<Owner>, String> {
+        Ok(None)
+    }
+
+    fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async { Ok(false) })
+    }
+
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_the_authorities_is_no_silence_of_a_raw_address() {
+    let listener = serving(Authority::new().valid("db"), b"").await;
+    let seams = Seams {
+        dial: Arc::new(TokioDial),
+        resolve: Arc::new(NoNames),
+        services: Arc::new(LoopbackService),
+        surroundings: Arc::new(SlowServer),
+        random: Arc::new(|| 0.0),
+    };
+    let mut check = handshake(&listener, "db");
+    let ProbeCheck::Tls(tls) = &mut check else { panic!("it is one") };
+    tls.address = Address::parse("address", &format!("127.0.0.1:{}", listener.port)).unwrap();
+    let result = attempt(&Target::new("shop", check), SHORT, &policy(), &seams).await;
+    assert_eq!(result.reason(), "AuthoritiesNotFound");
+    assert_eq!(listener.accepted(), 0);
+}
+
 #[tokio::test]
 async fn who_speaks_no_tls_is_told_from_who_says_nothing() {
     let authorities = || Some(Authority::new().pem());

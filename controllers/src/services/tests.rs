@@ -1,0 +1,128 @@
+//! Services and slices as objects of the API.
+
+use mainstay::key::KindId;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn judge(spec: &Value) -> Option<ServiceAnswer> {
+    let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
+    view.spec.judge(5432)
+}
+
+#[test]
+fn a_service_is_its_cluster_addresses_if_it_has_the_port() {
+    let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 5432, "protocol": "TCP"}]);
+    let both = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd12::7"], "ports": ports});
+    let ips =
+        |list: &[&str]| Some(ServiceAnswer::Cluster(list.iter().map(|ip| ip.parse().unwrap()).collect()));
+    assert_eq!(judge(&both), ips(&["10.96.0.7", "fd12::7"]));
+    assert_eq!(judge(&json!({"clusterIP": "10.96.0.7", "ports": ports})), ips(&["10.96.0.7"]));
+    let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432, "protocol": "UDP"}]});
+    assert_eq!(judge(&udp), Some(ServiceAnswer::NoPort));
+    assert_eq!(judge(&json!({"clusterIP": "10.96.0.7"})), Some(ServiceAnswer::NoPort));
+}
+
+#[test]
+fn headless_and_external_services_are_told_apart() {
+    assert_eq!(judge(&json!({"clusterIP": "None", "ports": []})), None);
+    let outside = json!({"type": "ExternalName", "externalName": "db.example.com"});
+    assert_eq!(judge(&outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
+}
+
+#[test]
+fn whatever_leads_to_a_service_leads_to_its_endpoints() {
+    let service = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "clusterIP": "10.96.0.7",
+            "clusterIPs": ["10.96.0.7", "fd12::7"],
+            "externalIPs": ["203.0.113.9"],
+            "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}, {"hostname": "lb.example.com"}]}},
+    });
+    let slice = |name: &str, endpoints: Value| {
+        let labels = json!({SERVICE_NAME_LABEL: "web"});
+        let metadata = json!({"name": name, "namespace": "shop", "labels": labels});
+        json!({"metadata": metadata, "ports": [{"port": 8080}], "endpoints": endpoints})
+    };
+    let whole = slice("whole", json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": false}}]));
+    let services = |slices: Vec<Value>| {
+        let services = Store::<Service>::from_values(&KindId::of::<Service>(), [service.clone()]);
+        CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
+    };
+    let found = services(vec![whole.clone()]);
+    let behind = |address: &str| found.behind(address.parse().unwrap()).unwrap();
+    let endpoint = Endpoint { ip: "10.1.0.1".parse().unwrap(), port: Some(8080), is_pod: false };
+    for (ip, is_cluster_address) in [
+        ("10.96.0.7", true),
+        ("[fd12::7]", true),
+        ("[::ffff:10.96.0.7]", true),
+        ("203.0.113.9", false),
+        ("203.0.113.10", false),
+    ] {
+        let expected = Behind { is_cluster_address, endpoints: vec![endpoint] };
+        assert_eq!(behind(&format!("{ip}:80")), Some(expected), "{ip}");
+    }
+    for other in ["10.96.0.7:81", "10.96.0.7:53", "10.96.0.8:80", "10.1.0.1:8080"] {
+        assert_eq!(behind(other), None, "{other}");
+    }
+    let ports = json!([{"name": "ssh", "port": 22}, {"port": 8080}, {"name": "metrics", "port": 10250}]);
+    let mut several = whole.clone();
+    several["ports"] = ports;
+    let mut ssh = whole.clone();
+    (ssh["metadata"]["name"], ssh["ports"]) = (json!("ssh"), json!([{"name": "ssh", "port": 22}]));
+    let mut open = whole.clone();
+    (open["metadata"]["name"], open["ports"]) = (json!("open"), json!([]));
+    let found = services(vec![several, ssh, open]).behind("10.96.0.7:80".parse().unwrap());
+    let mut ports: Vec<_> = found.unwrap().unwrap().endpoints.iter().map(|endpoint| endpoint.port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [None, Some(8080)], "the port that is asked for, and what may be any");
+    let veiled = services(vec![whole, slice("veiled", json!("of a later version"))]);
+    veiled.behind("10.96.0.7:80".parse().unwrap()).unwrap_err();
+}
+
+#[test]
+fn a_service_that_cannot_be_decoded_may_have_any_address() {
+    let service =
+        |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+    let odd = service("odd", json!({"externalIPs": "of a later version"}));
+    let plain = service("web", json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}));
+    for (services, is_told) in [(vec![plain.clone()], true), (vec![plain, odd], false)] {
+        let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
+        let slices = Store::from_values(&KindId::of::<EndpointSlice>(), []);
+        let found = CachedServices::new(&services, &slices);
+        for address in ["10.96.0.7:80", "203.0.113.9:80"] {
+            assert_eq!(found.behind(address.parse().unwrap()).is_ok(), is_told, "{address}");
+        }
+    }
+}
+
+#[test]
+fn only_ready_endpoints_with_addresses_count() {
+    let slice = json!({"endpoints": [
+        {"addresses": ["10.1.0.1"], "conditions": {"ready": true}},
+        {"addresses": ["10.1.0.2"], "conditions": {"ready": false}},
+        {"addresses": ["10.1.0.3"], "conditions": {}},
+        {"addresses": ["db.example.com"]},
+    ]});
+    let slice: SliceView = serde_json::from_value(slice).unwrap();
+    assert_eq!(slice.behind("").count(), 3, "ready or not, a connection may go there");
+    let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();
+    assert_eq!(ready, ["10.1.0.1", "10.1.0.3"]);
+    let ports = json!([{"port": 80}, {"name": "kubelet", "port": 10250}]);
+    let pod = json!({"addresses": ["10.1.0.1"], "targetRef": {"kind": "Pod", "name": "a"}});
+    let node = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": false}});
+    let slice: SliceView = serde_json::from_value(json!({"endpoints": [pod, node], "ports": ports})).unwrap();
+    let behind = |name| -> Vec<_> {
+        slice.behind(name).map(|found| (found.ip.to_string(), found.port, found.is_pod)).collect()
+    };
+    for (name, port) in [("", 80), ("kubelet", 10250)] {
+        let (pod, node) = ("10.1.0.1".to_owned(), "10.0.0.1".to_owned());
+        assert_eq!(behind(name), [(pod, Some(port), true), (node, Some(port), false)]);
+    }
+    assert_eq!(behind("other"), [], "nothing is passed on to it");
+    let empty: SliceView = serde_json::from_value(json!({"endpoints": null})).unwrap();
+    assert_eq!(empty.ready_addresses().count(), 0);
+}
