@@ -357,7 +357,6 @@ impl Driver {
         // Whoever gets to a timeout so late was too busy to hear an answer.
         let is_late = took > start.timeout + LATE;
         let heard = ear.heard().map(|heard| if is_late { heard.max(Heard::OwnFault) } else { heard });
-        let mut told = took;
         if result.is_coarse() {
             // Others have its slot meanwhile: what refuses would cost as much as a black hole.
             self.shared.schedule.lock().land(start.id, Instant::now());
@@ -366,10 +365,9 @@ impl Driver {
             if start.cancel.run_until_cancelled(over).await.is_none() {
                 return (start.id, None);
             }
-            told = start.timeout;
         }
-        // Not before, and not with the time it took: neither tells what the words do not.
-        self.metrics.count(&start.target, &result, told);
+        // Not before, and with the time until now: neither tells what the words do not.
+        self.metrics.count(&start.target, &result, began.elapsed());
         (start.id, Some(Ended { result, heard, took, timeout: start.timeout }))
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::process::get;
@@ -26,7 +26,8 @@ pub struct Checks {
     book: watch::Receiver<Book>,
     /// How many changes were looked at.
     seen: usize,
-    _asking: JoinSet<()>,
+    /// One task, which has the sender of `book` and ends only by a panic.
+    asking: JoinSet<()>,
 }
 
 /// When checks changed, counted from when that was caused.
@@ -61,7 +62,7 @@ impl Checks {
         let others = others.iter().map(|name| ("readyz", (*name).to_owned())).collect();
         let mut asking = JoinSet::new();
         asking.spawn(ask(address, others, writer));
-        let mut checks = Self { book, seen: 0, _asking: asking };
+        let mut checks = Self { book, seen: 0, asking };
         let well = |book: &Book| {
             let mut paths = book.now.iter().filter(|(check, _)| !check.contains(' '));
             let asked = book.now.keys().any(|check| check.starts_with("/readyz lists "));
@@ -95,10 +96,13 @@ impl Checks {
         Took { first: times.clone().min().unwrap_or_default(), last: times.max().unwrap_or_default() }
     }
 
-    /// Asserts that nothing has changed since the last time.
+    /// Asserts that nothing has changed since the last time, and that somebody would have seen it.
     pub fn are_unchanged(&mut self) {
         let changes = self.take();
         assert!(changes.is_empty(), "nothing should have changed: {changes:#?}");
+        if self.book.has_changed().is_err() {
+            fail_as(self.asking.try_join_next());
+        }
     }
 
     fn take(&mut self) -> Vec<Change> {
@@ -108,8 +112,20 @@ impl Checks {
     }
 
     async fn until(&mut self, what: &str, accepts: impl FnMut(&Book) -> bool) {
-        let found = tokio::time::timeout(PATIENCE, self.book.wait_for(accepts)).await.is_ok();
-        assert!(found, "waited {PATIENCE:?} for {what}: {:#?}", self.book.borrow());
+        let found = tokio::time::timeout(PATIENCE, self.book.wait_for(accepts)).await;
+        match found.map(|found| found.is_ok()) {
+            Ok(true) => {}
+            Ok(false) => fail_as(self.asking.join_next().await),
+            Err(elapsed) => panic!("{elapsed}: waited {PATIENCE:?} for {what}: {:#?}", self.book.borrow()),
+        }
+    }
+}
+
+/// Fails as the asking did.
+fn fail_as(ended: Option<Result<(), JoinError>>) -> ! {
+    match ended {
+        Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
+        other => panic!("nobody asks any more: {other:?}"),
     }
 }
 

@@ -104,7 +104,8 @@ fn of_probe(probe: &WaitProbe) -> Result<Plan, InvalidSpec> {
         check: Check::Probe(ProbeCheck::Tcp(address)),
         initial_delay: Duration::ZERO,
         period: timing.period,
-        timeout: timing.timeout,
+        // No attempt lasts longer, and whoever else asks for as long shares it.
+        timeout: timing.timeout.min(timing.period),
         success_threshold: 1,
         failure_threshold: 1,
         optional: false,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::wait_deployment::WaitDeployment;
+use crate::wait_probe::Timeout;
 
 fn object(wait_for: &Value) -> WaitDeployment {
     let object = json!({
@@ -130,6 +131,10 @@ fn the_articles_form_is_one_tcp_dependency_whose_loss_nobody_looks_at() {
     let db = &plan.dependencies[0];
     assert_eq!((db.name.as_str(), db.check.kind()), ("default", "tcp"));
     assert_eq!((db.period.as_secs(), db.timeout.as_secs()), (5, 1));
+    let mut long = object.clone();
+    long.wait_probe.as_mut().unwrap().timeout = Some(Timeout::Text("20s".to_owned()));
+    let plan = long.plan().unwrap();
+    assert_eq!(plan.dependencies[0].timeout.as_secs(), 5, "an attempt ends with the period");
 }
 
 /// One dependency on an object, with these fields in place of good ones.

@@ -3,9 +3,10 @@
 //! Two managers run side by side, each with a Lease and a namespace of its own and the same few open WaitDeployments in
 //! it; in one of the namespaces a thousand more point at ten black holes. A sample goes all the way: a label of an open
 //! WaitDeployment is changed, and a watch sees it on the Deployment. Short windows of samples from one and from the
-//! other alternate: whatever else the machine does slows both, and only the queue, the workers and the probes
-//! of the one manager know of the black holes. What this comparison cannot see, that the waiting objects
-//! burn processor time of the whole machine, is measured on its own.
+//! other alternate, and each is compared with its neighbour: whatever else the machine does slows both, and only the
+//! queue, the workers and the probes of the one manager know of the black holes. What this comparison cannot see, that
+//! the waiting objects burn processor time of the whole machine, is measured on its own; and reconciles are counted,
+//! which no machine makes more of.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
 
@@ -21,7 +22,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::process::{get, memory, sample};
-use mainstay_tests::report::{figure, long_form};
+use mainstay_tests::report::{figure, long_form, percentile};
 use mainstay_tests::sockets::{BlackHole, black_hole};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde::de::DeserializeOwned;
@@ -39,8 +40,11 @@ const OPEN: usize = 4;
 const CHANGES: usize = 25;
 /// Windows of each side, so two thousand samples in all; with `MAINSTAY_LONG=1`, ten times as many.
 const WINDOWS: usize = 10;
-/// What p99 may grow by where twice is less.
-const ALLOWED: Duration = Duration::from_millis(20);
+/// What p90 may grow by where twice is less, in milliseconds.
+const ALLOWED: f64 = 20.0;
+/// Most reconciles that one change brings: for its label, for the Deployment that gets it, and for what the gate and the
+/// mirror say of that in the status. What comes together is one.
+const RECONCILES: usize = 4;
 /// The shortest period there is, and a timeout that nearly fills it: all ten probes are in flight most of the time.
 const PERIOD: Duration = Duration::from_secs(1);
 const TIMEOUT: &str = "900ms";
@@ -63,6 +67,15 @@ struct Side {
     _watching: JoinSet<()>,
     /// Changes so far, so that no two are equal.
     round: usize,
+}
+
+/// How many milliseconds changes took.
+#[derive(Default)]
+struct Samples {
+    undisturbed: Vec<f64>,
+    disturbed: Vec<f64>,
+    /// By pair of windows: p90 beside black holes, in parts of what it may be.
+    parts: Vec<f64>,
 }
 
 /// What `/proc` says of a process.
@@ -105,8 +118,8 @@ impl Side {
         Some(Self { cluster, manager, objects, labels, _watching: watching, round: 0 })
     }
 
-    /// Returns how long each change of one window took to reach its Deployment.
-    async fn window(&mut self) -> Vec<Duration> {
+    /// Returns how many milliseconds each change of one window took to reach its Deployment, in order.
+    async fn window(&mut self) -> Vec<f64> {
         let first = self.round;
         self.round += CHANGES;
         let one = async |name: &String, seen: &watch::Sender<String>| {
@@ -123,12 +136,12 @@ impl Side {
                 tokio::time::timeout(wait::PATIENCE, arrived)
                     .await
                     .expect("the change reaches its Deployment");
-                took.push(began.elapsed());
+                took.push(began.elapsed().as_secs_f64() * 1000.0);
             }
             took
         };
         let all = self.labels.iter().map(|(name, seen)| one(name, seen));
-        futures_util::future::join_all(all).await.concat()
+        sorted(futures_util::future::join_all(all).await.concat())
     }
 
     /// Creates the waiting objects, and returns once each says what it waits for.
@@ -142,26 +155,58 @@ impl Side {
             .buffer_unordered(CREATING)
             .try_fold((), async |(), _| Ok(()));
         created.await.expect("created");
+        let (left, mut fewer) = watch::channel(missing.len());
         let told = follow(&self.objects, |object| {
             let name = object.name_any();
             let says = object.status.as_ref().and_then(|status| status.waiting_for.as_deref());
             if missing.get(&name).is_some_and(|address| says == Some(&format!("{address} (NotReady)"))) {
                 missing.remove(&name);
+                left.send_replace(missing.len());
             }
             missing.is_empty()
         });
-        let in_time = tokio::time::timeout(wait::PATIENCE, told).await.is_ok();
-        assert!(in_time, "{} of {WAITING} do not say what they wait for", missing.len());
+        // How long all of them take is the machine's affair; that it goes on is not.
+        let stuck = async {
+            while matches!(tokio::time::timeout(wait::PATIENCE, fewer.changed()).await, Ok(Ok(()))) {}
+        };
+        // Biased: who says it at the last moment is in time.
+        tokio::select! {
+            biased;
+            () = told => {}
+            () = stuck => panic!("{} of {WAITING} do not say what they wait for", *left.borrow()),
+        }
+    }
+
+    async fn metrics(&self) -> String {
+        get(self.manager.address("metrics").await, "/metrics").await.1
     }
 
     async fn metric(&self, series: &str) -> f64 {
-        let metrics = get(self.manager.address("metrics").await, "/metrics").await.1;
-        sample(&metrics, series).unwrap_or_default()
+        sample(&self.metrics().await, series).unwrap_or_default()
     }
 
     /// Returns how many probes have ended without an answer.
     async fn probes(&self) -> f64 {
         self.metric(r#"mainstay_waitdeployment_probe_total{type="tcp",result="not_ready"}"#).await
+    }
+
+    /// Waits until so many probes have ended without an answer, for as long as they go on.
+    async fn until_probed(&self, count: f64) {
+        loop {
+            let probes = self.probes().await;
+            if probes >= count {
+                return;
+            }
+            wait::until_so("another probe to end", async || self.probes().await > probes).await;
+        }
+    }
+
+    /// Returns how many reconciles of the gate there were, whatever came of them.
+    async fn reconciles(&self) -> f64 {
+        let series = r#"controller_runtime_reconcile_total{controller="wait-deployment""#;
+        let metrics = self.metrics().await;
+        let counts = metrics.lines().filter(|line| line.starts_with(series));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     fn usage(&self) -> Usage {
@@ -178,6 +223,34 @@ impl Side {
     async fn stop(mut self) {
         self.manager.terminate();
         assert!(self.manager.ended().await.success(), "{} ended in order", self.cluster.namespace());
+    }
+}
+
+// === impl Samples ===
+
+impl Samples {
+    /// Takes in a window of each side. The two ran one after the other.
+    fn add(&mut self, undisturbed: &[f64], disturbed: &[f64]) {
+        let calm = percentile(undisturbed, 90);
+        self.parts.push(percentile(disturbed, 90) / (calm * 2.0).max(calm + ALLOWED));
+        self.undisturbed.extend(undisturbed);
+        self.disturbed.extend(disturbed);
+    }
+
+    /// Most windows beside black holes are as quick as they may be. What disturbs the machine for one window or two
+    /// decides nothing, nor do the slowest few of a window.
+    fn judge(self) {
+        for (side, samples) in [("undisturbed", self.undisturbed), ("disturbed", self.disturbed)] {
+            let samples = sorted(samples);
+            figure(&format!("blackhole.samples.{side}"), samples.len() as f64, "samples");
+            for percent in [50, 90, 99] {
+                figure(&format!("blackhole.p{percent}.{side}"), percentile(&samples, percent), "ms");
+            }
+        }
+        let parts = sorted(self.parts);
+        let median = percentile(&parts, 50);
+        figure("blackhole.p90.of_allowed", median, "parts");
+        assert!(median <= 1.0, "p90 beside black holes, in parts of what it may be, by window: {parts:.2?}");
     }
 }
 
@@ -217,14 +290,9 @@ where
     }
 }
 
-/// The smallest duration that at most one in a hundred exceeds.
-fn p99(samples: &mut [Duration]) -> Duration {
-    samples.sort_unstable();
-    samples[(samples.len() * 99).div_ceil(100) - 1]
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,35 +307,37 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
     // Once over, uncounted: connections are opened and memory is taken.
     undisturbed.window().await;
     disturbed.window().await;
-    let (calm_before, before, probes_before) =
-        (undisturbed.usage(), disturbed.usage(), disturbed.probes().await);
+    // The clock runs around the counts, so that a server which is slow to tell them adds time and no probes.
     let began = Instant::now();
+    let (probes_before, reconciles_before) = (disturbed.probes().await, disturbed.reconciles().await);
+    let (calm_before, before) = (undisturbed.usage(), disturbed.usage());
     let windows = if long_form() { 10 } else { 1 } * WINDOWS;
-    let (mut calm, mut busy, mut most_in_flight) = (Vec::new(), Vec::new(), 0_f64);
+    let (mut samples, mut most_in_flight) = (Samples::default(), 0_f64);
     for window in 0..windows {
         // Each goes first as often as the other.
-        if window % 2 == 0 {
-            calm.extend(undisturbed.window().await);
-            busy.extend(disturbed.window().await);
+        let (calm, busy) = if window % 2 == 0 {
+            (undisturbed.window().await, disturbed.window().await)
         } else {
-            busy.extend(disturbed.window().await);
-            calm.extend(undisturbed.window().await);
-        }
+            let busy = disturbed.window().await;
+            (undisturbed.window().await, busy)
+        };
+        samples.add(&calm, &busy);
         most_in_flight = most_in_flight.max(disturbed.metric("mainstay_waitdeployment_probe_inflight").await);
     }
-    let took = began.elapsed().as_secs_f64();
-    let (calm_after, after) = (undisturbed.usage(), disturbed.usage());
+    // At least one for each change, but for the last of each object, which may be under way. Each that waits may have one
+    // left to do, for what it has said itself.
+    let changes = windows * OPEN * CHANGES;
+    let (fewest, most) = ((changes - OPEN) as f64, (changes * RECONCILES + WAITING) as f64);
+    // However quick the windows were: if each result woke those who wait for it, there would be twice as many by then.
+    disturbed.until_probed(probes_before + 2.0 * most / (WAITING / HOLES) as f64).await;
     let probes = disturbed.probes().await - probes_before;
-
-    let (calm_p99, busy_p99) = (p99(&mut calm), p99(&mut busy));
-    figure("blackhole.samples.undisturbed", calm.len() as f64, "samples");
-    figure("blackhole.samples.disturbed", busy.len() as f64, "samples");
-    figure("blackhole.p50.undisturbed", milliseconds(calm[calm.len() / 2]), "ms");
-    figure("blackhole.p50.disturbed", milliseconds(busy[busy.len() / 2]), "ms");
-    figure("blackhole.p99.undisturbed", milliseconds(calm_p99), "ms");
-    figure("blackhole.p99.disturbed", milliseconds(busy_p99), "ms");
-    let limit = (calm_p99 * 2).max(calm_p99 + ALLOWED);
-    assert!(busy_p99 <= limit, "p99 {busy_p99:?} beside black holes, {calm_p99:?} without");
+    let reconciles = disturbed.reconciles().await - reconciles_before;
+    let (calm_after, after) = (undisturbed.usage(), disturbed.usage());
+    let took = began.elapsed().as_secs_f64();
+    samples.judge();
+    figure("blackhole.reconciles", reconciles, "reconciles");
+    let expected = fewest..=most;
+    assert!(expected.contains(&reconciles), "{reconciles} reconciles of {changes} changes, not {expected:?}");
 
     // One probe per target, however many wait for it; and the holes were really probed all the time.
     figure("blackhole.probes", probes / took, "per_s");
