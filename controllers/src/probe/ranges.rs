@@ -41,16 +41,20 @@ pub(super) fn special(ip: IpAddr) -> Option<Special> {
     }
     let mut found = None;
     for ip in meanings(ip) {
-        let special = match ip {
-            IpAddr::V4(v4) => special_v4(v4),
-            IpAddr::V6(v6) => special_v6(v6),
-        };
+        let special = special_itself(ip);
         if let Some(Special::Never(_)) = special {
             return special;
         }
         found = found.or(special);
     }
     found
+}
+
+fn special_itself(ip: IpAddr) -> Option<Special> {
+    match ip {
+        IpAddr::V4(v4) => special_v4(v4),
+        IpAddr::V6(v6) => special_v6(v6),
+    }
 }
 
 fn special_v4(ip: Ipv4Addr) -> Option<Special> {
@@ -127,7 +131,7 @@ mod tests {
             ("2002:7f00:1::", "loopback"),
             ("::ffff:0:127.0.0.1", "loopback"),
             ("64:ff9b:1::127.0.0.1", "loopback"),
-            ("64:ff9b:1:7f00:0:100::", "the unspecified address"),
+            ("64:ff9b:1:7f00:0:100::", "loopback"),
             ("64:ff9b:1:7f:0:1::", "loopback"),
             ("64:ff9b:1:0:7f:0:100:0", "loopback"),
             ("64:ff9b:1:ab7f:0:1::", "loopback"),
@@ -161,14 +165,24 @@ mod tests {
             ("240.0.0.1", "reserved"),
             ("::ffff:255.255.255.255", "broadcast"),
         ];
+        let what = |special| match special {
+            Special::Loopback => "loopback",
+            Special::Never(what) => what,
+        };
         for (ip, expected) in cases {
-            let what = match special(ip.parse().unwrap()) {
-                Some(Special::Loopback) => "loopback",
-                Some(Special::Never(what)) => what,
-                None => "nothing",
-            };
-            assert!(what.contains(expected), "{ip}: {what}, expected {expected}");
+            let ip = ip.parse().unwrap();
+            let found: Vec<_> = meanings(ip).filter_map(special_itself).map(what).collect();
+            assert!(found.iter().any(|what| what.contains(expected)), "{ip}: {found:?}, expected {expected}");
+            assert!(special(ip).is_some_and(|worst| found.contains(&what(worst))), "{ip}");
         }
+    }
+
+    #[test]
+    fn of_several_meanings_the_worst_counts() {
+        for ip in ["2001:0:7f00:1::5601:5601", "64:ff9b:1:7f:0:1::"] {
+            assert!(matches!(special(ip.parse().unwrap()), Some(Special::Never(_))), "{ip}");
+        }
+        assert_eq!(special("2002:7f00:1::".parse().unwrap()), Some(Special::Loopback));
     }
 
     #[test]
