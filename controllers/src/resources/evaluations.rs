@@ -108,12 +108,20 @@ impl Evaluations {
         }
     }
 
+    /// Returns why what is waited for cannot be read, whatever there is to look at.
+    pub(super) fn refuses(&self, state: &ResourceState) -> Option<Failure> {
+        match state {
+            ResourceState::Expression(text) => self.expression(text).as_ref().as_ref().err().cloned(),
+            ResourceState::Condition { .. } => None,
+        }
+    }
+
     /// Returns an expression, read once for all who use it.
     fn expression(&self, text: &str) -> Arc<Result<Expression, Failure>> {
         if let Some(known) = self.expressions.lock().get(text) {
             return Arc::clone(known);
         }
-        let read = Arc::new(Expression::read(text));
+        let read = Arc::new(aside(|| Expression::read(text)));
         let mut known = self.expressions.lock();
         if known.len() >= MAX_EXPRESSIONS {
             known.clear();

@@ -50,6 +50,10 @@ impl<'a> Look<'a> {
 
     fn find(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Result<Observation, Blind> {
         let namespace = self.request.namespace().unwrap_or_default();
+        // Told at once: it stands in the spec, and says nothing of any object.
+        if let Some(failure) = self.resources.shared.evaluations.refuses(&check.state) {
+            return Err(explain_failure(namespace, check, &failure));
+        }
         let store = self.readable(namespace, check)?;
         let kind = store.kind_store().kind().clone();
         let objects = Objects { namespace, check };

@@ -217,10 +217,11 @@ async fn one_object_holds_once_the_expression_is_true_of_it() {
     let failed =
         "NotReady ExpressionFailed: the expression gives neither true nor false for Job shop/migrate";
     assert_eq!(text("object.status"), failed);
-    assert!(
-        text("object.")
-            .starts_with("Invalid ExpressionInvalid: the expression is refused: it cannot be read as CEL")
-    );
+    let resource =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": "object."});
+    let invalid = Bench::new(waits_for(&resource), &["Job.batch"]).said();
+    let expected = "Invalid ExpressionInvalid: the expression is refused: it cannot be read as CEL";
+    assert!(invalid.starts_with(expected), "at once, whatever there is to look at: {invalid}");
 }
 
 #[tokio::test]
