@@ -9,17 +9,19 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, StdinLock};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Stdio;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::cluster::skip_or_fail;
+use crate::wait::{PATIENCE, until_so};
 
 /// Says what a process of the test is.
 const ROLE: &str = "MAINSTAY_TEST_NETWORK";
@@ -31,12 +33,18 @@ pub const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.3"];
 /// Addresses of the other end. It has every other one too, of which there are none elsewhere.
 pub const OUTSIDE: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
+/// Addresses of the other end and of this one that nobody else connects to.
+const LAST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 80, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 80, 0, 1))];
+
 /// What the other end says once it is there, and once it listens.
 const THERE: &str = "there";
 const LISTENING: &str = "listening";
 /// What it says before each address that was connected to.
 const ACCEPTED: &str = "accepted ";
 
+/// What not every machine has or permits: links of this kind, and both families.
+const OF_ATTEMPT: &str =
+    "ip link set lo up && ip link add near type veth peer name far && ip addr add fd77::1/64 dev near nodad";
 const OF_INSIDE: [&str; 6] = [
     "addr add 10.77.0.1/24 dev near",
     "addr add 10.77.0.3/24 dev near",
@@ -72,7 +80,7 @@ impl Network {
     /// Runs `test`, the calling test by its full name, again inside a network of its own, and there returns that.
     ///
     /// `None` for the caller outside, once that has passed, and at the other end: the test is to return. None as well,
-    /// after a printed notice, where the system does not permit it; in CI that fails the test instead.
+    /// after a printed notice, where the system does not permit it or has no such links; in CI that fails the test instead.
     ///
     /// # Panics
     /// Panics if the test fails inside.
@@ -84,8 +92,8 @@ impl Network {
                 None
             }
             Err(_) => {
-                if let Err(cause) = attempt(in_a_namespace().args(["ip", "link", "set", "lo", "up"])).await {
-                    return skip_or_fail(&format!("no network namespace can be made: {cause}"));
+                if let Err(cause) = attempt(in_a_namespace().args(["sh", "-c", OF_ATTEMPT])).await {
+                    return skip_or_fail(&format!("no network can be made: {cause}"));
                 }
                 run_inside(test).await;
                 None
@@ -93,9 +101,15 @@ impl Network {
         }
     }
 
-    /// Returns the addresses that were connected to so far, at either end.
-    pub fn accepted(&self) -> BTreeSet<IpAddr> {
-        self.accepted.lock().clone()
+    /// Returns the addresses that were connected to since the last time, at either end. None is missing: each end tells of
+    /// connections in their order, and the last one, which is made here, is waited for.
+    pub async fn take_accepted(&self) -> BTreeSet<IpAddr> {
+        for last in LAST {
+            let connected = timeout(PATIENCE, TcpStream::connect((last, PORT))).await;
+            assert!(matches!(connected, Ok(Ok(_))), "{last} cannot be connected to: {connected:?}");
+            until_so("the last connection to be told", async || self.accepted.lock().remove(&last)).await;
+        }
+        std::mem::take(&mut *self.accepted.lock())
     }
 
     async fn inside(test: &str) -> Self {

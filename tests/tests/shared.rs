@@ -80,6 +80,8 @@ mod scopes;
 mod served;
 #[path = "shared/sharing.rs"]
 mod sharing;
+#[path = "shared/silence.rs"]
+mod silence;
 #[path = "shared/skew.rs"]
 mod skew;
 #[path = "shared/steering.rs"]

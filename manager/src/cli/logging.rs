@@ -30,6 +30,10 @@ use crate::config::{LogFilter, LogFormat, LogLevel, Logging};
 use limit::Limit;
 use lines::{Flush, Lines, Output};
 
+/// Libraries whose detailed lines quote what a peer has sent. They are as quiet as by default unless they are asked for
+/// by their own name: who turns the level up to follow the manager must not let strangers write into its log.
+const QUOTING: [&str; 3] = ["h2", "hickory_", "rustls"];
+
 /// Changes what is logged while the process runs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
@@ -110,8 +114,11 @@ impl LogHandle {
 }
 
 fn targets(filter: &LogFilter) -> Targets {
+    let default = level_filter(filter.level);
+    let quoting = QUOTING.map(|library| (library.to_owned(), default.min(LevelFilter::INFO)));
     let modules = filter.modules.iter().map(|(module, level)| (module.clone(), level_filter(*level)));
-    Targets::new().with_default(level_filter(filter.level)).with_targets(modules)
+    // The later of two of one name holds.
+    Targets::new().with_default(default).with_targets(quoting).with_targets(modules)
 }
 
 fn level_filter(level: LogLevel) -> LevelFilter {

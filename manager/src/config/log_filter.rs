@@ -9,7 +9,8 @@ use super::cursor;
 pub(super) const PATTERN: &str =
     "^(off|error|warn|info|debug|trace)(,[A-Za-z0-9_:]+=(off|error|warn|info|debug|trace))*$";
 
-/// Which log lines are written: a level, and levels of single modules.
+/// Which log lines are written: a level, and levels of single modules. Libraries that quote what peers send (`h2`,
+/// `hickory_*`, `rustls`) write at `debug` and `trace` only where a level is given for them by name.
 ///
 /// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.
 ///

@@ -82,20 +82,15 @@ async fn a_service_is_connected_to_where_it_may_be_and_nowhere_else() {
 
     let mode = "probePolicy.mode";
     let cases: Vec<_> = by_name.clone().chain(raw([mode; 4])).collect();
-    // The other end tells on its own way what it has accepted, and that may take longer.
-    let told_of = async |expected: &BTreeSet<IpAddr>, policy: &Value| {
-        wait::until_so("the other end to tell", async || network.accepted().is_superset(expected)).await;
-        assert_eq!(network.accepted(), *expected, "under {policy}");
-    };
     let policy = json!({"mode": "ServicesOnly"});
     judged(&cluster, &identity, &policy, &cases).await;
-    told_of(&reached, &policy).await;
+    assert_eq!(network.take_accepted().await, reached, "under {policy}");
 
     let cases: Vec<_> = by_name.chain(raw(["", LISTED, LISTED, "the manager itself"])).collect();
     reached.insert(RAW.parse().expect("an address"));
     for policy in [json!({"mode": "AllowList", "allow": ["0.0.0.0/0", "::/0"]}), json!({"mode": "Any"})] {
         judged(&cluster, &identity, &policy, &cases).await;
-        told_of(&reached, &policy).await;
+        assert_eq!(network.take_accepted().await, reached, "under {policy}");
     }
     cluster.stop().await;
 }

@@ -1,6 +1,7 @@
 //! Deployments that were there before: taken over without a restart, or left alone.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
@@ -165,4 +166,41 @@ async fn what_may_not_be_adopted_is_left_exactly_as_it_is() {
     let adopted = wait::until(&deployments, "web", "to be adopted", is_owned).await;
     assert_eq!(adopted.spec, before.spec);
     manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_of_another_controller_is_left_alone_whatever_the_policy() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let other: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "other"}})).expect("a ConfigMap");
+    let other = cluster.api::<ConfigMap>().create(&PostParams::default(), &other).await.expect("created");
+    old_deployment(&cluster).await;
+    let owner = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other.uid(), "controller": true,
+    }]);
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": owner}}));
+    let before = deployments.patch("web", &PatchParams::default(), &patch).await.expect("owned");
+
+    let prerequisite = Prerequisite::open();
+    for policy in ["Never", "IfUnowned", "IfIdentical"] {
+        let object = object(&prerequisite, &template(), &json!({"adoption": policy}));
+        objects.create(&PostParams::default(), &object).await.expect("created");
+        let conflict = |web: &WaitDeployment| says(web, "Ready", "False", "DeploymentConflict");
+        let web = wait::until(&objects, "web", policy, conflict).await;
+        let message = web.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default();
+        assert!(message.contains("is controlled by ConfigMap other"), "{policy}: {message}");
+        objects.delete("web", &DeleteParams::background()).await.expect("deleted");
+        wait::until_gone(&objects, "web").await;
+    }
+    manager.stop().await.expect("stopped in order");
+    let now = deployments.get("web").await.expect("it stays");
+    assert_eq!(now.metadata.uid, before.metadata.uid, "the same one");
+    assert_eq!((&now.spec, now.owner_references()), (&before.spec, before.owner_references()));
+    // Its version moves with what the Deployment controller counts, so the server has to say that it was not us.
+    let writes = cluster.writes();
+    let ours: Vec<_> = writes.iter().filter(|write| write.resource.starts_with("deployments")).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
 }

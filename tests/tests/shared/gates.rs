@@ -1,8 +1,10 @@
 //! What a gate holds back, for how long, and what it takes away, on a real control plane.
 
+use futures_util::TryStreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt as _};
+use mainstay::cache::RECONCILE_AT_ANNOTATION;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::Write;
 use mainstay_tests::fixtures::{image, tcp, wait_deployment, with_image};
@@ -13,6 +15,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::ha::install_two_accounts;
+
+/// Begins the names of objects whose turn shows that what was asked for before them is done.
+const MARKER: &str = "marker-";
 
 /// Waits for TCP prerequisites named `a`, `b` and so on, with other fields of `waitFor`.
 fn waiting_for(prerequisites: &[&Prerequisite], others: &Value) -> WaitDeployment {
@@ -50,25 +55,50 @@ fn of_deployment(writes: &[Write], dry_run: bool) -> Vec<&Write> {
     writes.iter().filter(of).collect()
 }
 
-/// All that the gate has written, whatever became of it.
+/// All that the gate has written but for markers, whatever became of it.
 fn of_gate(cluster: &TestCluster) -> Vec<Write> {
-    let by_gate = |write: &Write| write.uri.contains("fieldManager=waitdeployment-gate");
+    let by_gate = |write: &Write| {
+        write.uri.contains("fieldManager=waitdeployment-gate") && !write.name.starts_with(MARKER)
+    };
     cluster.writes().into_iter().filter(by_gate).collect()
 }
 
-/// Has the gate look at an object though nothing has changed.
-async fn look_again(cluster: &TestCluster, manager: &LocalManager, name: &str, time: usize) {
-    let runs = async || {
-        let text = manager.metrics_text().await;
-        let series = r#"controller_runtime_reconcile_total{controller="wait-deployment""#;
-        let counts = text.lines().filter(|line| line.starts_with(series));
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
-    };
-    let before = runs().await;
-    let asked = json!({"metadata": {"annotations": {"mainstay.dev/reconcile-at": time.to_string()}}});
+/// Has a gate with one worker look at an object though nothing has changed, and waits until it has: then it lets through
+/// what was made later and waits for nothing.
+async fn look_again(cluster: &TestCluster, name: &str, time: usize) {
+    let asked = json!({"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: time.to_string()}}});
     let objects = cluster.api::<WaitDeployment>();
     objects.patch(name, &PatchParams::default(), &Patch::Merge(asked)).await.expect("asked");
-    wait::until_so("another look", async || runs().await > before).await;
+    let later = format!("{MARKER}{time}");
+    let object = wait_deployment(&later, &json!({"spec": {"replicas": 0}}));
+    objects.create(&PostParams::default(), &object).await.expect("created");
+    let is_through =
+        |writes: &[Write]| of_deployment(writes, false).iter().any(|write| write.name == later).then_some(());
+    cluster.until_written("what comes after the look", is_through).await;
+}
+
+/// Returns every version of `web` after this one, up to the first whose gate has opened.
+async fn until_opened(objects: &Api<WaitDeployment>, since: &WaitDeployment) -> Vec<WaitDeployment> {
+    let version = since.resource_version().expect("a version");
+    let only = WatchParams::default().fields("metadata.name=web");
+    let watching = async {
+        let mut events = Box::pin(objects.watch(&only, &version).await.expect("a watch"));
+        let mut versions = Vec::new();
+        loop {
+            match events.try_next().await.expect("a watch") {
+                Some(WatchEvent::Modified(web)) => {
+                    let is_open = web.status.as_ref().is_some_and(|status| status.gate_opened_time.is_some());
+                    versions.push(web);
+                    if is_open {
+                        return versions;
+                    }
+                }
+                Some(WatchEvent::Bookmark(_)) => {}
+                other => panic!("the watch ended: {other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(wait::PATIENCE, watching).await.expect("the gate opens")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +165,8 @@ async fn a_template_that_the_server_refuses_is_told_while_the_gate_is_closed() {
 async fn a_new_template_is_held_back_and_all_else_goes_on() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
-    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    let one_worker = json!({"controllers": {"*": {"workers": 1}}});
+    let manager = LocalManager::start(&cluster, &identity, &one_worker).await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
     let mut prerequisite = Prerequisite::open();
     let object = waiting_for(&[&prerequisite], &json!({"gates": ["Create", "Update"]}));
@@ -160,11 +191,13 @@ async fn a_new_template_is_held_back_and_all_else_goes_on() {
         annotations.unwrap_or_default().contains_key("kubectl.kubernetes.io/restartedAt")
     };
     assert!(restarted(&web), "a user's restart stands");
+    // The first look ends what the edit began.
+    look_again(&cluster, "web", 0).await;
     let before = of_gate(&cluster);
     assert_eq!(of_deployment(&before, true).len(), tried + 1, "the new template has been tried out, once");
-    // Each look comes to the same, and costs nothing.
-    for time in 0..3 {
-        look_again(&cluster, &manager, "web", time).await;
+    // Each further one comes to the same, and costs nothing.
+    for time in 1..4 {
+        look_again(&cluster, "web", time).await;
     }
     let after = of_gate(&cluster);
     assert_eq!(
@@ -242,6 +275,19 @@ async fn a_deadline_survives_the_manager() {
     assert_eq!(times(&web), told, "counted from the same closing");
     let tried = of_deployment(&cluster.writes(), true).len();
     assert_eq!(tried, 1, "the second manager knew what the first had tried");
+
+    // Counted from that closing it is over, or will be in a moment.
+    let sooner = json!({"deadlineSeconds": 1, "onDeadline": "Proceed"});
+    let sooner = Patch::Merge(json!({"spec": {"waitFor": sooner}}));
+    let edited = objects.patch("web", &PatchParams::default(), &sooner).await.expect("edited");
+    let versions = until_opened(&objects, &edited).await;
+    let closed: Vec<_> = versions.iter().filter_map(|web| times(web).0).collect();
+    assert!(closed.iter().all(|at| Some(at) == told.0.as_ref()), "{closed:?}, told by the first: {told:?}");
+    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    let writes = cluster.writes();
+    let created: Vec<_> =
+        of_deployment(&writes, false).into_iter().filter(|write| write.code == 201).collect();
+    assert_eq!(created.len(), 1, "{created:#?}");
     manager.stop().await.expect("stopped in order");
 }
 
@@ -253,20 +299,17 @@ async fn a_deadline_that_asks_to_proceed_does() {
     let objects = cluster.api::<WaitDeployment>();
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     let others = json!({"deadlineSeconds": 2, "onDeadline": "Proceed"});
-    objects.create(&PostParams::default(), &waiting_for(&[&prerequisite], &others)).await.expect("created");
-    let dated =
-        |web: &WaitDeployment| web.status.as_ref().is_some_and(|status| status.deadline_time.is_some());
-    let web = wait::until(&objects, "web", "a deadline", dated).await;
-    let deadline = web.status.and_then(|status| status.deadline_time).expect("a deadline");
-    let created = wait::until(&cluster.api::<Deployment>(), "web", "it to proceed", |_| true).await;
+    let object = waiting_for(&[&prerequisite], &others);
+    let made = objects.create(&PostParams::default(), &object).await.expect("created");
+    // Told for two seconds only.
+    let mut versions = until_opened(&objects, &made).await;
+    let deadline = versions.iter().find_map(|web| web.status.as_ref()?.deadline_time.clone());
+    let deadline = deadline.expect("told while the gate was closed");
+    let created = cluster.api::<Deployment>().get("web").await.expect("it proceeded");
     let at = created.creation_timestamp().expect("a creation time");
     assert!(at.0.as_second() >= deadline.0.as_second(), "made at {at:?}, before {deadline:?}");
-    let opened = |web: &WaitDeployment| {
-        web.status
-            .as_ref()
-            .is_some_and(|status| status.gate_opened_time.is_some() && status.deadline_time.is_none())
-    };
-    wait::until(&objects, "web", "the gate to be open", opened).await;
+    let opened = versions.pop().and_then(|web| web.status).expect("a status");
+    assert_eq!(opened.deadline_time, None, "gone once the gate is open");
     let reasons = async || cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await;
     wait::until_so("it to be told", async || reasons().await.contains("ProceededAfterDeadline")).await;
     assert!(!reasons().await.contains("GateOpened"), "the dependencies never held");

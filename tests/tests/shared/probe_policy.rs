@@ -16,6 +16,7 @@ use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 async fn waits_for(cluster: &TestCluster, name: &str, dependencies: &[Value]) {
@@ -61,7 +62,7 @@ async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     for dependency in ["name", "address", "service", "service-six"] {
         told(&cluster, "web", dependency, "it is the API server").await;
     }
-    other.connected(1).await;
+    timeout(wait::PATIENCE, other.connected(1)).await.expect("another port of the same address is dialled");
     manager.stop().await.expect("stopped in order");
 }
 
@@ -117,11 +118,26 @@ async fn authorities_are_read_from_a_config_map_by_whom_a_component_lets() {
 
 /// Shows a certificate for this name; with the authority that signed it, in PEM.
 async fn serving(name: &str) -> (String, std::net::SocketAddr, JoinSet<()>) {
+    let (authority, acceptor) = certified(vec![name.to_owned()]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("accepted");
+            drop(acceptor.accept(stream).await);
+        }
+    });
+    (authority, address, serving)
+}
+
+/// Returns a new authority, in PEM, and who shows a certificate for these names that it has signed.
+pub(super) fn certified(names: Vec<String>) -> (String, TlsAcceptor) {
     let (own, key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = params.self_signed(&own).expect("signed").pem();
-    let leaf = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+    let leaf = CertificateParams::new(names).expect("parameters");
     let leaf = leaf.signed_by(&key, &Issuer::new(params, own)).expect("signed");
     let config =
         rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -133,15 +149,5 @@ async fn serving(name: &str) -> (String, std::net::SocketAddr, JoinSet<()>) {
                 PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
             )
             .expect("a certificate");
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    let address = listener.local_addr().expect("an address");
-    let mut serving = JoinSet::new();
-    serving.spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.expect("accepted");
-            drop(acceptor.accept(stream).await);
-        }
-    });
-    (authority, address, serving)
+    (authority, TlsAcceptor::from(Arc::new(config)))
 }

@@ -1,5 +1,6 @@
 //! A WaitDeployment's life: waiting, opened, rolled out, at rest, deleted.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -11,9 +12,11 @@ use mainstay_tests::fixtures::{image, wait_deployment, wait_probe, with_image};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
-use mainstay_tests::{LocalManager, TestCluster, wait};
+use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout};
 
 use super::runnables::{give_up, short_lease, take};
 
@@ -235,6 +238,80 @@ async fn a_replica_that_leads_no_more_counts_no_gates() {
     give_up(&leases).await;
     counts(1.0).await;
     manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn successes_that_a_killed_manager_had_counted_open_nothing_for_the_next() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    // Nobody waits for the Lease of the killed one. A single worker lets through what comes later only later.
+    let changes = json!({"leaderElection": {"enabled": false}, "controllers": {"*": {"workers": 1}}});
+    let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
+    let start = |name: &str| ManagerProcess::start(binary, &cluster, &identity, name, &changes);
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let thrice = json!({
+        "name": "a", "httpGet": {"host": address.ip(), "port": address.port()}, "periodSeconds": 1,
+        "successThreshold": 3,
+    });
+    let web = json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [thrice]}}});
+    objects.create(&PostParams::default(), &wait_deployment("web", &web)).await.expect("created");
+
+    // Whoever asks for the third time has counted two.
+    let mut killed = start("killed");
+    for _ in 0..2 {
+        answer(asked(&listener).await).await;
+    }
+    let _third = asked(&listener).await;
+    killed.kill();
+    assert!(!killed.ended().await.success());
+
+    let mut next = start("next");
+    for _ in 0..2 {
+        answer(asked(&listener).await).await;
+    }
+    let third = asked(&listener).await;
+    let later = wait_deployment("later", &json!({"spec": {"replicas": 0}}));
+    objects.create(&PostParams::default(), &later).await.expect("created");
+    wait::until(&deployments, "later", "what waits for nothing", |_| true).await;
+    assert!(deployments.get_opt("web").await.expect("asked").is_none(), "two of its own are too few");
+    answer(third).await;
+    // Order does not matter: the answers have no end.
+    tokio::select! {
+        () = answer_all(&listener) => {}
+        _ = wait::until(&deployments, "web", "three of its own", |_| true) => {}
+    }
+    next.terminate();
+    assert!(next.ended().await.success(), "{:#?}", next.log());
+}
+
+/// Returns the next connection over which a whole request has come; it is answered by who has it.
+async fn asked(listener: &TcpListener) -> TcpStream {
+    let asked = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("accepted");
+            let mut request = Vec::new();
+            while let Ok(byte) = stream.read_u8().await {
+                request.push(byte);
+                if request.ends_with(b"\r\n\r\n") {
+                    return stream;
+                }
+            }
+        }
+    };
+    timeout(wait::PATIENCE, asked).await.expect("somebody asks")
+}
+
+async fn answer(mut stream: TcpStream) {
+    // Who has lost patience is not there any more, and asks again.
+    drop(stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await);
+}
+
+async fn answer_all(listener: &TcpListener) {
+    loop {
+        answer(asked(listener).await).await;
+    }
 }
 
 fn restart_of(deployment: &Deployment) -> Option<String> {

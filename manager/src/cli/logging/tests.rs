@@ -126,6 +126,23 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
 }
 
 #[test]
+fn what_peers_send_is_logged_only_where_their_library_is_asked_for() {
+    let said = |level: &str| {
+        let lines = logged(LogFormat::Text, level, |_| {
+            debug!(target: "h2::codec", "frame");
+            debug!(target: "hickory_net::udp", "answer");
+            info!(target: "h2::client", "told");
+            debug!(target: "mainstay::queue", "own");
+        });
+        let has = |word: &&str| lines.iter().any(|line| line.contains(*word));
+        ["frame", "answer", "told", "own"].into_iter().filter(has).collect::<Vec<_>>()
+    };
+    assert_eq!(said("trace"), ["told", "own"]);
+    assert_eq!(said("debug,h2=trace"), ["frame", "told", "own"]);
+    assert_eq!(said("warn,hickory_net=debug"), ["answer"]);
+}
+
+#[test]
 fn text_is_one_line_per_event_with_its_fields() {
     let lines = logged(LogFormat::Text, "info", |_| {
         let _span = info_span!("reconcile", namespace = "shop", name = "cart").entered();
