@@ -230,7 +230,7 @@ async fn begin(
         ("grpc-good", Talk::Grpc("0"), ANSWERED),
         ("grpc-bad", Talk::Grpc("14"), "UnexpectedStatus"),
         ("grpc-odd", Talk::Grpc(MARKER), "ProtocolError"),
-        ("grpc-away", Talk::Away, "ConnectionClosed"),
+        ("grpc-away", Talk::Away, "ProtocolError"),
         ("tls-good", Talk::Tls(good), ANSWERED),
         ("tls-bad", Talk::Tls(bad), "CertificateWrongName"),
     ] {
