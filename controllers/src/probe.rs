@@ -235,10 +235,11 @@ impl Engine {
         if self.leading.as_ref().is_some_and(|leading| !*leading.borrow()) {
             return;
         }
-        let is_new = schedule.watch(request, wants, Instant::now());
+        let told = schedule.watch(request, wants, Instant::now());
         drop(schedule);
-        if is_new {
+        if let Some(told) = told {
             self.shared.wake.notify_one();
+            self.shared.tell(told);
         }
     }
 
@@ -356,7 +357,8 @@ impl Driver {
         let took = began.elapsed();
         // Whoever gets to a timeout so late was too busy to hear an answer.
         let is_late = took > start.timeout + LATE;
-        let heard = ear.heard().map(|heard| if is_late { heard.max(Heard::OwnFault) } else { heard });
+        let heard =
+            ear.heard(&start.target).map(|heard| if is_late { heard.max(Heard::OwnFault) } else { heard });
         if result.is_coarse() {
             // Others have its slot meanwhile: what refuses would cost as much as a black hole.
             self.shared.schedule.lock().land(start.id, Instant::now());

@@ -229,7 +229,7 @@ pub mod resource {
     pub const FAILED: &str = "Failed";
     /// What it says of itself is about an earlier generation.
     pub const NOT_OBSERVED: &str = "NotObserved";
-    /// The selector picks more objects than are looked at.
+    /// The selector picks more objects than are looked at, or all that is waited for is too much for one look.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
     /// The expression cannot be read, or is larger than what is evaluated.
     pub const EXPRESSION_INVALID: &str = "ExpressionInvalid";

@@ -1,4 +1,4 @@
-//! How many probes may start per second: a token bucket that never goes into debt.
+//! How many probes may start per second: a token bucket.
 //!
 //! Kept as one instant, the moment at which the bucket would be full again (the generic cell rate algorithm), so
 //! that nothing needs to be refilled by a timer.
@@ -47,7 +47,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Takes the token that [`ready_at`](Self::ready_at) has seen.
+    /// Takes a token, also one that is still to come: whoever comes next waits for that much longer.
     pub(super) fn spend(&mut self, now: Instant) {
         self.full_at = Some(self.full_at.map_or(now, |full_at| full_at.max(now)) + self.interval);
     }

@@ -90,7 +90,7 @@ impl Entry {
             took: None,
             result: None,
             since: None,
-            row: Row::Empty,
+            row: Row::default(),
             spent: None,
             again: None,
             cancel: CancellationToken::new(),
@@ -121,6 +121,11 @@ impl Entry {
         self.answered.replace(heard == Heard::Answer).unwrap_or(held)
     }
 
+    /// Returns whether the last who was asked was silent.
+    pub(super) fn is_silent(&self) -> bool {
+        self.answered == Some(false)
+    }
+
     /// Takes it that nobody was asked. Returns whether the last who was asked was silent.
     pub(super) fn forget_silence(&mut self) -> bool {
         self.answered.take_if(|answered| !*answered).is_some()
@@ -145,7 +150,7 @@ impl Entry {
 
     /// Forgets what is known, as if nobody had looked.
     pub(super) fn reset(&mut self) {
-        (self.result, self.since, self.row) = (None, None, Row::Empty);
+        (self.result, self.since, self.row) = (None, None, Row::default());
     }
 
     /// Returns how often it is probed.
@@ -163,7 +168,7 @@ impl Entry {
         let period = self.period(min_period);
         let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
         let due = self.started.unwrap_or(now) + period - early;
-        let again = self.again.take().filter(|_| !matches!(self.row, Row::Successes(_)));
+        let again = self.again.take().filter(|_| !self.row.is_good());
         if again.is_some() {
             self.lane = Lane::New;
         }
@@ -176,7 +181,7 @@ impl Entry {
     ///
     /// What is ready is left alone: a probe out of turn that fails would bring its loss nearer.
     pub(super) fn hurry(&mut self, now: Instant, min_period: Duration) -> Option<Instant> {
-        if matches!(self.row, Row::Successes(_)) || !self.admitted {
+        if self.row.is_good() || !self.admitted {
             return None;
         }
         let Some(due) = self.due else {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Seams;
 use super::dial::{Dial, DialFuture};
 use super::resolve::{Resolve, ResolveFuture, ServicesFuture};
+use super::{Seams, Target};
 
 /// `ENFILE` and `EMFILE`, the same on every architecture of Linux and on the BSDs: too many open files.
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
@@ -53,11 +53,12 @@ impl Ear {
         Seams { dial: Arc::new(dial), resolve: Arc::new(resolve), ..seams.clone() }
     }
 
-    /// Returns what was heard so far; `None`: nobody was asked. That a name server answers says nothing of who was dialled
-    /// then.
-    pub(super) fn heard(&self) -> Option<Heard> {
+    /// Returns what was heard so far of a target; `None`: it was not asked. That a name server answers says nothing of who
+    /// is to be connected to then.
+    pub(super) fn heard(&self, target: &Target) -> Option<Heard> {
         let notes = self.0.lock();
-        notes.dialled.or(notes.resolved)
+        let is_other = |heard: &Heard| target.address().is_some() && *heard == Heard::Answer;
+        notes.dialled.or(notes.resolved.filter(|heard| !is_other(heard)))
     }
 }
 
@@ -118,6 +119,10 @@ fn of<T>(outcome: &io::Result<T>) -> Heard {
 
 #[cfg(test)]
 mod tests {
+    use mainstay_api::ProbeCheck;
+    use mainstay_api::plan::DnsCheck;
+    use mainstay_api::wait_for::DnsRecord;
+
     use super::*;
 
     #[test]
@@ -140,21 +145,31 @@ mod tests {
 
     #[test]
     fn one_answer_of_many_is_an_answer_and_a_name_server_is_not_the_host() {
+        let address = mainstay_api::Address::parse("address", "db.example.com:80").unwrap();
+        let host = Target::new("shop", ProbeCheck::Tcp(address));
+        let name = Target::new(
+            "shop",
+            ProbeCheck::Dns(DnsCheck {
+                name: "db.example.com".to_owned(),
+                record: DnsRecord::Address,
+                min_records: 1,
+            }),
+        );
         let ear = Ear::default();
-        assert_eq!(ear.heard(), None, "nobody was asked");
+        let heard = || (ear.heard(&host), ear.heard(&name));
+        assert_eq!(heard(), (None, None), "nobody was asked");
         note(&mut ear.0.lock().resolved, Heard::Nothing);
-        assert_eq!(ear.heard(), Some(Heard::Nothing));
+        assert_eq!(heard(), (Some(Heard::Nothing), Some(Heard::Nothing)));
         note(&mut ear.0.lock().resolved, Heard::Answer);
-        assert_eq!(ear.heard(), Some(Heard::Answer));
-        note(&mut ear.0.lock().dialled, Heard::Nothing);
-        assert_eq!(ear.heard(), Some(Heard::Nothing), "the host is silent");
-        for (heard, expected) in [
+        assert_eq!(heard(), (None, Some(Heard::Answer)), "the host was not asked yet");
+        for (dialled, expected) in [
+            (Heard::Nothing, Heard::Nothing),
             (Heard::OwnFault, Heard::OwnFault),
             (Heard::Answer, Heard::Answer),
             (Heard::Nothing, Heard::Answer),
         ] {
-            note(&mut ear.0.lock().dialled, heard);
-            assert_eq!(ear.heard(), Some(expected));
+            note(&mut ear.0.lock().dialled, dialled);
+            assert_eq!(ear.heard(&host), Some(expected));
         }
     }
 }

@@ -10,9 +10,17 @@
 use super::{ProbeResult, VerdictState, Want};
 use crate::reasons;
 
+/// What came last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    run: Run,
+    /// How many looks have come since that could see nothing. They neither lengthen the run nor end it.
+    unseen: u32,
+}
+
 /// Results of one kind in a row, the latest included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Row {
+enum Run {
     /// No result yet.
     #[default]
     Empty,
@@ -20,8 +28,6 @@ pub(super) enum Row {
     Successes(u32),
     /// So many failures, at least 1.
     Failures(u32),
-    /// So many looks that could see nothing, at least 1.
-    Unseen(u32),
     /// The policy forbade the last one; what was before does not count any more.
     Denials,
 }
@@ -31,33 +37,54 @@ pub(super) enum Row {
 impl Row {
     /// Returns the row once this result has come.
     pub(super) fn and(self, result: &ProbeResult) -> Self {
-        match (result, self) {
-            (ProbeResult::Connected | ProbeResult::Answered, Self::Successes(count)) => {
-                Self::Successes(count.saturating_add(1))
+        let run = match (result, self.run) {
+            (ProbeResult::NotReady { reason, .. }, run) if reasons::is_blind(reason) => {
+                // What was denied is not any more, and nothing else is known.
+                let run = if run == Run::Denials { Run::Empty } else { run };
+                return Self { run, unseen: self.unseen.saturating_add(1) };
             }
-            (ProbeResult::Connected | ProbeResult::Answered, _) => Self::Successes(1),
-            (ProbeResult::NotReady { reason, .. }, row) if reasons::is_blind(reason) => match row {
-                Self::Unseen(count) => Self::Unseen(count.saturating_add(1)),
-                _ => Self::Unseen(1),
-            },
-            (ProbeResult::NotReady { .. }, Self::Failures(count)) => Self::Failures(count.saturating_add(1)),
-            (ProbeResult::NotReady { .. }, _) => Self::Failures(1),
-            (ProbeResult::Denied { .. }, _) => Self::Denials,
-        }
+            (ProbeResult::Connected | ProbeResult::Answered, Run::Successes(count)) => {
+                Run::Successes(count.saturating_add(1))
+            }
+            (ProbeResult::Connected | ProbeResult::Answered, _) => Run::Successes(1),
+            (ProbeResult::NotReady { .. }, Run::Failures(count)) => Run::Failures(count.saturating_add(1)),
+            (ProbeResult::NotReady { .. }, _) => Run::Failures(1),
+            (ProbeResult::Denied { .. }, _) => Run::Denials,
+        };
+        Self { run, unseen: 0 }
+    }
+
+    /// Returns whether the last one was a success.
+    pub(super) fn is_good(self) -> bool {
+        self.successes() > 0 && self.unseen == 0
+    }
+
+    /// Returns whether the policy forbade the last one.
+    pub(super) fn is_denied(self) -> bool {
+        self.run == Run::Denials
+    }
+
+    pub(super) fn successes(self) -> u32 {
+        if let Run::Successes(count) = self.run { count } else { 0 }
+    }
+
+    pub(super) fn failures(self) -> u32 {
+        if let Run::Failures(count) = self.run { count } else { 0 }
     }
 }
 
 /// Judges what was judged `before` anew by a row.
 pub(super) fn judge(before: VerdictState, row: Row, want: &Want) -> VerdictState {
     use VerdictState::{Denied, NotReady, Pending, Ready};
-    match (row, before) {
-        (Row::Empty, _) => Pending,
-        (Row::Denials, _) => Denied,
-        (Row::Successes(count), _) if count >= want.success_threshold => Ready,
-        (Row::Failures(count), _) if count >= want.failure_threshold => NotReady,
-        (Row::Unseen(count), Ready) if count >= want.failure_threshold => Pending,
+    let without_success = row.failures().saturating_add(row.unseen);
+    match (row.run, before) {
+        (Run::Empty, _) => Pending,
+        (Run::Denials, _) => Denied,
+        (_, Ready) if row.unseen > 0 && without_success < want.failure_threshold => Ready,
+        _ if row.unseen > 0 => Pending,
+        (Run::Successes(count), _) if count >= want.success_threshold => Ready,
+        (Run::Failures(count), _) if count >= want.failure_threshold => NotReady,
         (_, Ready) => Ready,
-        (Row::Unseen(_), _) => Pending,
         (_, Pending) if want.held => Pending,
         (_, Pending | NotReady | Denied) => NotReady,
     }
@@ -127,11 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn what_saw_nothing_is_neither_a_failure_nor_the_end_of_what_held() {
-        assert_eq!(judged(&want(1, 3, true), "+uu-uuu---"), "rrrrrr???n");
-        assert_eq!(judged(&want(1, 3, true), "uuu-u--"), "???????");
+    fn what_saw_nothing_is_neither_a_failure_nor_a_success() {
+        assert_eq!(judged(&want(1, 3, true), "+uu-uuu---"), "rrrrr???nn");
+        assert_eq!(judged(&want(1, 3, true), "+-u-u-u-"), "rrrr?n?n", "nor does it begin the count anew");
+        assert_eq!(judged(&want(1, 3, true), "uuu-u--"), "??????n");
         assert_eq!(judged(&want(1, 3, false), "u-u+uuu+"), "?n?rrr?r");
-        assert_eq!(judged(&want(2, 1, false), "++u+-x"), "nr?nnd");
+        assert_eq!(judged(&want(2, 1, false), "+u+u+-xu"), "n?r?rnd?");
     }
 
     #[test]
@@ -143,16 +171,21 @@ mod tests {
     proptest! {
         #[test]
         fn ready_takes_the_successes_and_is_lost_by_the_failures(
-            results in "[-+]{1,40}", successes in 1..5u32, failures in 1..5u32, held: bool,
+            results in "[-+u]{1,40}", successes in 1..5u32, failures in 1..5u32, held: bool,
         ) {
             let said = judged(&want(successes, failures, held), &results);
             let mut ready = false;
             for (at, state) in said.chars().enumerate() {
-                let ends = |with: char, count: u32| {
-                    results[..=at].chars().rev().take_while(|result| *result == with).count() >= count as usize
+                let (so_far, seen) = (&results[..=at], results[..=at].replace('u', ""));
+                let at_end = |of: &str, with: char| of.chars().rev().take_while(|result| *result == with).count();
+                let unseen = at_end(so_far, 'u');
+                let failed = at_end(&seen, '-');
+                ready = match unseen {
+                    0 => at_end(&seen, '+') >= successes as usize || (ready && failed < failures as usize),
+                    _ => ready && failed + unseen < failures as usize,
                 };
-                ready = ends('+', successes) || (ready && !ends('-', failures));
                 prop_assert_eq!(state == 'r', ready, "{} at {}: {}", results, at, said);
+                prop_assert!(state != 'n' || (unseen == 0 && failed > 0) || seen.ends_with('+'), "{} at {}: {}", results, at, said);
             }
         }
     }

@@ -300,14 +300,14 @@ impl Judge<'_> {
     /// What no mode admits because of the range it is in; `ip` is canonical.
     fn refuses_range(&self, ip: IpAddr) -> Option<ProbeResult> {
         let (rule, message) = match special(ip) {
+            Some(Special::Loopback) if !ip.is_loopback() => {
+                let message =
+                    "a loopback address is written inside it, and no setting admits those but as they are";
+                (denial::LOOPBACK, message.to_owned())
+            }
             Some(Special::Loopback) if !self.policy.allow_loopback => {
                 let message =
                     "it is a loopback address of the manager itself; probePolicy.allowLoopback admits those";
-                (denial::LOOPBACK, message.to_owned())
-            }
-            Some(Special::Loopback) if !ip.is_loopback() => {
-                let message =
-                    "a loopback address is written inside it, and those are admitted as they are only";
                 (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Never(what)) => {

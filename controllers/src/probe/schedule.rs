@@ -21,7 +21,7 @@ use super::addresses::Addresses;
 use super::admission::{Admission, Moved};
 use super::entry::Entry;
 use super::heard::Heard;
-use super::judge::{Row, judge};
+use super::judge::judge;
 use super::limits::{Held, Limits};
 use super::shaken::Shaken;
 use super::turns::{Lane, Turn, Turns};
@@ -112,9 +112,14 @@ impl Schedule {
         }
     }
 
-    /// Notes that `request` waits for these and for nothing else, or for nothing if there are none. Returns whether
-    /// something has changed, and may be due earlier now.
-    pub(super) fn watch(&mut self, request: &Request, wants: Vec<Want>, now: Instant) -> bool {
+    /// Notes that `request` waits for these and for nothing else, or for nothing if there are none. `None`: that is
+    /// nothing new. Else something may be due earlier now; returns who must be told.
+    pub(super) fn watch(
+        &mut self,
+        request: &Request,
+        wants: Vec<Want>,
+        now: Instant,
+    ) -> Option<Vec<Request>> {
         let mut before = self.waits.remove(request).unwrap_or_default();
         if before.len() == wants.len()
             && before.iter().zip(&wants).all(|(wait, want)| wait.want.is_same(want))
@@ -122,14 +127,19 @@ impl Schedule {
             if !before.is_empty() {
                 self.waits.insert(request.clone(), before);
             }
-            return false;
+            return None;
         }
         // Joining before leaving keeps what is known of a target while only the order or the times change.
         let entries: Vec<u64> = before.iter().map(|wait| wait.entry).collect();
         let mut joined = Vec::with_capacity(wants.len());
-        for want in wants {
-            let earlier = before.iter().position(|wait| wait.want.target == want.target);
-            let earlier = earlier.map(|at| before.remove(at));
+        let mut wants = wants.into_iter();
+        while let Some(want) = wants.next() {
+            let is_asked_for = |wait: &Wait| wants.as_slice().iter().any(|want| wait.asks_the_same(want));
+            let same = before.iter().position(|wait| wait.asks_the_same(&want));
+            // With another timeout it goes on from what nobody goes on with as it is.
+            let like =
+                || before.iter().position(|wait| wait.want.target == want.target && !is_asked_for(wait));
+            let earlier = same.or_else(like).map(|at| before.remove(at));
             joined.push(self.join(request, want, earlier.as_ref(), now));
             if let Some(earlier) = earlier {
                 self.unask(&earlier);
@@ -146,10 +156,7 @@ impl Schedule {
         if !joined.is_empty() {
             self.waits.insert(request.clone(), joined);
         }
-        for id in admitted {
-            self.admit(id, now);
-        }
-        true
+        Some(admitted.into_iter().flat_map(|id| self.admit(id, now)).collect())
     }
 
     /// Puts other limits in force, and makes due what the old policy denied. Returns who must be told.
@@ -158,10 +165,7 @@ impl Schedule {
         self.addresses.set_rate(limits.per_second_per_address, now);
         self.min_period = limits.min_period;
         let Moved { admitted, put_back } = self.admission.set_limit(limits.targets_per_namespace);
-        for id in admitted {
-            self.admit(id, now);
-        }
-        let mut told = Vec::new();
+        let mut told: Vec<_> = admitted.into_iter().flat_map(|id| self.admit(id, now)).collect();
         for id in put_back {
             told.extend(self.put_back(id, now));
         }
@@ -170,7 +174,7 @@ impl Schedule {
             if let Some(first) = entry.postponed {
                 // Turns are given anew, in the order of before: the rate may be another one.
                 self.set_due(id, first, now);
-            } else if entry.row == Row::Denials && entry.due.is_some() {
+            } else if entry.row.is_denied() && entry.due.is_some() {
                 self.set_due(id, now, now);
             } else if entry.started.is_some() {
                 // What was never probed is due as early as anybody has asked for.
@@ -265,11 +269,15 @@ impl Schedule {
                 self.shaken.note(&entry.host, heard, answered, now);
             }
             // It is known without asking: that it was silent says nothing any more.
-            None if !is_blind && entry.forget_silence() => self.shaken.forgive(&entry.host),
+            None if !is_blind && entry.forget_silence() => {
+                let host = entry.host.clone();
+                let silent = self.entries.values().filter(|entry| entry.is_silent());
+                self.shaken.forgive(&host, silent.map(|entry| &entry.host));
+            }
             None => {}
         }
-        let due = entry.next_due(now, self.min_period, random);
-        self.set_due(id, due, now);
+        let due = self.entries.get_mut(&id).map(|entry| entry.next_due(now, self.min_period, random));
+        self.set_due(id, due.unwrap_or(now), now);
         self.judge(id, is_new)
     }
 
@@ -405,19 +413,25 @@ impl Schedule {
         self.by_target.insert(key, id);
     }
 
-    fn admit(&mut self, id: u64, now: Instant) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    /// Gives an entry the place of its namespace that it has waited for. Returns who must be told.
+    fn admit(&mut self, id: u64, now: Instant) -> Vec<Request> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = true;
         entry.reset();
         // Since before it lost its place.
         let is_probed = entry.is_probed;
-        let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
-        let from = waits.filter(|wait| wait.entry == id).map(|wait| wait.from.unwrap_or(now)).min();
-        // The first result is the news: it comes at once, or as early as anybody has asked for.
+        let waits = entry.waiting.iter().filter_map(|request| self.waits.get_key_value(request));
+        let waits = waits.flat_map(|(request, waits)| waits.iter().map(move |wait| (request, wait)));
+        let waits = waits.filter(|(_, wait)| wait.entry == id);
+        let delays: Vec<_> = waits.map(|(request, wait)| (request.clone(), wait.from)).collect();
+        // The first result is the news: it comes at once, or as early as anybody has asked for. Who has asked for a delay
+        // has nothing until then but the word that there is no place.
         drop(self.judge(id, false));
+        let from = delays.iter().map(|(_, from)| from.unwrap_or(now)).min();
         if !is_probed {
             self.set_due(id, from.unwrap_or(now).max(now), now);
         }
+        delays.into_iter().filter(|(_, from)| from.is_some()).map(|(request, _)| request).collect()
     }
 
     /// Has an entry wait for a place in its namespace. Returns who must be told.
@@ -468,6 +482,11 @@ impl Schedule {
 // === impl Wait ===
 
 impl Wait {
+    /// Returns whether this is looked at by the same entry.
+    fn asks_the_same(&self, want: &Want) -> bool {
+        (&self.want.target, self.want.timeout) == (&want.target, want.timeout)
+    }
+
     /// Takes the latest result of its entry into account. Returns whether its verdict has changed.
     fn count(&mut self, entry: &Entry, is_new: bool) -> bool {
         let first = self.from.is_some();

@@ -114,11 +114,19 @@ impl Shaken {
         }
     }
 
-    /// Takes back that a host is lost, of which nothing can be heard any more.
-    pub(super) fn forgive(&mut self, host: &Host) {
-        let here = self.namespaces.get_mut(&host.0).and_then(|hosts| hosts.get_mut(&host.1));
-        for state in [here, self.hosts.get_mut(&host.1)].into_iter().flatten() {
-            (state.lost, state.own_fault) = (None, false);
+    /// Takes back that a host is lost of which nothing can be heard any more, unless it is among those of which something
+    /// is still `silent`.
+    pub(super) fn forgive<'a>(&mut self, host: &Host, silent: impl Iterator<Item = &'a Host>) {
+        let (mut here, mut anywhere) = (false, false);
+        for other in silent.filter(|other| other.1 == host.1) {
+            (here, anywhere) = (here || other == host, true);
+        }
+        let hosts = self.namespaces.get_mut(&host.0).filter(|_| !here);
+        let state = hosts.and_then(|hosts| hosts.get_mut(&host.1));
+        let of_all = self.hosts.get_mut(&host.1).filter(|_| !anywhere);
+        for state in [state, of_all].into_iter().flatten().filter(|state| state.lost.is_some()) {
+            // What it had answered before it was lost does not count either.
+            *state = State { targets: state.targets, ..State::default() };
         }
     }
 

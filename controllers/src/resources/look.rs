@@ -45,15 +45,20 @@ impl<'a> Look<'a> {
 
     /// Returns what is known of one dependency.
     pub fn observe(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Observation {
-        self.find(dependency, check).unwrap_or_else(|blind| blind)
+        self.find(dependency, check).unwrap_or_else(|blind| {
+            // Told though there is nothing to look at: it stands in the spec, and says nothing of any object.
+            let refused = || self.resources.shared.evaluations.refuses(&check.state);
+            match Some(&blind).filter(|blind| blind.state != State::Denied).and_then(|_| refused()) {
+                Some(failure) => {
+                    explain_failure(self.request.namespace().unwrap_or_default(), check, &failure)
+                }
+                None => blind,
+            }
+        })
     }
 
     fn find(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Result<Observation, Blind> {
         let namespace = self.request.namespace().unwrap_or_default();
-        // Told at once: it stands in the spec, and says nothing of any object.
-        if let Some(failure) = self.resources.shared.evaluations.refuses(&check.state) {
-            return Err(explain_failure(namespace, check, &failure));
-        }
         let store = self.readable(namespace, check)?;
         let kind = store.kind_store().kind().clone();
         let objects = Objects { namespace, check };

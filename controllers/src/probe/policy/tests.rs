@@ -224,7 +224,11 @@ fn loopback_is_admitted_by_its_own_key_in_every_mode() {
         for other in
             ["2001:db8::5efe:7f00:1", "2002:7f00:1::9", "64:ff9b::7f00:1", "2001:0:7f00:1::5601:5601"]
         {
-            assert!(check(&policy, &format!("[{other}]:80")).starts_with("denied"), "{other}");
+            for allow_loopback in [false, true] {
+                let policy = ProbePolicy { allow_loopback, ..policy.clone() };
+                let told = check(&policy, &format!("[{other}]:80"));
+                assert!(told.starts_with("denied") && told.contains("no setting admits"), "{other}: {told}");
+            }
         }
     }
 }

@@ -5,7 +5,6 @@ use tokio::time::Instant;
 
 use super::{Schedule, Wait};
 use crate::probe::describe::{Description, NextProbe, first};
-use crate::probe::judge::Row;
 use crate::probe::{Held, Verdict, VerdictState};
 
 impl Schedule {
@@ -35,11 +34,6 @@ impl Schedule {
 
     fn describe_one(&self, request: &Request, wait: &Wait, now: Instant) -> Option<Description> {
         let entry = self.entries.get(&wait.entry)?;
-        let (successes, failures) = match entry.row {
-            Row::Successes(count) => (count, 0),
-            Row::Failures(count) => (0, count),
-            Row::Empty | Row::Unseen(_) | Row::Denials => (0, 0),
-        };
         let next = match entry.due {
             None if entry.admitted => NextProbe::InFlight,
             None => NextProbe::NoPlace,
@@ -54,8 +48,8 @@ impl Schedule {
             state: self.verdict(wait).state,
             result: entry.result.clone(),
             unchanged_for: entry.since.map(|since| now.duration_since(since)),
-            successes,
-            failures,
+            successes: entry.row.successes(),
+            failures: entry.row.failures(),
             began: entry.started.map(|started| now.duration_since(started)),
             took: entry.took,
             next,

@@ -256,6 +256,7 @@ async fn a_place_is_kept_over_another_timeout_and_the_want_of_one_is_told_before
     assert_eq!((bench.states("web"), bench.told()), (vec![VerdictState::Ready], vec!["shop/web".to_owned()]));
     bench.engine.forget(&request("web"));
     assert_eq!(bench.states("late"), [VerdictState::Pending], "it has a place now");
+    assert_eq!(bench.told(), ["shop/late"], "what it was told is over");
     pass(10.0).await;
     assert_eq!(bench.states("late"), [VerdictState::NotReady]);
 }
@@ -396,6 +397,9 @@ async fn who_was_not_asked_has_neither_answered_nor_fallen_silent() {
         bench.set(&format!("10.2.0.{number}:6000"), Net::Silent);
         bench.watch(&format!("denied-{number}"), &format!("10.2.0.{number}:6000"), 10);
         bench.watch(&format!("missing-{number}"), &format!("missing-{number}:80"), 10);
+        let name = format!("loopback-{number}.example.com");
+        bench.net.names.lock().insert(name.clone(), vec!["127.0.0.1".parse().unwrap()]);
+        bench.watch(&format!("resolved-{number}"), &format!("{name}:80"), 10);
     }
     pass(60.0).await;
     bench.engine.reconfigure(any());

@@ -162,3 +162,16 @@ async fn what_is_known_stays_known_while_the_time_for_a_probe_changes() {
     assert!(bench.told().is_empty());
     assert!(bench.dials() <= 4, "the one before is not probed any more: {}", bench.dials());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_with_another_timeout_takes_nothing_from_who_asks_as_before() {
+    let mut bench = Bench::new(8, ProbePolicy { max_targets_per_namespace: 1, ..any() });
+    bench.set("10.0.0.1:80", Net::Accept);
+    bench.watch("web", "10.0.0.1:80", 10);
+    pass(1.0).await;
+    assert_eq!((bench.states("web"), bench.told().len()), (vec![VerdictState::Ready], 1));
+    let address = || Address::parse("address", "10.0.0.1:80").unwrap();
+    let patient = Want { timeout: Duration::from_secs(5), ..want(address(), 10) };
+    bench.engine.watch(&request("web"), vec![patient, want(address(), 10)]);
+    assert_eq!(bench.states("web"), [VerdictState::Denied, VerdictState::Ready]);
+}
