@@ -281,6 +281,24 @@ mod tests {
     }
 
     #[test]
+    fn a_host_of_which_nothing_can_be_heard_any_more_speaks_for_nobody() {
+        let mut net = Net::new(4);
+        net.rounds(3);
+        net.set(0..4, Heard::Nothing);
+        assert!(net.rounds(2));
+        for (host, ..) in net.hosts.drain(..2) {
+            net.shaken.forgive(&host, std::iter::empty());
+        }
+        assert!(net.rounds(10), "nor for having answered before");
+        let (host, ..) = net.hosts[0].clone();
+        net.shaken.forgive(&host, std::iter::once(&host));
+        assert!(net.rounds(10), "another of its ports is silent");
+        net.shaken.forgive(&host, std::iter::empty());
+        net.hosts.remove(0);
+        assert!(!net.rounds(4), "one alone");
+    }
+
+    #[test]
     fn who_went_one_after_the_other_went_for_reasons_of_their_own() {
         let mut net = Net::new(10);
         net.rounds(3);
