@@ -39,7 +39,9 @@ async fn dev_tells_its_story_and_leaves_nothing_behind() {
     let (status, errors) = dev.ended().await;
     figure_of_time("dev.stopped", interrupted.elapsed());
     assert!(status.success(), "{status}; {errors}; {:#?}", dev.told());
-    assert_eq!(errors, "", "nothing went wrong on the way");
+    // On a busy machine a call may last long enough to be told of; that is no fault of the story.
+    let wrong: Vec<_> = errors.lines().filter(|line| !line.contains("holds up the watch")).collect();
+    assert_eq!(wrong, [""; 0], "nothing went wrong on the way");
     assert!(!programs.iter().any(|id| runs(*id)), "programs of {programs:?} still run");
     assert!(!kubeconfig.exists(), "{} is still there", kubeconfig.display());
 }
