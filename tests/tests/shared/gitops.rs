@@ -95,6 +95,8 @@ async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
     stage.is("WaitingForDependencies", Kstatus::InProgress, "Progressing").await;
     stage.edit(&json!({"spec": {"waitFor": {"deadlineSeconds": 1}}})).await;
     stage.is("DeadlineExceeded", Kstatus::Failed, "Degraded").await;
+    stage.edit(&json!({"spec": {"waitFor": {"onDeadline": "KeepWaiting"}}})).await;
+    stage.is("DeadlineExceeded", Kstatus::InProgress, "Progressing").await;
     prerequisite.come_up();
     stage.is("Available", Kstatus::Current, "Healthy").await;
 
@@ -144,6 +146,12 @@ async fn what_needs_a_person_has_failed_to_those_who_wait() {
 
     stage.create(&waits_for(&prerequisite, &json!({}))).await;
     stage.is("PolicyDenied", Kstatus::Failed, "Degraded").await;
+    stage.end().await;
+
+    // What the definition admits since the article's manifests may have it.
+    let nanoseconds = wait_deployment("web", &json!({"waitProbe": {"address": "db:5432", "timeout": 3}}));
+    stage.objects.create(&PostParams::default(), &nanoseconds).await.expect("created");
+    stage.is("InvalidProbe", Kstatus::Failed, "Degraded").await;
     stage.end().await;
 
     // The definition cannot read an expression.
