@@ -11,6 +11,7 @@ use futures_util::TryStreamExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Resource;
 use kube::{Api, ResourceExt as _};
+use mainstay_api::WaitDeployment;
 use serde::de::DeserializeOwned;
 
 /// How long anything may take: far above what is usual, since the machine also compiles.
@@ -75,6 +76,19 @@ pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
     };
     let in_time = tokio::time::timeout(PATIENCE, asking).await.is_ok();
     assert!(in_time, "waited {PATIENCE:?} for {what}");
+}
+
+/// What to wait for: a condition with this reason.
+pub fn says<'a>(type_: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
+    move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
+}
+
+/// What to wait for: a dependency that is told of with this reason.
+pub fn tells<'a>(dependency: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
+    move |object| {
+        let mut told = object.status.iter().flat_map(|status| &status.dependencies);
+        told.any(|told| told.name == dependency && told.reason.as_deref() == Some(reason))
+    }
 }
 
 /// Lists, then follows the changes. True once accepted, false when the watch ended and a new list is due.

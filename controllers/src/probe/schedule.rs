@@ -264,6 +264,7 @@ impl Schedule {
         let is_new = entry.end(ended, now);
         let waits = entry.waiting.iter().filter_map(|request| self.waits.get(request)).flatten();
         let held = waits.filter(|wait| wait.entry == id).any(|wait| wait.want.held);
+        let due = entry.next_due(now, self.min_period, random);
         match heard {
             Some(heard) => {
                 let answered = entry.hear(heard, held);
@@ -277,8 +278,7 @@ impl Schedule {
             }
             None => {}
         }
-        let due = self.entries.get_mut(&id).map(|entry| entry.next_due(now, self.min_period, random));
-        self.set_due(id, due.unwrap_or(now), now);
+        self.set_due(id, due, now);
         self.judge(id, is_new)
     }
 

@@ -45,16 +45,17 @@ impl<'a> Look<'a> {
 
     /// Returns what is known of one dependency.
     pub fn observe(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Observation {
-        self.find(dependency, check).unwrap_or_else(|blind| {
+        match self.find(dependency, check) {
+            Ok(found) => found,
+            Err(blind) if blind.state == State::Denied => blind,
             // Told though there is nothing to look at: it stands in the spec, and says nothing of any object.
-            let refused = || self.resources.shared.evaluations.refuses(&check.state);
-            match Some(&blind).filter(|blind| blind.state != State::Denied).and_then(|_| refused()) {
+            Err(blind) => match self.resources.shared.evaluations.refuses(&check.state) {
                 Some(failure) => {
                     explain_failure(self.request.namespace().unwrap_or_default(), check, &failure)
                 }
                 None => blind,
-            }
-        })
+            },
+        }
     }
 
     fn find(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Result<Observation, Blind> {

@@ -13,6 +13,7 @@ use mainstay_tests::kstatus::{Kstatus, kstatus};
 use mainstay_tests::manifests::{documents_of, documents_of_base};
 use mainstay_tests::rights::{Right, rights_of};
 use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::wait::{says, tells};
 use mainstay_tests::{LocalManager, TestCluster, argo, wait};
 use serde_json::{Value, json};
 
@@ -52,10 +53,6 @@ async fn make_service(cluster: &TestCluster) {
     .expect("an EndpointSlice");
     cluster.api().create(&PostParams::default(), &service).await.expect("created");
     cluster.api().create(&PostParams::default(), &slice).await.expect("created");
-}
-
-fn says(type_: &'static str, reason: &'static str) -> impl Fn(&WaitDeployment) -> bool {
-    move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
 }
 
 /// What was refused, in the words of the server.
@@ -114,11 +111,7 @@ async fn the_manager_needs_what_we_give_it_and_nothing_else() {
     for (name, reason) in
         [("schema", "NotFound"), ("front", "AuthoritiesNotFound"), ("elsewhere", "PolicyDenied")]
     {
-        let told = |web: &WaitDeployment| {
-            let entries = web.status.iter().flat_map(|status| &status.dependencies);
-            entries.into_iter().any(|entry| entry.name == name && entry.reason.as_deref() == Some(reason))
-        };
-        wait::until(&objects, "web", reason, told).await;
+        wait::until(&objects, "web", reason, tells(name, reason)).await;
     }
     assert_eq!(cluster.usage().missing, BTreeSet::new(), "nothing was refused");
 

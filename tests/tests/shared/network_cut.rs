@@ -12,6 +12,7 @@ use mainstay_tests::fixtures::{tcp, wait_deployment};
 use mainstay_tests::kstatus::Kstatus;
 use mainstay_tests::process::sample;
 use mainstay_tests::sockets::Prerequisite;
+use mainstay_tests::wait::says;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
 
@@ -29,13 +30,10 @@ fn waiting(name: &str, prerequisite: &Prerequisite) -> WaitDeployment {
     wait_deployment(name, &json!({"spec": {"replicas": 1, "waitFor": wait_for}}))
 }
 
-fn says(object: &WaitDeployment, type_: &str, reason: &str) -> bool {
-    object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
-}
-
 async fn all_hold(objects: &Api<WaitDeployment>, count: usize) {
     wait::until_all(objects, &ListParams::default(), "all to be ready, with what they wait for", |found| {
-        let holds = |one| says(one, "Ready", "Available") && says(one, "DependenciesReady", "AllReady");
+        let (ready, held) = (says("Ready", "Available"), says("DependenciesReady", "AllReady"));
+        let holds = |one| ready(one) && held(one);
         found.len() == count && found.iter().all(holds)
     })
     .await;
@@ -82,7 +80,7 @@ async fn a_cut_network_takes_no_replicas_away_and_a_real_loss_does() {
     assert_eq!(generations(&deployments).await, before, "and nothing given back");
 
     prerequisites[0].go_down().await;
-    let scaled = |web: &WaitDeployment| says(web, "Ready", "ScaledToZero");
+    let scaled = says("Ready", "ScaledToZero");
     let web = wait::until(&objects, "web-2", "what is really lost to be scaled down", scaled).await;
     judge(&web, "scaled to zero", Kstatus::InProgress, "Progressing");
     let replicas = |count| move |web: &Deployment| web.spec.replicas == Some(count);
@@ -90,7 +88,7 @@ async fn a_cut_network_takes_no_replicas_away_and_a_real_loss_does() {
     assert_eq!(generations(&deployments).await[1..], before[1..], "it alone");
     let impatient = Patch::Merge(json!({"spec": {"waitFor": {"recoveryDeadlineSeconds": 1}}}));
     objects.patch("web-2", &PatchParams::default(), &impatient).await.expect("edited");
-    let over = |web: &WaitDeployment| says(web, "Ready", "RecoveryDeadlineExceeded");
+    let over = says("Ready", "RecoveryDeadlineExceeded");
     let web = wait::until(&objects, "web-2", "the time to recover to be over", over).await;
     judge(&web, "not recovered in time", Kstatus::Failed, "Degraded");
     prerequisites[0].come_up();

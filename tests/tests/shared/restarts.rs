@@ -9,6 +9,7 @@ use kube::api::{DeleteParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::Identity;
+use mainstay_tests::wait::{says, tells};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
 
@@ -28,18 +29,6 @@ fn after_migration(name: &str) -> WaitDeployment {
         },
     });
     wait_deployment(name, &json!({"spec": spec}))
-}
-
-fn says(type_: &'static str, reason: &'static str) -> impl Fn(&WaitDeployment) -> bool {
-    move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
-}
-
-/// The reason of its one dependency.
-fn tells(reason: &'static str) -> impl Fn(&WaitDeployment) -> bool {
-    move |object| {
-        let entries = object.status.iter().flat_map(|status| &status.dependencies);
-        entries.into_iter().any(|entry| entry.reason.as_deref() == Some(reason))
-    }
 }
 
 /// A cluster in which the Job is done and may be read, and a manager, which is gone, has let `web` through for it.
@@ -69,10 +58,10 @@ async fn a_job_that_succeeded_and_was_cleared_away_counts_for_every_later_start(
     deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
     wait::until(&deployments, "web", "another Deployment", |web| web.uid() != before).await;
     let web = wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
-    assert!(tells("GoneAfterSuccess")(&web), "{:#?}", web.status);
+    assert!(tells("schema", "GoneAfterSuccess")(&web), "{:#?}", web.status);
     // Nobody has seen it succeed for this one.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the Job to be missed", tells("NotFound")).await;
+    wait::until(&objects, "late", "the Job to be missed", tells("schema", "NotFound")).await;
     assert!(deployments.get_opt("late").await.expect("asked").is_none());
     manager.stop().await.expect("stopped in order");
 }
@@ -102,7 +91,7 @@ async fn a_right_that_was_taken_away_in_between_is_no_loss_and_nothing_is_scaled
     assert_eq!(deployments.get("web").await.expect("it is there").metadata.generation, before);
     // To begin is another matter.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the right to be missed", tells("AccessDenied")).await;
+    wait::until(&objects, "late", "the right to be missed", tells("schema", "AccessDenied")).await;
     assert!(deployments.get_opt("late").await.expect("asked").is_none());
     manager.stop().await.expect("stopped in order");
 }

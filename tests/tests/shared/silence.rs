@@ -248,11 +248,7 @@ async fn all_told(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Ta
     let objects = cluster.api::<WaitDeployment>();
     for talker in talkers {
         let reason = reason(talker);
-        wait::until(&objects, talker.name, reason, |object| {
-            let mut told = object.status.iter().flat_map(|status| &status.dependencies);
-            told.any(|told| told.reason.as_deref() == Some(reason))
-        })
-        .await;
+        wait::until(&objects, talker.name, reason, wait::tells("talker", reason)).await;
         wait::until_so(talker.name, async || talker.said.load(Ordering::Relaxed) > 0).await;
     }
 }
