@@ -10,6 +10,8 @@ pub mod wait_probe;
 
 pub mod wait_for;
 
+pub mod json_path;
+
 pub mod plan;
 
 pub mod address;

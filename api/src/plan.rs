@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::address::Address;
+use crate::json_path::JsonPath;
 use crate::wait_for::{
     Adoption, ConfigMapKey, DnsRecord, GrpcTlsMode, HttpHeader, HttpScheme, MatchPolicy, OnDeadline, OnLoss,
 };
@@ -208,8 +209,13 @@ pub enum ResourceState {
         /// True, False or Unknown.
         status: String,
     },
-    /// A CEL expression over `object` is true.
-    Expression(String),
+    /// A path finds this value.
+    JsonPath {
+        /// The path.
+        path: JsonPath,
+        /// A string as it is, a number or a boolean as in JSON.
+        value: String,
+    },
 }
 
 // === impl PortReference ===

@@ -272,7 +272,7 @@ pub struct DnsDependency {
 }
 
 /// An object, or all that a selector finds, in a state: exactly one of name and selector, and one of condition and
-/// expression.
+/// jsonPath.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {
@@ -293,10 +293,15 @@ pub struct ResourceDependency {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 330))]
     pub condition: Option<String>,
-    /// A CEL expression over object that gives a bool, such as object.status.readyReplicas >= 2.
+    /// A path to one value, as for kubectl wait --for=jsonpath, such as {.status.phase}: fields, quoted keys, indexes,
+    /// and filters that compare one field with ==. At most 16 steps. Needs value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub expression: Option<String>,
+    #[schemars(length(min = 1, max = 256))]
+    pub json_path: Option<String>,
+    /// The value that jsonPath has to find: a string as it is, a number or a boolean as in JSON, such as "3" or "true".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub value: Option<String>,
 }
 
 /// Whether all dependencies have to hold, or one.

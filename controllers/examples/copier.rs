@@ -13,7 +13,7 @@ use mainstay::cache::{Scope, Store};
 use mainstay::client::{Applier, EventType, Finalizer, InvalidFinalizer, refusal};
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
-use mainstay::manager::Program;
+use mainstay::program::Program;
 use mainstay::queue::RetryPolicy;
 use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject};
 use serde_json::json;

@@ -14,7 +14,7 @@ use mainstay::client::{
 };
 use mainstay::controller::Controller;
 use mainstay::key::{Key, KindId, Request};
-use mainstay::manager::Program;
+use mainstay::program::Program;
 use mainstay::reconcile::{
     self, Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError, Reconciler,
 };

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
-use mainstay::manager::Program;
+use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 
 struct Greeter {

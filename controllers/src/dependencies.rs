@@ -35,7 +35,7 @@ pub(crate) use self::waiters::Waiters;
 use crate::cycles::{self, Awaited, Cycles, Gate};
 use crate::probe::{Description, Engine, ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons;
-use crate::resources::{self, Resources};
+use crate::resources::{ResourceReader, Resources};
 use crate::services::{CachedServices, Endpoints, service_of_slice};
 
 /// What is known of one dependency.
@@ -111,27 +111,6 @@ impl Dependencies {
         Self { cycles: Some(Arc::new(cycles)), ..self }
     }
 
-    /// Looks at no Services, no objects, and through an engine that nobody drives.
-    #[cfg(test)]
-    pub(crate) fn for_test() -> Self {
-        use mainstay::cache::Store;
-
-        use crate::probe::{NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
-
-        let seams = Seams {
-            dial: Arc::new(TokioDial),
-            resolve: Arc::new(TokioResolve::default()),
-            services: Arc::new(NoServices),
-            surroundings: Arc::new(NoSurroundings),
-            random: Arc::new(|| 0.5),
-        };
-        let policy = mainstay::config::ManagerConfiguration::default().probe_policy;
-        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &mainstay::metrics::Registry::new());
-        let services = CachedServices::new(&Store::from_objects([]), &Store::from_objects([]));
-        let objects = Store::from_objects([]);
-        Self::new(engine, Arc::new(services), Resources::new(&objects, Vec::new(), |_| {}))
-    }
-
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
     /// Of the delays so much is over as the gate is `closed_for`.
     pub fn observe(&self, request: &Request, plan: &Plan, closed_for: Duration) -> Vec<Observation> {
@@ -169,7 +148,7 @@ impl Dependencies {
 
     /// Returns whether so much failed at once that the manager's own network is to be suspected.
     pub fn is_shaken(&self) -> bool {
-        self.shared.engine.is_shaken()
+        self.shared.engine.suspects_outage()
     }
 
     /// Ends the look at everything that `request` waits for.
@@ -296,7 +275,7 @@ impl Dependencies {
         &self,
         namespace: &str,
         dependency: &PlannedDependency,
-        resources: &mut resources::Look<'_>,
+        resources: &mut ResourceReader<'_>,
     ) -> Look {
         match &dependency.check {
             Check::Service(check) => self.look_at_service(namespace, check),

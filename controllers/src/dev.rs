@@ -9,16 +9,17 @@ mod story;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
-use mainstay::cli::{self, ConfigFlags};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, Loaded, LogFilter, ManagerConfiguration, Source};
+use mainstay::config::{ConfigError, Loaded, LogFilter, Overrides, Source};
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
+use mainstay::program::{self, ConfigFlags};
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
 use mainstay_devcluster::{DevCluster, Options, Progress};
@@ -44,7 +45,7 @@ pub(crate) fn command() -> Command {
     ConfigFlags::add_to(
         Command::new("dev")
             .about(
-                "Start a control plane, apply a sample WaitDeployment, run the manager and tell what happens",
+                "Start a control plane, apply a sample WaitDeployment, run the manager and print each step",
             )
             .arg(kubeconfig),
     )
@@ -54,35 +55,37 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let (loaded, source) = match configuration(matches) {
         Ok(found) => found,
-        Err(problem) => return cli::refuse(&problem, &mut std::io::stderr()).into(),
+        Err(problem) => return program::refuse(&problem, &mut std::io::stderr()).into(),
     };
     match start(loaded, source, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
             story::complain(&ReconcileError::from(problem).to_string());
-            if wrong_input { cli::Exit::WrongInput.into() } else { ExitCode::FAILURE }
+            if wrong_input { program::Exit::WrongInput.into() } else { ExitCode::FAILURE }
         }
     }
 }
 
 /// What holds at the start, and the file to follow if there is one.
 fn configuration(matches: &ArgMatches) -> Result<(Loaded, Option<Source>), ConfigError> {
+    let schema = crate::config_schema();
     let Ok(flags) = ConfigFlags::of(matches) else {
-        return Ok((ManagerConfiguration::default().into(), None));
+        return Ok((schema.from_overrides(&Overrides::default())?, None));
     };
     if flags.config.is_some() {
-        return Ok((flags.load(&crate::CONTROLLERS)?, flags.source(&crate::CONTROLLERS)));
+        return Ok((flags.load(&schema)?, flags.source(&schema)));
     }
     let mut overrides = flags.overrides();
     // The story is told on standard output; of the log only what it does not tell is of interest beside it.
     overrides.log_level = overrides.log_level.or_else(|| "warn".parse::<LogFilter>().ok());
-    Ok((Loaded::parse(CONFIGURATION, "config/dev.yaml", &overrides, Some(&crate::CONTROLLERS))?, None))
+    Ok((schema.parse(CONFIGURATION, "config/dev.yaml", &overrides)?, None))
 }
 
 fn start(loaded: Loaded, source: Option<Source>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let log = cli::logging::init(&loaded.configuration.logging)?;
-    let options = ManagerOptions { source, log: Some(log.clone()), ..ManagerOptions::replica("mainstay") };
+    let log = program::logging::init(&loaded.configuration.logging)?;
+    let options =
+        ManagerOptions { source, log: Some(Arc::new(log.clone())), ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(tell(options, loaded, kubeconfig));
     runtime.shutdown_background();

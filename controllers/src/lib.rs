@@ -25,9 +25,11 @@ pub mod resources;
 pub mod services;
 pub mod surroundings;
 
+pub mod settings;
+
 pub mod why;
 
 pub mod reasons;
 
-pub use program::{program, program_with};
+pub use program::{config_schema, program, program_with};
 pub use register::{CONTROLLERS, Sockets, register};

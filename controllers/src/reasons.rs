@@ -223,23 +223,19 @@ pub mod resource {
     pub const NOT_IN_STATE: &str = "NotInState";
     /// There is no such object.
     pub const NOT_FOUND: &str = "NotFound";
-    /// It was in a state that does not pass, and is gone since.
+    /// Deleted after it had reached a final state, such as condition Complete.
     pub const GONE_AFTER_SUCCESS: &str = "GoneAfterSuccess";
     /// It has failed for good.
     pub const FAILED: &str = "Failed";
-    /// What it says of itself is about an earlier generation.
+    /// Its status is of an earlier generation.
     pub const NOT_OBSERVED: &str = "NotObserved";
-    /// The selector picks more objects than are looked at, or all that is waited for is too much for one look.
+    /// The selector selects more objects than are read, or the objects of all checks are too large together.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
-    /// The expression cannot be read, or is larger than what is evaluated.
-    pub const EXPRESSION_INVALID: &str = "ExpressionInvalid";
-    /// The expression has no value, or none that is true or false.
-    pub const EXPRESSION_FAILED: &str = "ExpressionFailed";
-    /// Evaluating the expression would take too long.
-    pub const EXPRESSION_TOO_COSTLY: &str = "ExpressionTooCostly";
+    /// The jsonPath selects several values, or an object or a list.
+    pub const NOT_ONE_VALUE: &str = "NotOneValue";
     /// The ServiceAccount of the template may not read it.
     pub const ACCESS_DENIED: &str = "AccessDenied";
-    /// It cannot be found out what the ServiceAccount may read.
+    /// The access review of the ServiceAccount failed.
     pub const ACCESS_UNKNOWN: &str = "AccessUnknown";
     /// The API server does not serve the kind.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
@@ -264,7 +260,6 @@ pub fn is_blind(reason: &str) -> bool {
     ];
     let of_resources = [
         resource::TOO_MANY_OBJECTS,
-        resource::EXPRESSION_TOO_COSTLY,
         resource::ACCESS_DENIED,
         resource::ACCESS_UNKNOWN,
         resource::KIND_NOT_SERVED,

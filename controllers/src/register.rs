@@ -8,7 +8,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Scope, Store, View};
-use mainstay::config::{ManagerConfiguration, ProbePolicy};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
@@ -23,6 +22,7 @@ use crate::dependencies::Dependencies;
 use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Surroundings, TokioDial, TokioResolve};
 use crate::resources::{ResourceWatch, Resources};
 use crate::services::CachedServices;
+use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 use crate::status::{StatusWriter, Turns};
 use crate::status_mirror::StatusMirror;
 use crate::surroundings::ClusterSurroundings;
@@ -53,10 +53,8 @@ struct ProbeEngine {
     gates: GateMetrics,
     /// Reads as soon as the manager runs.
     surroundings: Arc<ClusterSurroundings>,
-    /// In force in the engine.
-    policy: ProbePolicy,
-    /// Where another one comes from.
-    configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+    /// The policy in force, and each new one.
+    policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
 /// Registers the built-in controllers and their probe engine with a manager.
@@ -79,14 +77,14 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         surroundings: Arc::clone(&surroundings) as Arc<dyn Surroundings>,
         random: Arc::new(fastrand::f64),
     };
-    let mut configurations = manager.configurations();
-    let configuration = Arc::clone(&configurations.borrow_and_update());
-    let policy = configuration.probe_policy.clone();
+    let mut policies = manager.section::<ProbePolicy>(PROBE_POLICY)?;
+    let policy = ProbePolicy::clone(&policies.borrow_and_update());
+    let settings = manager.section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)?.borrow().clone();
     let (of_resources, of_cycles) = (notifier.clone(), notifier.clone());
     let resources =
         Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
     let tell = move |request| notifier.notify(request);
-    let (engine, driver) = Engine::new(policy.clone(), seams, tell, manager.registry());
+    let (engine, driver) = Engine::new(policy, seams, tell, manager.registry());
     let engine = engine.while_leading(manager.leading());
 
     let cycles = Cycles::new(move |request| of_cycles.notify(request));
@@ -110,7 +108,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
             &manager.applier(deployment::FIELD_MANAGER),
             status(deployment::FIELD_MANAGER),
             dependencies,
-            configuration.wait_deployment.not_passed_on.clone(),
+            settings.not_passed_on.clone(),
             gates.clone(),
         ));
     let mirror = Controller::new(status_mirror::NAME).reconciles(&objects).owns(&deployments).reconciler(
@@ -118,8 +116,8 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     );
     let declare = manager.clone();
     let declare = move |kind| declare.store_of(kind, Scope::all());
-    manager.add(ResourceWatch::new(&resources, declare, configurations.clone()))?;
-    manager.add(ProbeEngine { engine, driver, gates, surroundings, policy, configurations })?;
+    manager.add(ResourceWatch::new(&resources, declare, policies.clone()))?;
+    manager.add(ProbeEngine { engine, driver, gates, surroundings, policies })?;
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
@@ -162,9 +160,9 @@ impl Runnable for ProbeEngine {
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { engine, driver, gates, surroundings, policy, configurations } = *self;
+        let Self { engine, driver, gates, surroundings, policies } = *self;
         surroundings.begin(cx.context());
-        let follow = follow_policy(engine, policy, configurations, cx.stop.clone());
+        let follow = follow_policy(engine, policies, cx.stop.clone());
         let probe = async move {
             let mut leading = cx.leading.clone();
             while !cx.stop.is_cancelled() {
@@ -196,19 +194,13 @@ impl Runnable for ProbeEngine {
     }
 }
 
-/// Puts each new policy in force until `stop`, whoever leads.
+/// Puts each new policy in force until `stop`, also while another replica leads.
 async fn follow_policy(
     engine: Engine,
-    mut in_force: ProbePolicy,
-    mut configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+    mut policies: watch::Receiver<Arc<ProbePolicy>>,
     stop: CancellationToken,
 ) {
-    while let Some(Ok(())) = stop.run_until_cancelled(configurations.changed()).await {
-        let policy = configurations.borrow_and_update().probe_policy.clone();
-        // Another policy has everything looked at again that was denied.
-        if in_force != policy {
-            in_force.clone_from(&policy);
-            engine.reconfigure(policy);
-        }
+    while let Some(Ok(())) = stop.run_until_cancelled(policies.changed()).await {
+        engine.reconfigure(ProbePolicy::clone(&policies.borrow_and_update()));
     }
 }

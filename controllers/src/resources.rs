@@ -1,25 +1,23 @@
-//! Objects of the cluster in a state: what `resource` checks wait for.
+//! Objects of the cluster in a state: the subject of `resource` checks.
 //!
-//! A kind is listed and watched once somebody waits for it, of those that the operator lists in `probePolicy.resources`,
-//! and an answer is given only about what the ServiceAccount of the waiting Pods may read itself. A reconcile asks
-//! ([`Resources::watch`]) and is answered from the cache; what has to be asked of the server is asked by the
-//! [`ResourceWatch`], and who waits is told when there is an answer, or another one.
+//! A kind of `probePolicy.resources` is listed and watched once a check needs it, and a check is answered
+//! only about objects that the ServiceAccount of the template may read itself. A reconcile registers its
+//! checks ([`Resources::watch`]) and is answered from the cache; the [`ResourceWatch`] sends requests to the
+//! API server and enqueues the waiting WaitDeployments when an answer changes.
 //!
 //! # Invariants
-//! 1. Nothing is read that is not listed, and nothing is told about an object that the ServiceAccount may not read.
-//! 2. Nothing out of an object is told but whether it is in the state.
-//! 3. Nothing is called or sent while the lock is held.
+//! 1. No object of a kind that is not listed is read, and no observation depends on an object that the
+//!    ServiceAccount may not read.
+//! 2. An observation shows whether objects are in the state, and none of their values.
+//! 3. The lock is not held while requests are sent, WaitDeployments enqueued or objects decoded.
 
 mod check;
 mod driver;
-mod evaluations;
-mod expression;
 mod kinds;
-mod look;
-mod results;
+mod messages;
+mod reader;
 mod rights;
 mod state;
-mod words;
 
 use std::sync::{Arc, Weak};
 
@@ -33,9 +31,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::DropGuard;
 
 use self::check::{gvk, kind_name, verb};
-use self::evaluations::Evaluations;
 use self::kinds::Kinds;
-use self::look::MAX_SELECTED;
+use self::reader::MAX_SELECTED;
 use self::rights::{Question, Rights};
 use crate::cycles::Awaited;
 use crate::dependencies::Waiters;
@@ -43,12 +40,12 @@ use crate::mirror::selector_text;
 use crate::reasons::condition;
 
 pub use driver::ResourceWatch;
-pub use look::Look;
+pub use reader::ResourceReader;
 
-/// Whose Pods name no ServiceAccount.
+/// The ServiceAccount of a template that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// Finds out about objects. Cheap to clone; never blocks.
+/// Observes objects. Cheap to clone; never blocks.
 #[derive(Clone)]
 pub struct Resources {
     shared: Arc<Shared>,
@@ -57,10 +54,9 @@ pub struct Resources {
 struct Shared {
     objects: Store<WaitDeployment>,
     known: Mutex<Known>,
-    evaluations: Evaluations,
     /// Wakes the [`ResourceWatch`].
     wake: Notify,
-    tell: Box<dyn Fn(Request) + Send + Sync>,
+    enqueue: Box<dyn Fn(Request) + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -69,31 +65,33 @@ struct Known {
     allowed: Vec<String>,
     kinds: Kinds<Open>,
     rights: Rights,
-    waiters: Waiters<Thing>,
+    waiters: Waiters<Subject>,
 }
 
 /// A kind that is listed and watched.
 struct Open {
     kind: KindId,
     store: Store<DynamicObject>,
-    /// Ends the telling of its changes.
+    /// Ends the subscription to its changes.
     _stop: DropGuard,
 }
 
-/// What a change of wakes somebody.
+/// Something whose change enqueues the WaitDeployments that wait for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Thing {
-    /// How a kind can be read.
+enum Subject {
+    /// The discovery of a group, while a kind of it is not open.
+    Group(String),
+    /// The list and watch of a kind.
     Kind(GroupVersionKind),
     /// One object.
     Object(GroupVersionKind, Request),
     /// Any object of a namespace.
     Namespace(GroupVersionKind, String),
-    /// What a ServiceAccount may.
+    /// The access of a ServiceAccount.
     Right(Question),
 }
 
-/// Hears of every change of a kind.
+/// Receives the changes of a kind.
 struct Listener {
     kind: GroupVersionKind,
     shared: Weak<Shared>,
@@ -102,27 +100,21 @@ struct Listener {
 // === impl Resources ===
 
 impl Resources {
-    /// Looks at kinds that `allowed` lists. `tell` is called, outside any lock, with who waits for something that may
-    /// have changed; it must not block.
+    /// Observes objects of the kinds in `allowed`. `enqueue` is called, outside any lock, with each
+    /// WaitDeployment whose checks may have changed; it must not block.
     pub fn new(
         objects: &Store<WaitDeployment>,
         allowed: Vec<String>,
-        tell: impl Fn(Request) + Send + Sync + 'static,
+        enqueue: impl Fn(Request) + Send + Sync + 'static,
     ) -> Self {
         let known = Mutex::new(Known { allowed, ..Known::default() });
-        let shared = Shared {
-            objects: objects.clone(),
-            known,
-            evaluations: Evaluations::default(),
-            wake: Notify::new(),
-            tell: Box::new(tell),
-        };
-        Self { shared: Arc::new(shared) }
+        let (wake, enqueue) = (Notify::new(), Box::new(enqueue));
+        Self { shared: Arc::new(Shared { objects: objects.clone(), known, wake, enqueue }) }
     }
 
-    /// Puts another list of kinds in force. What is not in it any more is not told about from now on.
+    /// Applies another list of kinds. Objects of a kind that is not in it are not read from now on.
     pub fn reconfigure(&self, allowed: Vec<String>) {
-        let concerned = {
+        let waiting = {
             let mut known = self.shared.known.lock();
             if known.allowed == allowed {
                 return;
@@ -130,12 +122,12 @@ impl Resources {
             known.allowed = allowed;
             known.waiters.all()
         };
-        concerned.into_iter().for_each(&self.shared.tell);
+        waiting.into_iter().for_each(&self.shared.enqueue);
     }
 
-    /// Has all objects in `plan` looked at for `request` from now on, and nothing else. What is returned tells what is known
-    /// of each.
-    pub fn watch<'a>(&'a self, request: &'a Request, plan: &Plan) -> Look<'a> {
+    /// Watches the objects of the checks in `plan` for `request` from now on, and no others. The reader
+    /// observes each check.
+    pub fn watch<'a>(&'a self, request: &'a Request, plan: &Plan) -> ResourceReader<'a> {
         let namespace = request.namespace().unwrap_or_default();
         let checks = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
             Check::Resource(check) => Some(check),
@@ -143,33 +135,37 @@ impl Resources {
         });
         let checks: Vec<_> = checks.collect();
         let account = if checks.is_empty() { String::new() } else { self.account_of(request) };
-        let mut things = Vec::new();
+        let mut subjects = Vec::new();
         let mut known = self.shared.known.lock();
         for check in checks {
             let kind = gvk(check);
-            things.push(Thing::of(namespace, check));
+            subjects.push(Subject::of(namespace, check));
             if !known.allowed.contains(&kind_name(&kind)) {
                 continue;
             }
-            if let Some(open) = known.kinds.get(&kind) {
-                things.extend(questions(namespace, &account, &open.kind, check).map(Thing::Right));
+            match known.kinds.get(&kind) {
+                Some(open) => {
+                    subjects.extend(questions(namespace, &account, &open.kind, check).map(Subject::Right));
+                }
+                None => subjects.push(Subject::Group(kind.group.clone())),
             }
-            things.push(Thing::Kind(kind));
+            subjects.push(Subject::Kind(kind));
         }
-        let is_news = known.waiters.set(request, things);
+        let is_news = known.waiters.set(request, subjects);
         drop(known);
         if is_news {
             self.shared.wake.notify_one();
         }
-        Look::new(self, request, account)
+        ResourceReader::new(self, request, account)
     }
 
-    /// Returns who waits for the one object, or for any of the namespace where a selector picks, in no particular order.
+    /// Returns the WaitDeployments that wait for the objects of a check, in no particular order. With a
+    /// selector these are all that wait for a selector of the kind and namespace.
     pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<Request> {
-        self.shared.known.lock().waiters.of(&Thing::of(namespace, check))
+        self.shared.known.lock().waiters.of(&Subject::of(namespace, check))
     }
 
-    /// Returns the WaitDeployments that a check is about, if it is about such, and for what of them it waits.
+    /// Returns the WaitDeployments that a check selects, and whether it waits for their readiness.
     pub fn awaited(&self, namespace: &str, check: &ResourceCheck) -> Vec<Awaited> {
         if check.group != mainstay_api::GROUP || check.kind != mainstay_api::KIND {
             return Vec::new();
@@ -186,7 +182,7 @@ impl Resources {
             Which::Selector(selector) => {
                 let selector = selector_text(selector).parse::<LabelSelector>().ok();
                 let select = selector.map(|selector| Select::namespace(namespace).labels(selector));
-                // Not synced: nobody can be named yet, and who is closed looks again.
+                // Before the cache has synced the list is empty; closed gates re-check themselves.
                 let found = select.map(|select| self.shared.objects.list(&select).unwrap_or_default());
                 let mut found: Vec<_> =
                     found.into_iter().flatten().map(|entry| entry.view().request().clone()).collect();
@@ -198,14 +194,15 @@ impl Resources {
         found.into_iter().map(await_).collect()
     }
 
-    /// Ends the look at everything that `request` waits for.
+    /// Stops watching for `request`.
     pub fn forget(&self, request: &Request) {
         if self.shared.known.lock().waiters.forget(request) {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Returns the ServiceAccount of the Pods to come. A template that is broken gets no Pods, and the default.
+    /// Returns the ServiceAccount of the template; a broken template creates no Pods and counts as one with
+    /// the default.
     fn account_of(&self, request: &Request) -> String {
         let object = self.shared.objects.get(request).ok().flatten();
         let spec = object.as_ref().and_then(|object| object.spec.template.get("spec"));
@@ -222,10 +219,10 @@ impl std::fmt::Debug for Resources {
     }
 }
 
-// === impl Thing ===
+// === impl Subject ===
 
-impl Thing {
-    /// The objects that a check looks at.
+impl Subject {
+    /// The objects of a check.
     fn of(namespace: &str, check: &ResourceCheck) -> Self {
         match &check.which {
             Which::Name(name) => Self::Object(gvk(check), Request::namespaced(namespace, name.as_str())),
@@ -239,7 +236,7 @@ impl Thing {
 impl DeltaHandler for Listener {
     fn handle(&self, delta: &Delta<'_>) {
         let Some(shared) = self.shared.upgrade() else { return };
-        // Who waits is told when the first list is complete.
+        // The driver enqueues the waiting WaitDeployments once the first list is complete.
         if delta.initial || delta.resync {
             return;
         }
@@ -247,21 +244,21 @@ impl DeltaHandler for Listener {
         let waiting = {
             let known = shared.known.lock();
             let namespace = request.namespace().unwrap_or_default().to_owned();
-            let mut waiting = known.waiters.of(&Thing::Object(self.kind.clone(), request.clone()));
-            waiting.extend(known.waiters.of(&Thing::Namespace(self.kind.clone(), namespace)));
+            let mut waiting = known.waiters.of(&Subject::Object(self.kind.clone(), request.clone()));
+            waiting.extend(known.waiters.of(&Subject::Namespace(self.kind.clone(), namespace)));
             waiting
         };
-        waiting.into_iter().for_each(&shared.tell);
+        waiting.into_iter().for_each(&shared.enqueue);
     }
 
     fn name(&self) -> &'static str {
-        "who waits for the object"
+        "resource checks"
     }
 }
 
 // === private ===
 
-/// Gives what has to be asked, at most: about all objects first, then about the one.
+/// Returns the access questions of a check: about all objects of the namespace first, then about the one.
 fn questions<'a>(
     namespace: &'a str,
     account: &'a str,

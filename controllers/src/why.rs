@@ -17,7 +17,7 @@ mod text;
 mod tests;
 
 use clap::{Arg, ArgMatches, Command};
-use mainstay::cli::Question;
+use mainstay::program::Question;
 use serde::{Deserialize, Serialize};
 
 pub use page::Why;
@@ -115,7 +115,7 @@ pub struct Probe {
 pub fn question() -> Question {
     let key = Arg::new("object").value_name("NAMESPACE/NAME").required(true).help("The WaitDeployment");
     let command =
-        Command::new("why").about("Why a WaitDeployment waits: a tree of its dependencies").arg(key);
+        Command::new("why").about("Print why a WaitDeployment waits: a tree of its dependencies").arg(key);
     let show = |body: &str| serde_json::from_str(body).map(|answer: Answer| text::tree(&answer));
     Question::new(command, path, show)
 }

@@ -36,9 +36,7 @@ mod status;
 mod store;
 mod table;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transform;
 mod view;
 mod writes;
@@ -296,10 +294,6 @@ impl Cache {
         let mut tasks = JoinSet::new();
         let mut names = HashMap::new();
         let mut begun = self.0.begin();
-        if self.0.cluster.is_none() {
-            let everywhere: Vec<_> = self.0.peers.all().iter().flat_map(|cache| cache.cores()).collect();
-            self.0.settings.warn_of_strays(&everywhere);
-        }
         loop {
             for core in begun {
                 let cluster = self.0.cluster.as_deref();
@@ -390,7 +384,7 @@ impl Inner {
         let deliverer = Deliverer::new(store.clone()).run();
         let random = self.random.lock().fork();
         let resync = resync(store.clone(), self.settings.resync, random);
-        let pack = self.settings.pack_of(store.kind());
+        let pack = self.settings.pack;
         let packer = Packer::new(store.clone(), pack, Rules::default(), self.workshop.clone()).run();
         let work = async { tokio::join!(reflectors, deliverer, resync, packer) };
         // The stop first: nothing that comes later is delivered.

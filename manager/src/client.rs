@@ -95,7 +95,6 @@ pub mod writer;
 
 mod body;
 mod call;
-mod recent;
 
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
@@ -114,4 +113,4 @@ pub use patch::Patcher;
 pub use writer::Writer;
 
 #[cfg(test)]
-pub(crate) mod testserver;
+pub(crate) mod tests;

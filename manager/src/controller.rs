@@ -11,7 +11,6 @@
 
 mod directory;
 mod error;
-mod held;
 pub(crate) mod metrics;
 mod post;
 mod run;
@@ -34,9 +33,7 @@ use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Predicate, Source, StoreSource};
 
-pub use directory::{
-    ControllerStatus, ControllerView, Directory, Intervention, InterventionError, KeyText, Target, Wanted,
-};
+pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, ReconcileRefused, Wanted};
 pub use error::{ControllerError, WiringError};
 pub use metrics::ControllerMetrics;
 pub(crate) use post::Post;
@@ -355,16 +352,6 @@ impl<Q: Key> Wired<Q> {
 // === impl Departure ===
 
 impl Departure {
-    /// That of a controller nobody takes out.
-    #[cfg(test)]
-    pub(crate) fn never() -> Self {
-        Self {
-            leave: CancellationToken::new(),
-            grace: Arc::new(|| Duration::ZERO),
-            stage: watch::Sender::default(),
-        }
-    }
-
     /// Waits until the controller should have left.
     async fn overdue(&self) {
         self.leave.cancelled().await;

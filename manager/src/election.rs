@@ -15,7 +15,7 @@ mod metrics;
 mod record;
 mod settings;
 mod task;
-mod told;
+mod trouble;
 
 use std::fmt;
 use std::sync::Arc;

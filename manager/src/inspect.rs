@@ -14,18 +14,15 @@
 //!
 //! A program may have [pages of its own](OwnPages) under names of its own.
 //!
-//! What a person does is a POST with `Content-Type: application/json`. It is done on this replica alone, in memory, and a line
-//! of the log says so, as a warning.
+//! An action is a POST with `Content-Type: application/json`. It concerns this replica alone, in memory, and is logged as
+//! a warning.
 //!
 //! | path | body | what it does |
 //! |---|---|---|
 //! | `/debug/controllers/NAME/reconcile` | `{"namespace": "shop", "name": "web"}` | runs one object now, whatever its backoff |
-//! | `.../forget` | `{}`, or either or both | forgets how often keys have failed, and runs those now |
-//! | `.../pause` | `{}`, or either or both | begins no run of these keys; `{}`: no run at all |
-//! | `.../resume` | as it was paused; `{}`: all | ends a pause |
 //! | `/debug/log` | `{"level": "info,mainstay::queue=debug"}` | changes what is logged |
 //!
-//! The answer to the first four is `{"matched": 1}`, the number of keys on the queue that it concerned.
+//! The answer to the first is `{"matched": 1}`, the number of keys that were enqueued.
 //!
 //! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
 //! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. The states are
@@ -51,12 +48,13 @@
 
 mod actions;
 mod caches;
-mod configuration;
+pub(crate) mod configuration;
 mod controllers;
 mod host;
 mod keys;
 mod leader;
 mod own;
+pub(crate) mod pages;
 mod query;
 mod watches;
 
@@ -64,8 +62,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::middleware::{Next, from_fn};
+use axum::response::{self, IntoResponse as _};
+use axum::routing::{MethodRouter, any};
+use axum::{Router, extract};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -73,14 +77,14 @@ use tokio::sync::watch;
 use self::query::Query;
 use crate::cache::Cache;
 use crate::config::{Loaded, LogFilter, Setting, Standing};
-use crate::controller::{ControllerView, Directory, Intervention};
-use crate::serve::{Handler, blocking, blocking_until_taken};
+use crate::controller::{ControllerView, Directory};
+use crate::serve::Turns;
 
 pub use actions::SetLogLevel;
 pub use host::Admitted;
 pub use leader::{Election, History, Leader};
 pub use own::{OwnPage, OwnPages, PageError};
-pub(crate) use query::{sorts, states};
+pub use query::{sorts, states};
 
 /// What can be looked at, and changed.
 pub struct Inspect {
@@ -103,21 +107,10 @@ struct Configuration {
 
 type OfControllers = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
-/// What a path asks for.
-enum Page<'a> {
-    Controllers,
-    Queue(&'a str),
-    Caches,
-    Watches,
-    Config,
-    Leader,
-    Intervene(&'a str, Intervention),
-    Log,
-    /// By name, and what follows it.
-    Own(&'a str, Vec<&'a str>),
-}
+/// Makes the answer to one request; may take long where a queue is large.
+type Answer = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;
 
-/// A request that is not answered with a page. The text is for who sent it.
+/// A request that is not answered with a page, and the text for its sender.
 struct Refusal(StatusCode, String);
 
 #[derive(Serialize)]
@@ -166,73 +159,82 @@ impl Inspect {
         Self { own, ..self }
     }
 
-    /// Returns what a server answers with, away from the runtime's own threads: one queue and one other page at a time.
-    pub fn handler(self) -> Handler {
-        let queues = Arc::new(self);
-        let others = Arc::clone(&queues);
-        let queues = blocking_until_taken(1, move |request| queues.answer(request));
-        let others = blocking(1, move |request| others.answer(request));
-        Arc::new(move |request| match Page::at(request.uri().path()) {
-            Some(Page::Queue(_)) => queues(request),
-            _ => others(request),
-        })
+    /// Returns the pages, made away from the runtime's own threads: one queue and one other page at a time.
+    pub fn router(self) -> Router {
+        let (queues, others) = (Turns::until_read(1), Turns::new(1));
+        self.pages().layer(from_fn(move |request: extract::Request, next| {
+            let turns = if request.uri().path().ends_with("/queue") { &queues } else { &others };
+            turns.clone().run(request, next)
+        }))
     }
 
-    /// Answers one request; may take long where a queue is large.
-    pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
-        self.page(request).unwrap_or_else(Response::from)
+    /// Returns the pages, made by handlers that block where a queue is large.
+    fn pages(self) -> Router {
+        let inspect = Arc::new(self);
+        let get = |answer: Answer| {
+            page(&inspect, Method::GET, move |inspect, request| {
+                query::none(request.uri().query())?;
+                answer(inspect, request)
+            })
+        };
+        let post = |answer: Answer| {
+            page(&inspect, Method::POST, move |inspect, request| {
+                actions::admit(request)?;
+                query::none(request.uri().query())?;
+                answer(inspect, request)
+            })
+        };
+        Router::new()
+            .route("/debug/controllers", get(|inspect, _| json(&controllers::page(&inspect.controllers))))
+            .route("/debug/controllers/{name}/queue", page(&inspect, Method::GET, Self::queue))
+            .route("/debug/controllers/{name}/reconcile", post(Self::reconcile))
+            .route("/debug/caches", get(|inspect, _| json(&caches::page(inspect.cache.kinds_everywhere()))))
+            .route(
+                "/debug/watches",
+                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_everywhere()))),
+            )
+            .route("/debug/config", get(Self::config))
+            .route("/debug/leader", get(|inspect, _| json(&inspect.leader.page())))
+            .route("/debug/log", post(Self::set_log_level))
+            .fallback_service(page(&inspect, Method::GET, Self::own_page))
+            .layer(from_fn(for_this_host))
     }
 
-    fn page(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
-        if request.extensions().get::<Admitted>().is_none() && !host::is_loopback(request) {
-            let text =
-                "the Host header does not name this machine; connect to localhost or a loopback address";
-            return Err(Refusal(StatusCode::FORBIDDEN, text.to_owned()));
-        }
-        let page = Page::at(request.uri().path()).ok_or_else(|| Refusal::no_path(&self.own))?;
-        let method = page.method();
-        if request.method().as_str() != method {
-            return Ok(wrong_method(request.method(), method));
-        }
-        if page.is_action() {
-            actions::admit(request)?;
-        }
-        let bad = |text| Refusal(StatusCode::BAD_REQUEST, text);
-        let query = request.uri().query();
-        if !matches!(page, Page::Queue(_)) {
-            query::none(query).map_err(bad)?;
-        }
-        let Self { controllers, cache, leader, configuration, set_log_level, own } = self;
-        let body = request.body();
-        match page {
-            Page::Controllers => json(StatusCode::OK, &controllers::page(controllers)),
-            Page::Queue(name) => {
-                let query = Query::parse(query).map_err(bad)?;
-                json(StatusCode::OK, &keys::page(&*self.controller(name)?, &query))
-            }
-            Page::Caches => json(StatusCode::OK, &caches::page(cache.kinds_everywhere())),
-            Page::Watches => json(StatusCode::OK, &watches::page(&cache.kinds_everywhere())),
-            Page::Config => {
-                let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
-                let Configuration { standing, controllers } = configuration.as_ref().ok_or_else(unknown)?;
-                let standing = standing.borrow().clone();
-                let controllers = controllers(&standing.accepted);
-                json(StatusCode::OK, &configuration::page(&standing, controllers))
-            }
-            Page::Leader => json(StatusCode::OK, &leader.page()),
-            Page::Intervene(name, what) => {
-                json(StatusCode::OK, &actions::intervene(&*self.controller(name)?, what, body)?)
-            }
-            Page::Own(name, rest) => {
-                let answer = own.find(name).ok_or_else(|| Refusal::no_path(own))?;
-                json(StatusCode::OK, &answer(&rest)?)
-            }
-            Page::Log => json(StatusCode::OK, &actions::set_log_level(set_log_level.as_deref(), body)?),
-        }
+    fn queue(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
+        let query = Query::parse(request.uri().query())?;
+        json(&keys::page(&*self.controller(request)?, &query))
     }
 
-    fn controller(&self, name: &str) -> Result<Arc<dyn ControllerView>, Refusal> {
-        let controllers = &self.controllers;
+    fn reconcile(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
+        json(&actions::reconcile(&*self.controller(request)?, request.body())?)
+    }
+
+    fn config(&self, _: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
+        let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
+        let Configuration { standing, controllers } = self.configuration.as_ref().ok_or_else(unknown)?;
+        let standing = standing.borrow().clone();
+        let controllers = controllers(&standing.accepted);
+        json(&configuration::page(&standing, controllers))
+    }
+
+    fn set_log_level(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
+        json(&actions::set_log_level(self.set_log_level.as_deref(), request.body())?)
+    }
+
+    fn own_page(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
+        let path: Vec<_> = segments(request).collect();
+        let (answer, rest) = match path[..] {
+            ["debug", name, ref rest @ ..] => (self.own.find(name), rest),
+            _ => (None, &[][..]),
+        };
+        let answer = answer.ok_or_else(|| Refusal::no_path(&self.own))?;
+        query::none(request.uri().query())?;
+        json(&answer(rest)?)
+    }
+
+    /// Returns the controller that the path names.
+    fn controller(&self, request: &Request<Bytes>) -> Result<Arc<dyn ControllerView>, Refusal> {
+        let (controllers, name) = (&self.controllers, segments(request).nth(2).unwrap_or_default());
         controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
     }
 }
@@ -240,36 +242,6 @@ impl Inspect {
 impl fmt::Debug for Inspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspect").field("controllers", &self.controllers).finish_non_exhaustive()
-    }
-}
-
-// === impl Page ===
-
-impl<'a> Page<'a> {
-    fn at(path: &'a str) -> Option<Self> {
-        let segments: Vec<_> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        match segments[..] {
-            ["debug", "controllers"] => Some(Self::Controllers),
-            ["debug", "controllers", name, "queue"] => Some(Self::Queue(name)),
-            ["debug", "caches"] => Some(Self::Caches),
-            ["debug", "watches"] => Some(Self::Watches),
-            ["debug", "config"] => Some(Self::Config),
-            ["debug", "leader"] => Some(Self::Leader),
-            ["debug", "log"] => Some(Self::Log),
-            ["debug", "controllers", name, word] => {
-                actions::intervention(word).map(|what| Self::Intervene(name, what))
-            }
-            ["debug", name, ref rest @ ..] => Some(Self::Own(name, rest.to_vec())),
-            _ => None,
-        }
-    }
-
-    fn is_action(&self) -> bool {
-        matches!(self, Self::Intervene(..) | Self::Log)
-    }
-
-    fn method(&self) -> &'static str {
-        if self.is_action() { "POST" } else { "GET" }
     }
 }
 
@@ -281,8 +253,8 @@ impl Refusal {
         let own = own.concat();
         let text = format!(
             "no such path; there are {own}/debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-             /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, \
-             pause, resume and /debug/log"
+             /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile and \
+             /debug/log"
         );
         Self(StatusCode::NOT_FOUND, text)
     }
@@ -308,28 +280,62 @@ impl From<PageError> for Refusal {
     }
 }
 
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self(StatusCode::BAD_REQUEST, text)
+    }
+}
+
 impl From<Refusal> for Response<Bytes> {
     fn from(Refusal(status, text): Refusal) -> Self {
         // A text can always be written as JSON; if it could not, the status would still say enough.
-        let mut response = json(status, &Error { error: &text }).unwrap_or_default();
+        let mut response = json(&Error { error: &text }).unwrap_or_default();
         *response.status_mut() = status;
         response
     }
 }
 
-fn wrong_method(method: &Method, right: &'static str) -> Response<Bytes> {
-    let text = format!("{method} is not answered here; use {right}");
-    let mut response = Response::from(Refusal(StatusCode::METHOD_NOT_ALLOWED, text));
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(right));
-    response
+/// Returns the answer to a request that is refused, with this text.
+pub(crate) fn refusal(status: StatusCode, text: &str) -> response::Response {
+    Response::from(Refusal(status, text.to_owned())).map(Body::from)
+}
+
+/// Answers one method of a path.
+fn page<A>(inspect: &Arc<Inspect>, method: Method, answer: A) -> MethodRouter
+where
+    A: Fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal> + Clone + Send + Sync + 'static,
+{
+    let inspect = Arc::clone(inspect);
+    any(async move |head: Parts, body: Bytes| {
+        if head.method != method {
+            let text = format!("{} is not answered here; use {method}", head.method);
+            let refusal = refusal(StatusCode::METHOD_NOT_ALLOWED, &text);
+            return ([(ALLOW, method.to_string())], refusal).into_response();
+        }
+        let request = Request::from_parts(head, body);
+        answer(&inspect, &request).unwrap_or_else(Response::from).map(Body::from)
+    })
+}
+
+/// Refuses requests that were not meant for this machine.
+async fn for_this_host(request: extract::Request, next: Next) -> response::Response {
+    if request.extensions().get::<Admitted>().is_none() && !host::is_loopback(&request) {
+        let text = "the Host header does not name this machine; connect to localhost or a loopback address";
+        return refusal(StatusCode::FORBIDDEN, text);
+    }
+    next.run(request).await
+}
+
+/// Returns the segments of the path as they are written, `debug` first.
+fn segments(request: &Request<Bytes>) -> impl Iterator<Item = &str> {
+    request.uri().path().split('/').filter(|segment| !segment.is_empty())
 }
 
 /// Writes an answer, with a line feed for terminals.
-fn json(status: StatusCode, page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
+fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
     let mut body = serde_json::to_vec(page).map_err(|error| Refusal::internal(&error.to_string()))?;
     body.push(b'\n');
     let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

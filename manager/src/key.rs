@@ -8,7 +8,7 @@ mod fence;
 mod label;
 mod panic;
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::hash::Hash;
@@ -386,53 +386,5 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.trigger.as_str())?;
         self.object.as_ref().map_or(Ok(()), |object| write!(f, " {object}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::apps::v1::Deployment;
-    use k8s_openapi::api::core::v1::{Namespace, Pod};
-
-    #[test]
-    fn paths_follow_group_and_scope() {
-        let deployment = KindId::of::<Deployment>();
-        let web = Request::namespaced("shop", "web");
-        assert_eq!(deployment.object_path(&web), "/apis/apps/v1/namespaces/shop/deployments/web");
-        assert_eq!(deployment.collection_path(None), "/apis/apps/v1/deployments");
-        assert_eq!(KindId::of::<Pod>().collection_path(Some("shop")), "/api/v1/namespaces/shop/pods");
-        assert_eq!(
-            KindId::of::<Namespace>().object_path(&Request::cluster("shop")),
-            "/api/v1/namespaces/shop"
-        );
-    }
-
-    #[test]
-    fn a_cause_reads_as_a_phrase() {
-        let web = ObjectKey { kind: KindId::of::<Deployment>(), request: Request::namespaced("shop", "web") };
-        let cause = Cause::from_object(Trigger::Updated, Subject::Other(web));
-        assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
-        let namesake = Subject::Namesake(KindId::of::<Deployment>());
-        assert_eq!(Cause::from_object(Trigger::Deleted, namesake).to_string(), "deleted Deployment.apps");
-        assert_eq!(Cause::bare(Trigger::Manual).to_string(), "manual");
-    }
-
-    #[test]
-    fn a_namesake_is_named_in_full_by_its_key() {
-        let web = Request::namespaced("shop", "web");
-        let object = ObjectKey { kind: KindId::of::<Deployment>(), request: web.clone() };
-        assert_eq!(Subject::Namesake(object.kind.clone()).of(&web), object);
-        assert_eq!(Subject::Other(object.clone()).of(&Request::cluster("key")), object);
-    }
-
-    #[test]
-    fn a_cause_is_two_words_long() {
-        assert_eq!(size_of::<Cause>(), 2 * size_of::<usize>());
-    }
-
-    #[test]
-    fn an_empty_namespace_is_no_namespace() {
-        assert_eq!(Request::namespaced("", "node-1"), Request::cluster("node-1"));
     }
 }

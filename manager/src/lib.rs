@@ -4,9 +4,11 @@
 //! controllers, each with exactly one reconciler and a rate-limited queue of its own. The rooms below are in
 //! reading order, top to bottom; imports point downwards only.
 
+#[cfg(feature = "program")]
+pub mod program;
+
 pub mod manager;
 
-pub mod cli;
 pub mod inspect;
 
 pub mod config;
@@ -31,3 +33,4 @@ pub mod health;
 pub mod key;
 pub mod metrics;
 pub mod serve;
+pub mod util;

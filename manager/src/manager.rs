@@ -1,6 +1,6 @@
 //! Owns what all controllers share, and their lives.
 //!
-//! The only room that knows all others. It hands connections, cache, metrics and settings down, starts everything in
+//! Knows every room below. It hands connections, cache, metrics and settings down, starts everything in
 //! order, and stops it in order (see [`Manager::run`]).
 //!
 //! Two managers in one process share nothing.
@@ -17,7 +17,6 @@ mod handle;
 mod lifecycle;
 mod members;
 mod options;
-mod program;
 mod readiness;
 mod reload;
 mod runnable;
@@ -59,8 +58,7 @@ pub use cluster::{Cluster, ClusterError};
 pub use error::{BuildError, ManagerError, RegisterError, StopError};
 pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
-pub use options::ManagerOptions;
-pub use program::Program;
+pub use options::{ManagerOptions, SetLogLevel};
 pub use runnable::{RunContext, Runnable, RunnableGroup};
 
 /// Where the kubelet writes a Pod's namespace.
@@ -372,7 +370,7 @@ impl Manager {
         let (seat, settings) = self.shared.members.seat(name, settings)?;
         let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
         let configurations = self.configurations();
-        let grace: Grace = Arc::new(move || configurations.borrow().shutdown.grace_period);
+        let grace: Grace = Arc::new(move || *configurations.borrow().shutdown.grace_period);
         let departure = Departure { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
         let environment = self.shared.environment(name, needs_lease, settings, departure);
         let (life, post) = wired.open(name, environment);

@@ -8,7 +8,6 @@ mod answers;
 mod build;
 mod negotiate;
 mod number;
-mod paced;
 mod process;
 mod runtimes;
 mod text;
@@ -24,7 +23,6 @@ use tracing::error;
 
 pub(crate) use answers::Answers;
 pub(crate) use build::build_info;
-pub(crate) use paced::Paced;
 pub(crate) use process::Process;
 pub(crate) use runtimes::Runtimes;
 
@@ -119,6 +117,12 @@ impl Registry {
         if let Err(error) = self.try_register(name, help, metric) {
             error!(%error, "a metric is left out");
         }
+    }
+
+    /// Registers a family as [`Registry::register`] does, and returns it.
+    pub fn family<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
+        self.register(name, help, metric.clone());
+        metric
     }
 
     /// Registers a family, as [`Registry::register`] does.

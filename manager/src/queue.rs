@@ -94,7 +94,6 @@ mod moves;
 mod waking;
 
 mod lanes;
-mod rate;
 mod retry;
 
 mod clock;
@@ -118,10 +117,9 @@ use shared::Shared;
 
 pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
-pub use rate::Rate;
 pub use retry::{
     DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, MAX_ASKED_WAIT,
-    RetryPolicy,
+    Rate, RetryPolicy,
 };
 pub use running::Running;
 pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};

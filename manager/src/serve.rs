@@ -1,22 +1,21 @@
-//! A small HTTP/1.1 server whose every resource is bounded.
+//! A small HTTP/1.1 server whose every resource is bounded, around an axum [`Router`].
 //!
-//! A leaf, used for probes, metrics and inspection. The port is bound when the program is put together, so that a
-//! port in use is told before anything starts, and connections are accepted once there is something to answer. It
-//! holds no runtime until then: a server can be bound on one and run on another.
+//! Serves probes, metrics and the debug pages. The port is bound when the program is put together, so that a port in
+//! use is reported before anything starts; connections are accepted once there is something to answer. A server holds
+//! no runtime until then: it can be bound on one and run on another.
 //!
 //! # Invariants
-//! 1. At most `connections` are served. Who comes when all places are taken gets that of the connection that has waited
-//!    longest for its peer, so neither silence nor a peer that does not read keeps others out.
-//! 2. A connection ends: its header and body come in time, its answers are taken in time, it lives no longer than
-//!    `connection_age`, and once told to end it has `grace` to send what it began.
+//! 1. At most `connections` are served. When all are taken, a new connection takes the place of the one that has waited
+//!    longest for its peer, so neither a silent peer nor one that does not read keeps others out.
+//! 2. A connection ends: its header and body arrive in time, its answers are read in time, it lives no longer than
+//!    `connection_age`, and once it has to end it has `grace` to send the answer it began.
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
-mod blocking;
-mod body;
-mod conversation;
-mod places;
+mod connection;
+mod peers;
 mod taken;
 mod tls;
+mod turns;
 
 use std::future::Future;
 use std::io;
@@ -24,28 +23,24 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use conversation::Conversation;
-use places::{Place, Places};
+use connection::Connection;
+use peers::Peers;
 
-pub(crate) use blocking::{blocking, blocking_until_taken};
+pub(crate) use connection::PeerAddress;
 pub use tls::{CertificateError, Certificates, Reads};
+pub(crate) use turns::Turns;
 
-/// Pause after an accept that failed for want of something, usually descriptors: trying at once would only spin.
+/// Pause after an accept that failed because something ran out, usually descriptors: trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers one request, whose body is whole: empty if it had none. A panic in it answers 500.
-pub type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
-
-/// What a server may use.
+/// The bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections served at the same time, at least 1.
@@ -55,15 +50,15 @@ pub struct Limits {
     /// Time for a whole header to arrive, counted from the connection's begin or the last answer's end; with TLS also for
     /// its handshake.
     pub header_timeout: Duration,
-    /// Bytes of one request's body. More answers 413, a length that is not told (`Transfer-Encoding`) 411.
+    /// Bytes of one request's body. More answers 413, a body of unknown length (`Transfer-Encoding`) 411.
     pub body_bytes: usize,
     /// Time for a whole body to arrive, counted from the end of its header. Later answers 408.
     pub body_timeout: Duration,
-    /// Time for a whole answer to be taken, counted from when the peer first lets it wait.
+    /// Time for a peer to read a whole answer, counted from when it first makes the server wait.
     pub answer_timeout: Duration,
-    /// Age at which a connection is told to end, so that clients spread anew over replicas behind one address.
+    /// Age at which a connection has to end, so that clients spread anew over replicas behind one address.
     pub connection_age: Duration,
-    /// Time a connection has to send its answer once it was told to end.
+    /// Time a connection has to send its answer once it has to end.
     pub grace: Duration,
 }
 
@@ -86,13 +81,22 @@ pub struct BindError {
     source: io::Error,
 }
 
+/// A running server.
+#[derive(Clone)]
+struct Server {
+    limits: Limits,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    stop: CancellationToken,
+}
+
 // === impl Limits ===
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             // A kubelet, some scrapers and a few people: a hundred is plenty. Each costs at most its header and its body,
-            // 128 KiB, and the answer that it has not taken yet, which is the handler's to bound.
+            // 128 KiB, and its unread answer, which the handler has to bound.
             connections: 100,
             header_bytes: 64 * 1024,
             // A prober sends its header at once. A scraper's connection is not kept from one scrape to the next.
@@ -133,114 +137,94 @@ impl Bound {
         self
     }
 
-    /// Returns the address really bound: with port 0 asked, the port that was given.
+    /// Returns the address really bound: for port 0, the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts and answers until `stop`, then lets open connections finish within `grace` and returns.
+    /// Accepts and answers until `stop`, then lets open connections finish within `grace` and returns. The bodies of
+    /// requests have arrived when the router is called.
     ///
     /// # Errors
-    /// Fails at once if this runtime cannot take over the listener or TLS cannot be spoken, and never later.
+    /// Fails at once if this runtime cannot take over the listener or TLS cannot be set up, and never later.
     ///
     /// # Cancel safety
-    /// Dropped, it tells its connections to end and does not wait for them.
-    pub async fn run(self, handler: Handler, stop: CancellationToken) -> io::Result<()> {
+    /// Dropped, it closes its connections.
+    pub async fn run(self, router: Router, stop: CancellationToken) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
         let tls = self.certificates.as_ref().map(Certificates::acceptor).transpose();
         let tls = tls.map_err(io::Error::other)?;
-        // Connections end when the loop does, also when this future is dropped.
-        let ending = stop.child_token();
-        let _end = ending.clone().drop_guard();
-        let connections = TaskTracker::new();
-        if let Some(certificates) = self.certificates {
-            connections.spawn(ending.clone().run_until_cancelled_owned(certificates.follow()));
-        }
-        let serve = Serve { limits: self.limits, tls, handler, connections: connections.clone(), ending };
-        serve.accept_with(|| listener.accept(), &stop).await;
+        let _following = JoinSet::from_iter(self.certificates.map(Certificates::follow));
+        let server = Server { limits: self.limits, tls, router, stop };
+        let mut connections = server.accept_with(|| listener.accept()).await;
         drop(listener);
-        connections.close();
-        connections.wait().await;
+        while connections.join_next().await.is_some() {}
         Ok(())
     }
 }
 
-/// What the accept loop and its connections share.
-struct Serve {
-    limits: Limits,
-    tls: Option<TlsAcceptor>,
-    handler: Handler,
-    connections: TaskTracker,
-    /// Cancelled when connections are to end.
-    ending: CancellationToken,
-}
+// === impl Server ===
 
-// === impl Serve ===
-
-impl Serve {
-    /// Accepts until `stop`. Takes the accept call as a function so that its failures can be tested.
-    async fn accept_with<A>(&self, accept: impl Fn() -> A, stop: &CancellationToken)
+impl Server {
+    /// Accepts until the stop and returns the open connections. Takes the accept call as a function so that its failures
+    /// can be tested.
+    async fn accept_with<A>(&self, accept: impl Fn() -> A) -> JoinSet<()>
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
     {
-        let places = Places::new(self.limits.connections);
+        let (mut connections, mut peers) = (JoinSet::new(), Peers::default());
         let mut starved = false;
         loop {
             // Biased: after a stop no further connection is accepted, however many wait.
             let accepted = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = self.stop.cancelled() => return connections,
+                Some(_ended) = connections.join_next() => continue,
                 accepted = async { accept().await } => accepted,
             };
             match accepted {
-                Ok((stream, _peer)) => {
+                Ok((stream, address)) => {
                     starved = false;
-                    // Who comes meanwhile waits in the kernel's backlog and costs no descriptor.
-                    let Some(place) = stop.run_until_cancelled(places.take()).await else { return };
-                    self.connections.spawn(self.connection(stream, place));
+                    // Later peers wait in the kernel's backlog meanwhile and cost no descriptor.
+                    let room = self.make_room(&mut connections, &peers);
+                    if self.stop.run_until_cancelled(room).await.is_none() {
+                        return connections;
+                    }
+                    let peer = peers.join(address.ip());
+                    let connection = Connection { server: self.clone(), peer: Arc::clone(&peer) };
+                    connections.spawn(async move {
+                        peer.evicted.run_until_cancelled(connection.serve(stream)).await;
+                    });
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut starved, true) {
                         tracing::warn!(%error, "cannot accept connections; trying again every second");
                     }
-                    stop.run_until_cancelled(sleep(ACCEPT_PAUSE)).await;
+                    self.stop.run_until_cancelled(sleep(ACCEPT_PAUSE)).await;
                 }
             }
         }
     }
 
-    /// Serves one connection to its end, or until it loses its place.
-    fn connection(&self, stream: TcpStream, place: Place) -> impl Future<Output = ()> + Send + use<> {
-        let (tls, ending) = (self.tls.clone(), self.ending.clone());
-        let place = Arc::new(place);
-        let conversation = Conversation {
-            limits: self.limits,
-            handler: Arc::clone(&self.handler),
-            place: Arc::clone(&place),
-        };
-        async move {
-            let serving = async {
-                let Some(tls) = tls else { return conversation.hold(stream, &ending).await };
-                let handshake = timeout(conversation.limits.header_timeout, tls.accept(stream));
-                match ending.run_until_cancelled(handshake).await {
-                    Some(Ok(Ok(stream))) => conversation.hold(stream, &ending).await,
-                    Some(Ok(Err(error))) => tracing::trace!(%error, "no TLS was agreed on"),
-                    Some(Err(_late)) => tracing::trace!("no TLS was agreed on in time"),
-                    None => {}
-                }
-            };
-            // Biased: a connection that is done is done.
+    /// Waits until another connection may be served, and evicts one if none ends by itself.
+    async fn make_room(&self, connections: &mut JoinSet<()>, peers: &Peers) {
+        loop {
+            while connections.try_join_next().is_some() {}
+            if connections.len() < self.limits.connections.max(1) {
+                return;
+            }
+            let again_at = peers.evict(Instant::now());
+            // Order does not matter: both lead to another look.
             tokio::select! {
-                biased;
-                () = serving => {}
-                () = place.lost() => tracing::debug!("closed a connection that waited for its peer: others came"),
+                _ended = connections.join_next() => {}
+                () = sleep_until(again_at) => {}
             }
         }
     }
 }
 
-/// Whether an accept failed because of the one connection it would have given; the next may be fine at once.
+/// Whether an accept failed because of the one connection it would have returned; the next may succeed at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

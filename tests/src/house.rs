@@ -8,12 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms of the runtime, top to bottom. A room may import those after it.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 15] = [
+    "program",
     "manager",
-    "cli",
     "inspect",
     "config",
-    "webhook",
     "controller",
     "watch",
     "testing",
@@ -25,11 +24,10 @@ const ROOMS: [&str; 17] = [
     "health",
     "metrics",
     "serve",
-    "rbac",
 ];
 
-/// The lowest leaf, on which all others may stand.
-const FLOOR: &str = "key";
+/// The lowest leaves, on which all others may stand.
+const FLOOR: [&str; 2] = ["key", "util"];
 
 /// Each crate's folder and which of ours it may depend on, dev-dependencies included.
 const CRATES: [(&str, &[&str]); 5] = [
@@ -79,6 +77,54 @@ fn crates_depend_only_on_whom_they_may() {
     }
 }
 
+/// The runtime serves the controllers of every program alike, so it names none of those that are built on it here.
+#[test]
+fn the_runtime_names_no_built_in_controller_kind_or_policy() {
+    const NAMES: [&str; 10] = [
+        "waitdeployment",
+        "wait-deployment",
+        "wait_deployment",
+        "probepolicy",
+        "probe_policy",
+        "statusmirror",
+        "status-mirror",
+        "status_mirror",
+        "waitprobe",
+        "notpassedon",
+    ];
+    let folder = workspace().join("manager");
+    let files = ["src", "examples", "benches"].iter().flat_map(|part| rust_files(&folder.join(part)));
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a readable source").to_lowercase();
+        let found = NAMES.iter().filter(|name| text.contains(**name));
+        wrong.extend(found.map(|name| format!("{}: {name}", file.display())));
+    }
+    assert!(wrong.is_empty(), "names of built-in controllers in the runtime:\n{}", wrong.join("\n"));
+}
+
+/// Test code has files of its own, so that a file of the product can be read and measured as it stands.
+#[test]
+fn test_code_stands_in_tests_files() {
+    let mut wrong = Vec::new();
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| *folder != "tests") {
+        let source = workspace().join(folder).join("src");
+        for file in rust_files(&source) {
+            if file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs"))) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).expect("a readable source");
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            for pair in lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)]")) {
+                if !pair[1].ends_with("mod tests;") {
+                    wrong.push(format!("{}: {}", file.display(), pair[1]));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "test code outside tests.rs and tests/:\n{}", wrong.join("\n"));
+}
+
 /// The example is compiled with everything else, so what the README shows compiles too.
 #[test]
 fn the_readme_shows_the_example_as_it_is() {
@@ -100,6 +146,7 @@ fn the_guides_show_their_examples_as_they_are() {
         ("docs/testing.md", "controllers/examples/copier.rs"),
         ("docs/writing.md", "controllers/examples/directory.rs"),
         ("docs/clusters.md", "manager/src/manager/cluster.rs"),
+        ("docs/configuration.md", "controllers/examples/shop.rs"),
     ] {
         let (text, example) = (read(guide), read(example));
         let documented = without_comment_marks(&example);
@@ -174,7 +221,7 @@ fn grouped_nested_and_inline_imports_are_all_seen() {
 
 /// How far down a room is.
 fn height(room: &str) -> Option<usize> {
-    ROOMS.iter().chain([&FLOOR]).position(|name| *name == room)
+    ROOMS.iter().chain(&FLOOR).position(|name| *name == room)
 }
 
 /// Returns the first segment of every path that begins with `crate::`.

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use mainstay::client::infer;
 use mainstay::config::{ManagerConfiguration, Overrides};
 use mainstay::manager::{Manager, ManagerError, ManagerOptions};
-use mainstay_controllers::{CONTROLLERS, Sockets};
+use mainstay::program::Program;
+use mainstay_controllers::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
+use mainstay_controllers::{Sockets, config_schema};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -25,6 +27,11 @@ pub struct LocalManager {
     pub manager: Manager,
     running: JoinSet<Result<(), ManagerError>>,
     _loopback: Option<Loopback>,
+}
+
+/// Adds the sections of the shipped configuration to a program, which can then be started with it.
+pub fn with_shipped_sections(program: Program) -> Program {
+    program.section::<ProbePolicy>(PROBE_POLICY).section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
 }
 
 /// What a test adds to the shipped configuration, as the file would say it.
@@ -96,7 +103,7 @@ impl LocalManager {
     ) -> Self {
         let text = configuration_of(cluster, changes).to_string();
         let configuration =
-            ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&CONTROLLERS));
+            ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&config_schema()));
         let configuration = configuration.unwrap_or_else(|error| panic!("{}", error.lines().join("\n")));
         let connection = infer(Some(&identity.kubeconfig), None).await;
         let connection = connection.unwrap_or_else(|error| panic!("no connection: {error}"));

@@ -12,13 +12,14 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use mainstay::client::refusal;
 use mainstay::controller::Controller;
 use mainstay::key::{Key as _, Request};
-use mainstay::manager::Program;
+use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay::watch::channel;
 use mainstay_controllers::CONTROLLERS;
 use serde_json::json;
 
 use crate::audit::Write;
+use crate::manager::with_shipped_sections;
 
 /// Set to the namespace it writes in, it turns the binary under test into [`program`].
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_RESTLESS";
@@ -39,7 +40,7 @@ struct Restless {
 pub fn program() -> Option<Program> {
     let namespace = env::var(VARIABLE).ok()?;
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"), "A manager that writes without pause");
-    Some(program.controllers(CONTROLLERS).setup(move |manager| {
+    Some(with_shipped_sections(program).controllers(CONTROLLERS).setup(move |manager| {
         let (notifier, source) = channel();
         for number in 0..WRITERS {
             notifier.notify(Request::new(None, &format!("{NAME}-{number}")));

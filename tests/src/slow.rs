@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mainstay::controller::Controller;
 use mainstay::key::Request;
-use mainstay::manager::{Manager, Program, RegisterError};
+use mainstay::manager::{Manager, RegisterError};
+use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay::watch::channel;
 use mainstay_controllers::CONTROLLERS;
@@ -12,6 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+
+use crate::manager::with_shipped_sections;
 
 /// The name of the controller in logs, metrics and errors.
 pub const NAME: &str = "slow";
@@ -90,7 +93,7 @@ pub fn program() -> Option<Program> {
     let seconds = std::env::var(VARIABLE).ok()?.parse().ok()?;
     let task = Task::Block(Duration::from_secs(seconds));
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"), "A manager that is slow on purpose");
-    Some(program.controllers(CONTROLLERS).setup(move |manager| {
+    Some(with_shipped_sections(program).controllers(CONTROLLERS).setup(move |manager| {
         register(manager, task, threads())?;
         Ok(())
     }))

@@ -234,8 +234,12 @@ fn resource() -> Value {
                 "message": "exactly one of name and selector has to be set: name for one object, selector for all that have its labels",
             },
             {
-                "rule": "has(self.condition) != has(self.expression)",
-                "message": "exactly one of condition and expression has to be set, such as condition: Complete",
+                "rule": "has(self.condition) != has(self.jsonPath)",
+                "message": "exactly one of condition and jsonPath has to be set, such as condition: Complete",
+            },
+            {
+                "rule": "has(self.jsonPath) == has(self.value)",
+                "message": "jsonPath and value have to be set together, such as jsonPath: '{.status.phase}' beside value: Bound",
             },
         ],
         "properties": {

@@ -12,6 +12,7 @@ use super::{
     ResourceCheck, ResourceState, ServiceCheck, TlsCheck, Which,
 };
 use crate::address::{Address, Host};
+use crate::json_path::InvalidPath;
 use crate::wait_for::{
     ConfigMapKey, Dependency, DnsDependency, FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS, GrpcDependency,
     HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TlsDependency,
@@ -24,8 +25,8 @@ const DEFAULT_TIMEOUT: i32 = 3;
 const DEFAULT_FAILURES: i32 = 3;
 /// Longest condition with its status, in bytes.
 const MAX_CONDITION: usize = 330;
-/// Longest expression in bytes.
-const MAX_EXPRESSION: usize = 1024;
+/// Longest value that a path may be compared with, in characters.
+const MAX_VALUE: usize = 256;
 /// Most headers and statuses of one GET, and most parts of one selector.
 const MAX_PARTS: usize = 16;
 
@@ -260,20 +261,31 @@ fn which(at: &At, resource: &ResourceDependency) -> Result<Which, InvalidSpec> {
 }
 
 fn state(at: &At, resource: &ResourceDependency) -> Result<ResourceState, InvalidSpec> {
-    match (&resource.condition, &resource.expression) {
+    match (&resource.condition, &resource.json_path) {
+        (Some(_), None) if resource.value.is_some() => {
+            at.field("value").refuse(resource.value.clone(), "nothing here: it belongs to jsonPath")
+        }
         (Some(text), None) => {
             let expected = "TYPE, or TYPE=STATUS with the status True, False or Unknown";
             let found = condition(text).ok_or_else(|| at.field("condition").refusal(text.as_str(), expected));
             let (type_, status) = found?;
             Ok(ResourceState::Condition { type_: type_.to_owned(), status: status.to_owned() })
         }
-        (None, Some(text)) if text.is_empty() || text.len() > MAX_EXPRESSION => {
-            at.field("expression").refuse(text.as_str(), "a CEL expression of 1 to 1024 characters")
+        (None, Some(text)) => {
+            let path = text.parse().or_else(|invalid: InvalidPath| {
+                let expected = format!("a path such as {{.status.phase}}; {invalid}");
+                at.field("jsonPath").refuse(text.as_str(), &expected)
+            })?;
+            match &resource.value {
+                Some(value) if (1..=MAX_VALUE).contains(&value.chars().count()) => {
+                    Ok(ResourceState::JsonPath { path, value: value.clone() })
+                }
+                value => at.field("value").refuse(value.clone(), "1 to 256 characters to compare with"),
+            }
         }
-        (None, Some(text)) => Ok(ResourceState::Expression(text.clone())),
         (condition, _) => {
-            let found = both("condition", "expression", condition.is_some());
-            at.refuse(found, "exactly one of condition and expression")
+            let found = both("condition", "jsonPath", condition.is_some());
+            at.refuse(found, "exactly one of condition and jsonPath")
         }
     }
 }

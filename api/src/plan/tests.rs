@@ -44,7 +44,7 @@ fn everything() -> Value {
             {"name": "dns", "dns": {"name": "_a._tcp.Example.com.", "record": "Srv", "minRecords": 3}},
             {"name": "job", "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"}},
             {"name": "pods", "resource": {
-                "apiVersion": "v1", "kind": "Pod", "expression": "true",
+                "apiVersion": "v1", "kind": "Pod", "jsonPath": "{.status.phase}", "value": "Running",
                 "selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
             }},
         ],
@@ -92,6 +92,9 @@ fn every_field_has_its_place_in_the_plan() {
     assert_eq!((job.group.as_str(), job.version.as_str()), ("batch", "v1"));
     let complete = ResourceState::Condition { type_: "Complete".to_owned(), status: "True".to_owned() };
     assert_eq!(job.state, complete);
+    let Check::Resource(pods) = check(8) else { unreachable!() };
+    let path = "{.status.phase}".parse().unwrap();
+    assert_eq!(pods.state, ResourceState::JsonPath { path, value: "Running".to_owned() });
 }
 
 #[test]
@@ -266,16 +269,36 @@ fn an_object_that_cannot_be_meant_is_refused() {
             r#"resource ["name","selector"]: expected exactly one of name and selector"#,
         ),
         (
-            resource(&json!({"expression": "true"})),
-            r#"resource ["condition","expression"]: expected exactly one"#,
+            resource(&json!({"jsonPath": ".status.phase", "value": "Bound"})),
+            r#"resource ["condition","jsonPath"]: expected exactly one"#,
         ),
         (
             resource(&json!({"condition": "Complete=Yes"})),
             r#"resource.condition "Complete=Yes": expected TYPE"#,
         ),
         (
-            resource(&json!({"condition": null, "expression": ""})),
-            r#"resource.expression "": expected a CEL expression"#,
+            resource(&json!({"condition": null, "value": "Bound"})),
+            "resource []: expected exactly one of condition and jsonPath",
+        ),
+        (
+            resource(&json!({"value": "True"})),
+            r#"resource.value "True": expected nothing here: it belongs to jsonPath"#,
+        ),
+        (
+            resource(&json!({"condition": null, "jsonPath": "", "value": "Bound"})),
+            r#"resource.jsonPath "": expected a path such as {.status.phase}; character 1: expected the name of a field"#,
+        ),
+        (
+            resource(&json!({"condition": null, "jsonPath": ".status..phase", "value": "Bound"})),
+            "; character 8: selects several values; expected one field, index or filter",
+        ),
+        (
+            resource(&json!({"condition": null, "jsonPath": ".status.phase"})),
+            "resource.value null: expected 1 to 256 characters to compare with",
+        ),
+        (
+            resource(&json!({"condition": null, "jsonPath": ".status.phase", "value": "é".repeat(257)})),
+            "expected 1 to 256 characters to compare with",
         ),
         (selector(json!({})), "resource.selector {}: expected at least one label"),
         (

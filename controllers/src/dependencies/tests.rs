@@ -4,6 +4,28 @@ use serde_json::{Value, json};
 use super::*;
 use crate::probe::NextProbe;
 
+impl Dependencies {
+    /// Looks at no Services, no objects, and through an engine that nobody drives.
+    pub(crate) fn for_test() -> Self {
+        use mainstay::cache::Store;
+
+        use crate::probe::{NoServices, NoSurroundings, Seams, TokioDial, TokioResolve};
+
+        let seams = Seams {
+            dial: Arc::new(TokioDial),
+            resolve: Arc::new(TokioResolve::default()),
+            services: Arc::new(NoServices),
+            surroundings: Arc::new(NoSurroundings),
+            random: Arc::new(|| 0.5),
+        };
+        let policy = crate::settings::ProbePolicy::default();
+        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &mainstay::metrics::Registry::new());
+        let services = CachedServices::new(&Store::from_objects([]), &Store::from_objects([]));
+        let objects = Store::from_objects([]);
+        Self::new(engine, Arc::new(services), Resources::new(&objects, Vec::new(), |_| {}))
+    }
+}
+
 fn plan(dependencies: &Value) -> Plan {
     let object: WaitDeployment = serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "shop"},

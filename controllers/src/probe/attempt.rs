@@ -1,4 +1,4 @@
-//! One probe: policy, look-up, connections, what is said over one of them, result.
+//! One probe: policy, look-up, connections, the check over one of them, result.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,26 +6,36 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use mainstay::config::ProbePolicy;
 use mainstay_api::{Address, ProbeCheck};
 use tokio::time::Instant;
 
 use super::dial::Connection;
 use super::kinds::{Failure, Talk, look_up, unresolved};
 use super::policy::{Detail, Judge, Route};
+use super::reachability::Reachability;
 use super::{ProbeResult, Seams, Target};
 use crate::reasons::probe;
+use crate::settings::ProbePolicy;
 
-/// Most addresses of one name that are tried, at the same time: two of each family would do, and a Service with a
-/// hundred endpoints must not cost a hundred sockets.
+/// Most addresses of one name that are tried, at the same time: two of each family would do, and a Service
+/// with a hundred endpoints must not cost a hundred sockets.
 const MAX_ADDRESSES: usize = 4;
 
-/// What is to be said if the time of an attempt ends now.
-struct Late {
-    /// How much may be told is known before anything is waited for that could take all the time.
+/// How one attempt ended.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) result: ProbeResult,
+    /// `None`: the target was not asked.
+    pub(super) reachability: Option<Reachability>,
+}
+
+/// How far an attempt has got, should its time end now.
+struct Progress {
+    /// How much may be published; known before the first step that could take all the time.
     detail: Detail,
-    /// What is asked of somebody else before anybody is dialled; silence says nothing of the target then.
-    asked: Option<ProbeResult>,
+    /// The result while another party than the target is asked: its silence proves nothing about the target.
+    pending: Option<ProbeResult>,
+    reachability: Option<Reachability>,
 }
 
 /// How long an attempt may take.
@@ -41,14 +51,15 @@ pub(super) async fn attempt(
     timeout: Duration,
     policy: &ProbePolicy,
     seams: &Seams,
-) -> ProbeResult {
-    let mut late = Late { detail: Detail::Full, asked: None };
+) -> Attempt {
+    let mut progress = Progress { detail: Detail::Full, pending: None, reachability: None };
     let time = Time { timeout, deadline: Instant::now() + timeout };
-    let probe = probe(target, time, policy, seams, &mut late);
-    match tokio::time::timeout_at(time.deadline, probe).await {
+    let probe = probe(target, time, policy, seams, &mut progress);
+    let result = match tokio::time::timeout_at(time.deadline, probe).await {
         Ok(result) => result,
-        Err(_) => late.asked.unwrap_or_else(|| Failure::timeout(timeout).at(late.detail)),
-    }
+        Err(_) => progress.pending.unwrap_or_else(|| Failure::timeout(timeout).at(progress.detail)),
+    };
+    Attempt { result, reachability: progress.reachability }
 }
 
 async fn probe(
@@ -56,7 +67,7 @@ async fn probe(
     time: Time,
     policy: &ProbePolicy,
     seams: &Seams,
-    late: &mut Late,
+    progress: &mut Progress,
 ) -> ProbeResult {
     let judge = Judge {
         policy,
@@ -69,24 +80,26 @@ async fn probe(
         if let Some(denied) = judge.refuses_look_up(&check.name) {
             return denied;
         }
-        late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Full));
-        return result(target, look_up(check, &*seams.resolve).await, Detail::Full);
+        progress.pending = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Full));
+        let outcome = look_up(check, &*seams.resolve, &mut progress.reachability).await;
+        return result(target, outcome, Detail::Full);
     }
     let Some(address) = target.address() else {
         return Failure::before(probe::FAILED, "there is nothing to connect to").at(Detail::Full);
     };
-    let addresses = match addresses(judge, address, seams, late).await {
+    let addresses = match addresses(judge, address, seams, progress).await {
         Ok(addresses) => pick(addresses),
         Err(result) => return result,
     };
-    // What is wrong here is wrong on the user's own side: nobody else is told of by it.
-    late.asked = Talk::unprepared(target.check()).map(|failure| failure.at(Detail::Full));
+    // A mistake here is one of the user's own objects, so it reveals nothing about others.
+    progress.pending = Talk::unprepared(target.check()).map(|failure| failure.at(Detail::Full));
     let talk = match Talk::prepare(target.check(), target.namespace(), &*seams.surroundings).await {
         Ok(talk) => talk,
         Err(failure) => return failure.at(Detail::Full),
     };
-    late.asked = None;
-    result(target, first_that_holds(&addresses, time, &talk, seams).await, late.detail)
+    progress.pending = None;
+    let outcome = first_that_holds(&addresses, time, &talk, seams, &mut progress.reachability).await;
+    result(target, outcome, progress.detail)
 }
 
 fn result(target: &Target, outcome: Result<(), Failure>, detail: Detail) -> ProbeResult {
@@ -98,13 +111,13 @@ async fn addresses(
     mut judge: Judge<'_>,
     address: &Address,
     seams: &Seams,
-    late: &mut Late,
+    progress: &mut Progress,
 ) -> Result<Vec<SocketAddr>, ProbeResult> {
     loop {
         match judge.route(address) {
             Route::Known(result) => return Err(result),
             Route::Dial(addresses, found) => {
-                late.detail = found;
+                progress.detail = found;
                 return Ok(addresses);
             }
             Route::AskNamespace => {
@@ -112,14 +125,18 @@ async fn addresses(
                     let message = format!("namespace {} cannot be read: {cause}", judge.namespace);
                     Failure::before(probe::NAMESPACE_UNKNOWN, message)
                 };
-                late.asked = Some(unknown("no answer in time").at(Detail::Full));
+                progress.pending = Some(unknown("no answer in time").at(Detail::Full));
                 let restricted = seams.surroundings.is_restricted(judge.namespace).await;
                 judge.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
             }
             Route::Resolve(name) => {
-                late.detail = Detail::Coarse;
-                late.asked = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Coarse));
+                progress.detail = Detail::Coarse;
+                progress.pending = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Coarse));
+                progress.reachability = Some(Reachability::Silent);
                 let found = seams.resolve.resolve(&name).await;
+                // An answer of the name server is no answer of the host.
+                let heard = Some(Reachability::of(&found));
+                progress.reachability = heard.filter(|heard| *heard != Reachability::Answered);
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
                 return match judge.check_resolved(found, address.port) {
                     Route::Dial(addresses, _) => Ok(addresses),
@@ -143,15 +160,17 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     v4
 }
 
-/// Connects to all and talks to the first that is there, to the next if that one fails or takes more than its share of
-/// the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none holds in time, the most
-/// telling failure is the result, of which silence is the least.
+/// Connects to all and talks to the first that is there, to the next if that one fails or takes more than its
+/// share of the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none
+/// holds in time, the most telling failure is the result, of which silence is the least.
 async fn first_that_holds(
     addresses: &[SocketAddr],
     time: Time,
     talk: &Talk<'_>,
     seams: &Seams,
+    reachability: &mut Option<Reachability>,
 ) -> Result<(), Failure> {
+    *reachability = Some(Reachability::Silent).filter(|_| !addresses.is_empty());
     let share = time.timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut dials: FuturesUnordered<_> = addresses.iter().map(|address| seams.dial.dial(*address)).collect();
     let mut connected: VecDeque<Connection> = VecDeque::new();
@@ -169,17 +188,20 @@ async fn first_that_holds(
         if dials.is_empty() && talks.is_empty() {
             break;
         }
-        // Biased: what is being said may end it all, so it goes before further connections.
+        // Biased: the end of a check may end the attempt, so it goes before further connections.
         tokio::select! {
             biased;
             Some(said) = talks.next(), if !talks.is_empty() => match said {
                 Ok(()) => return Ok(()),
                 Err(failure) => failures.push(failure),
             },
-            Some(dialled) = dials.next(), if !dials.is_empty() => match dialled {
-                Ok(connection) => connected.push_back(connection),
-                Err(error) => failures.push(Failure::of_dial(&error)),
-            },
+            Some(dialled) = dials.next(), if !dials.is_empty() => {
+                *reachability = (*reachability).max(Some(Reachability::of(&dialled)));
+                match dialled {
+                    Ok(connection) => connected.push_back(connection),
+                    Err(error) => failures.push(Failure::of_dial(&error)),
+                }
+            }
             () = tokio::time::sleep_until(patience), if !connected.is_empty() => {}
             () = tokio::time::sleep_until(time.deadline) => {
                 failures.push(Failure::timeout(time.timeout));
@@ -192,21 +214,4 @@ async fn first_that_holds(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_families_are_tried_and_few_addresses() {
-        let parse =
-            |list: &[&str]| -> Vec<SocketAddr> { list.iter().map(|text| text.parse().unwrap()).collect() };
-        let many_v4 = parse(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1", "10.0.0.5:1"]);
-        let many_v6 = parse(&["[fd12::1]:1", "[fd12::2]:1", "[fd12::3]:1", "[fd12::4]:1", "[fd12::5]:1"]);
-        assert_eq!(pick(many_v4.clone()), many_v4[..4]);
-        assert_eq!(pick(many_v6.clone()), many_v6[..4]);
-        assert_eq!(
-            pick([many_v4.clone(), many_v6.clone()].concat()),
-            [&many_v4[..2], &many_v6[..2]].concat()
-        );
-        assert_eq!(pick([&many_v4[..1], &many_v6[..]].concat()), [&many_v4[..1], &many_v6[..3]].concat());
-    }
-}
+mod tests;

@@ -1,19 +1,19 @@
-//! What the engine knows of a target and is about to do, for people who ask why an object waits.
+//! The state of a target and its next probe, for `mainstay why`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mainstay::key::Request;
 
-use super::{Held, ProbeResult, Target, VerdictState};
+use super::{ProbeResult, Target, VerdictState};
 
-/// Most of those who wait for the same that are named.
+/// Most objects with the same target that are named.
 pub const MAX_NAMED: usize = 10;
 
 /// One target of an object at one moment. Times are relative to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// What is probed.
+    /// The check.
     pub target: Target,
     /// The judgement, thresholds applied.
     pub state: VerdictState,
@@ -29,10 +29,10 @@ pub struct Description {
     pub began: Option<Duration>,
     /// How long the last probe took; `None` while it lasts.
     pub took: Option<Duration>,
-    /// What comes next.
+    /// The next probe.
     pub next: NextProbe,
-    /// From the start of one probe to the start of the next, before jitter: longer than what the object asks for if the
-    /// policy has a longer one, shorter if another object asks for that.
+    /// From the start of one probe to the start of the next, before jitter: longer than what the object asks
+    /// for if the policy has a longer one, shorter if another object asks for that.
     pub period: Duration,
     /// How many other objects wait for the same.
     pub others: usize,
@@ -47,22 +47,37 @@ pub enum NextProbe {
     InFlight,
     /// In so long.
     In(Duration),
-    /// It is due, and kept by a limit.
-    Held(Held),
+    /// It is due, and delayed by a limit.
+    Delayed(StartLimit),
     /// It has no place among the targets of its namespace, by `probePolicy.maxTargetsPerNamespace`.
     NoPlace,
 }
 
-/// Returns the first few.
-pub(super) fn first<'a>(requests: impl Iterator<Item = &'a Request>) -> BTreeSet<Request> {
-    let mut named = BTreeSet::new();
-    for request in requests {
-        if named.len() < MAX_NAMED || named.last().is_some_and(|last| request < last) {
-            named.insert(request.clone());
-        }
-        if named.len() > MAX_NAMED {
-            named.pop_last();
+/// A limit that delays the start of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StartLimit {
+    /// All slots are held, or all that slow or untried targets or the namespace may hold.
+    InFlight,
+    /// `probePolicy.maxPerSecond`.
+    Rate,
+    /// `probePolicy.maxPerSecondPerNamespace`.
+    NamespaceRate,
+    /// `probePolicy.maxPerSecondPerAddress`.
+    AddressRate,
+}
+
+// === impl StartLimit ===
+
+impl StartLimit {
+    pub(super) const ALL: [Self; 4] = [Self::InFlight, Self::Rate, Self::NamespaceRate, Self::AddressRate];
+
+    /// Returns one word for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Rate => "rate",
+            Self::NamespaceRate => "namespace_rate",
+            Self::AddressRate => "address_rate",
         }
     }
-    named
 }

@@ -1,105 +1,170 @@
-//! What is known of one target, and what those who wait for it ask for together.
+//! One target: its results, its next probe, and the objects that wait for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::key::Request;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::addresses::Address;
-use super::heard::Heard;
-use super::judge::Row;
-use super::schedule::Ended;
-use super::shaken::Host;
-use super::turns::Lane;
-use super::{ProbeResult, Target};
+use super::judge::{Streak, judge};
+use super::reachability::{Contact, Reachability};
+use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 
-/// The largest part of a period by which a probe may come early, so that targets first asked for together drift apart.
+/// The largest part of a period by which a probe may come early, so that targets first asked for together
+/// drift apart.
 const JITTER: f64 = 0.1;
-/// Probes out of turn that can follow each other at once; in the long run there are at most as many of them as others.
+/// Early probes that can follow each other at once; in the long run there are at most as many of them as
+/// others.
 const EARLY_BURST: u32 = 3;
-/// From a probe out of turn that failed to the next: an endpoint that is ready is known to the nodes' proxies within
-/// about a second (`iptables.minSyncPeriod` of kube-proxy).
+/// From an early probe that failed to the next: an endpoint that is ready is known to the nodes' proxies
+/// within about a second (`iptables.minSyncPeriod` of kube-proxy).
 const FOLLOW_UP: Duration = Duration::from_secs(1);
+
+/// A probe that lasted this long is slow, even if it ended before its timeout.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) target: Target,
-    /// Whose waits are for it, one of them or several.
-    pub(super) waiting: HashSet<Request>,
-    pub(super) periods: Asked,
-    /// What each of those who wait asks for, so that nobody's patience is another's.
+    /// Longest duration of one probe; objects that ask for another one have another entry.
     pub(super) timeout: Duration,
-    pub(super) lane: Lane,
-    /// Whether the namespace has a place for it. If not, it is not due.
+    pub(super) host: Arc<str>,
+    /// By object, and by the position among the targets of the object. Boxed, as a map has room for several values.
+    pub(super) waits: BTreeMap<(Request, usize), Box<Wait>>,
+    /// Whether it is one of the targets that its namespace may have; if not, it is never due.
     pub(super) admitted: bool,
-    /// When its turn comes; `None` while it is probed.
-    pub(super) due: Option<Instant>,
-    /// Whether a probe has begun whose result is not noted yet. It may have no slot any more.
+    /// When it is probed next; `None` while a probe is in flight. The task of the target follows it.
+    pub(super) due: watch::Sender<Option<Instant>>,
+    /// Whether a probe has begun whose result is not noted yet.
     pub(super) is_probed: bool,
     /// When the last probe began.
     pub(super) started: Option<Instant>,
     /// How long the last probe took; `None` before its end.
     pub(super) took: Option<Duration>,
     pub(super) result: Option<ProbeResult>,
-    /// Since when the result is this one.
+    /// Since when every probe has had this result.
     pub(super) since: Option<Instant>,
-    pub(super) row: Row,
-    /// Whom it asks.
-    pub(super) host: Host,
-    /// Where it connects to.
-    pub(super) address: Option<Address>,
-    /// When it was due before it was told to wait for its address, while it does; [`due`](Self::due) is its turn then, and
-    /// nothing makes that an earlier one.
-    pub(super) postponed: Option<Instant>,
-    /// Whether anybody answered last time, or has to have answered an earlier manager; `None` before the first time.
-    answered: Option<bool>,
+    pub(super) streak: Streak,
+    pub(super) contact: Contact,
+    class: SlotClass,
     /// How far the probes so far would reach if two of them came in a period.
     spent: Option<Instant>,
     /// How long after the end of the probe in flight another one is to come if it fails.
     again: Option<Duration>,
-    pub(super) cancel: CancellationToken,
+    /// Cancelled when the entry is dropped.
+    pub(super) gone: CancellationToken,
 }
 
-/// What the waiting ask for: each value, and how many asked for it.
-#[derive(Debug, Default)]
-pub(super) struct Asked(BTreeMap<Duration, usize>);
+/// One object's wait for one target.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) want: Want,
+    /// Probes that begin earlier do not count for it; `None`: every probe counts.
+    pub(super) from: Option<Instant>,
+    pub(super) state: VerdictState,
+}
+
+/// How long the next probe of a target is expected to hold its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotClass {
+    /// The last probe ended quickly, with or without success.
+    Quick,
+    /// Never probed, or not since the other side has changed.
+    Untried,
+    /// The last probe took a second or its whole timeout.
+    Slow,
+}
+
+/// A probe that is due.
+#[derive(Clone, Debug)]
+pub(super) struct DueProbe {
+    pub(super) namespace: Arc<str>,
+    /// `None`: the check opens no connection.
+    pub(super) address: Option<Address>,
+    pub(super) class: SlotClass,
+    pub(super) due: Instant,
+}
+
+/// How a probe ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) result: ProbeResult,
+    /// `None`: the target was not asked.
+    pub(super) reachability: Option<Reachability>,
+    pub(super) took: Duration,
+    pub(super) timeout: Duration,
+}
 
 // === impl Entry ===
 
 impl Entry {
-    /// Makes one for which nobody waits yet.
+    /// Makes an entry without waits.
     pub(super) fn new(target: Target, timeout: Duration) -> Self {
-        let host = Host::of(&target);
         Self {
-            address: target.address().map(|address| (host.clone(), address.port)),
-            host,
-            postponed: None,
-            answered: None,
+            host: target.host(),
             target,
-            waiting: HashSet::new(),
-            periods: Asked::default(),
             timeout,
-            lane: Lane::New,
-            admitted: true,
-            due: None,
+            waits: BTreeMap::new(),
+            admitted: false,
+            due: watch::Sender::new(None),
             is_probed: false,
             started: None,
             took: None,
             result: None,
             since: None,
-            row: Row::default(),
+            streak: Streak::default(),
+            contact: Contact::default(),
+            class: SlotClass::Untried,
             spent: None,
             again: None,
-            cancel: CancellationToken::new(),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// Takes over the results of an entry of the same target.
+    pub(super) fn learn(&mut self, other: &Self) {
+        self.result.clone_from(&other.result);
+        (self.since, self.streak, self.contact) = (other.since, other.streak, other.contact);
+    }
+
+    /// Forgets all results.
+    pub(super) fn reset(&mut self) {
+        (self.result, self.since, self.streak) = (None, None, Streak::default());
+    }
+
+    pub(super) fn set_due(&self, at: Instant) {
+        self.due.send_replace(Some(at));
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        *self.due.borrow()
+    }
+
+    /// Returns the probe that is due.
+    pub(super) fn due_probe(&self, due: Instant) -> DueProbe {
+        let namespace = self.target.shared_namespace();
+        let address = self.target.address();
+        let address = address.map(|address| (Arc::clone(namespace), Arc::clone(&self.host), address.port));
+        DueProbe { namespace: Arc::clone(namespace), address, class: self.class, due }
+    }
+
+    /// Makes a probe due earlier, for an object that asks for a shorter period or for none of the delay.
+    pub(super) fn pull_forward(&self, from: Instant, now: Instant, min_period: Duration) {
+        let next = self.started.map_or(from, |started| started + self.period(min_period));
+        let at = next.max(from).max(now);
+        if self.due().is_some_and(|due| at < due) {
+            self.set_due(at);
         }
     }
 
     /// Notes that a probe has begun.
     pub(super) fn start(&mut self, now: Instant, min_period: Duration) {
-        (self.due, self.postponed) = (None, None);
+        self.due.send_replace(None);
         self.is_probed = true;
         self.started = Some(now);
         self.took = None;
@@ -107,33 +172,28 @@ impl Entry {
         self.spent = Some(spent + self.period(min_period) / 2);
     }
 
-    /// Notes how a probe ended. Returns whether the result is another one than before.
-    pub(super) fn end(&mut self, Ended { result, took, timeout, .. }: Ended, now: Instant) -> bool {
-        // The clock tells no more than the words do.
+    /// Notes how a probe ended, and plans the next one with a random number in [0, 1). Returns whether the
+    /// result is another one than before.
+    pub(super) fn end(&mut self, ended: Ended, now: Instant, min_period: Duration, random: f64) -> bool {
+        let Ended { result, took, timeout, .. } = ended;
+        // The clock reveals no more than the message does.
         self.took = Some(if result.is_coarse() { timeout } else { took });
-        self.lane = Lane::after(took, timeout);
-        self.note(result, now)
+        self.class = SlotClass::after(took, timeout);
+        let is_new = self.note(result, now);
+        let period = self.period(min_period);
+        let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
+        let mut due = self.started.unwrap_or(now) + period - early;
+        if let Some(after) = self.again.take().filter(|_| !self.streak.is_good()) {
+            self.class = SlotClass::Untried;
+            due = due.min(self.early_at(now, min_period).max(now + after));
+        }
+        self.set_due(due.max(now));
+        is_new
     }
 
-    /// Notes what was heard of the network meanwhile. Returns whether there was an answer the time before: where the
-    /// target is watched for its loss, it had held before this engine looked, so its silence is one too.
-    pub(super) fn hear(&mut self, heard: Heard, held: bool) -> bool {
-        self.answered.replace(heard == Heard::Answer).unwrap_or(held)
-    }
-
-    /// Returns whether the last who was asked was silent.
-    pub(super) fn is_silent(&self) -> bool {
-        self.answered == Some(false)
-    }
-
-    /// Takes it that nobody was asked. Returns whether the last who was asked was silent.
-    pub(super) fn forget_silence(&mut self) -> bool {
-        self.answered.take_if(|answered| !*answered).is_some()
-    }
-
-    /// Takes a result, from a probe or for want of one. Returns whether it is another one than before.
+    /// Takes a result, of a probe or for lack of one. Returns whether it is another one than before.
     pub(super) fn note(&mut self, result: ProbeResult, now: Instant) -> bool {
-        self.row = self.row.and(&result);
+        self.streak = self.streak.and(&result);
         let is_new = self.result.as_ref() != Some(&result);
         if is_new {
             self.result = Some(result);
@@ -142,88 +202,92 @@ impl Entry {
         is_new
     }
 
-    /// Takes over what is known of the same target from one that looks at it for as long as another asked.
-    pub(super) fn learn(&mut self, other: &Self) {
-        self.result.clone_from(&other.result);
-        (self.since, self.row, self.answered) = (other.since, other.row, other.answered);
-    }
-
-    /// Forgets what is known, as if nobody had looked.
-    pub(super) fn reset(&mut self) {
-        (self.result, self.since, self.row) = (None, None, Row::default());
-    }
-
-    /// Returns how often it is probed.
-    pub(super) fn period(&self, min_period: Duration) -> Duration {
-        self.periods.shortest().max(min_period)
-    }
-
-    /// Returns how long a probe may take.
-    pub(super) fn timeout(&self, min_period: Duration) -> Duration {
-        self.timeout.min(self.period(min_period))
-    }
-
-    /// Returns when the next probe is due after one has ended, with a random number in [0, 1).
-    pub(super) fn next_due(&mut self, now: Instant, min_period: Duration, random: f64) -> Instant {
-        let period = self.period(min_period);
-        let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
-        let due = self.started.unwrap_or(now) + period - early;
-        let again = self.again.take().filter(|_| !self.row.is_good());
-        if again.is_some() {
-            self.lane = Lane::New;
+    /// Judges anew for every object. Returns the objects of which a verdict has changed, each once.
+    pub(super) fn judge(&mut self, is_new: bool) -> Vec<Request> {
+        let mut changed: Vec<Request> = Vec::new();
+        for ((request, _), wait) in &mut self.waits {
+            let has_changed = if wait.from.is_some() && !self.admitted {
+                // Without a place it is denied before the delay is over, as no probe is needed to know that.
+                is_new
+            } else {
+                wait.judge(self.streak, self.started, is_new)
+            };
+            if has_changed && changed.last() != Some(request) {
+                changed.push(request.clone());
+            }
         }
-        let again = again.map(|after| self.early_at(now, min_period).max(now + after));
-        again.map_or(due, |again| due.min(again)).max(now)
+        changed
     }
 
-    /// Notes that it may have come up just now. Returns when it is to be probed for that; `None` if not before its turn.
-    /// It is to be in the lane [`New`](Lane::New) then: that it was silent until now says nothing any more.
+    /// Makes a probe due now if the target is not ready, because the other side has changed.
     ///
-    /// What is ready is left alone: a probe out of turn that fails would bring its loss nearer.
-    pub(super) fn hurry(&mut self, now: Instant, min_period: Duration) -> Option<Instant> {
-        if self.row.is_good() || !self.admitted {
-            return None;
+    /// A ready target is left alone: an early probe that fails would bring its loss nearer.
+    pub(super) fn hurry(&mut self, now: Instant, min_period: Duration) {
+        if self.streak.is_good() || !self.admitted {
+            return;
         }
-        let Some(due) = self.due else {
-            // In flight, and what it dials may have been there too late.
+        let Some(due) = self.due() else {
+            // The probe in flight may have come too early.
             self.again = Some(Duration::ZERO);
-            return None;
+            return;
         };
         self.again = Some(FOLLOW_UP);
-        // Not before the end of a delay that nobody has seen the end of.
-        let at = self.started.map(|_| self.early_at(now, min_period));
-        at.filter(|at| *at < due && self.postponed.is_none())
+        let at = self.early_at(now, min_period);
+        // A delay that no probe has followed yet stays a delay.
+        if self.started.is_some() && at < due {
+            self.class = SlotClass::Untried;
+            self.set_due(at);
+        }
     }
 
-    /// Returns when a probe out of turn may come: now, or once what was spent on earlier ones has come in again.
+    /// Returns the time between two probes.
+    pub(super) fn period(&self, min_period: Duration) -> Duration {
+        let shortest = self.waits.values().map(|wait| wait.want.period).min();
+        shortest.unwrap_or_default().max(min_period)
+    }
+
+    /// Returns what an object knows of the target.
+    pub(super) fn verdict(&self, wait: &Wait) -> Verdict {
+        match wait.from {
+            Some(_) if self.admitted => Verdict::PENDING,
+            Some(_) => Verdict { state: VerdictState::Denied, result: self.result.clone() },
+            None => Verdict { state: wait.state, result: self.result.clone() },
+        }
+    }
+
+    /// Returns when an early probe may come: now, or once the earlier ones are made up for.
     fn early_at(&self, now: Instant, min_period: Duration) -> Instant {
         let saved = self.period(min_period) / 2 * EARLY_BURST;
         self.spent.and_then(|spent| spent.checked_sub(saved)).map_or(now, |at| at.max(now))
     }
 }
 
-// === impl Asked ===
-
-impl Asked {
-    pub(super) fn add(&mut self, value: Duration) {
-        *self.0.entry(value).or_default() += 1;
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.gone.cancel();
     }
+}
 
-    pub(super) fn remove(&mut self, value: Duration) {
-        if let Some(count) = self.0.get_mut(&value) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&value);
-            }
+// === impl Wait ===
+
+impl Wait {
+    /// Judges anew by the latest result. Returns whether the verdict has changed.
+    fn judge(&mut self, streak: Streak, started: Option<Instant>, is_new: bool) -> bool {
+        if self.from.is_some_and(|from| started < Some(from)) {
+            return false;
         }
+        let first = self.from.take().is_some();
+        let before = self.state;
+        self.state = judge(before, streak, &self.want);
+        first || is_new || before != self.state
     }
+}
 
-    pub(super) fn shortest(&self) -> Duration {
-        self.0.keys().next().copied().unwrap_or_default()
-    }
+// === impl SlotClass ===
 
-    /// Returns how many ask.
-    pub(super) fn count(&self) -> usize {
-        self.0.values().sum()
+impl SlotClass {
+    /// Returns the class of a target after a probe of this duration.
+    pub(super) fn after(took: Duration, timeout: Duration) -> Self {
+        if took >= timeout.min(SLOW) { Self::Slow } else { Self::Quick }
     }
 }

@@ -1,4 +1,4 @@
-//! What the probe engine tells about itself. Labels are bounded: never an address, never a namespace.
+//! Metrics of the probe engine. Labels are bounded: never an address, never a namespace.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::schedule::{Schedule, Start};
-use super::{Held, ProbeResult, Target};
+use super::{ProbeResult, StartLimit, Target};
 use crate::reasons::denial;
 
 /// From a connection inside the node to the longest timeout of a dependency, in seconds.
@@ -27,7 +26,7 @@ pub(super) struct ProbeMetrics {
     lag: Histogram,
     delayed: Family<ReasonLabels, Counter>,
     denied: Family<ReasonLabels, Counter>,
-    in_flight: Gauge,
+    pub(super) in_flight: Gauge,
     targets: Gauge,
     shaken: Gauge,
     panics: Counter,
@@ -54,68 +53,60 @@ struct ReasonLabels {
 impl ProbeMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
         let metrics = Self {
-            probes: Family::default(),
-            duration: Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
-            lag: Histogram::new(LAG_BUCKETS),
-            delayed: Family::default(),
-            denied: Family::default(),
-            in_flight: Gauge::default(),
-            targets: Gauge::default(),
-            shaken: Gauge::default(),
-            panics: Counter::default(),
+            probes: registry.family(
+                "mainstay_waitdeployment_probe",
+                "Probes by kind and result",
+                Family::default(),
+            ),
+            duration: registry.family(
+                "mainstay_waitdeployment_probe_duration_seconds",
+                "Time from the start of a probe to its result",
+                Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS)),
+            ),
+            lag: registry.family(
+                "mainstay_waitdeployment_probe_lag_seconds",
+                "Time from the moment at which a probe was due to its start",
+                Histogram::new(LAG_BUCKETS),
+            ),
+            delayed: registry.family(
+                "mainstay_waitdeployment_probe_delayed",
+                "Probes begun later than they were due, by the limit that kept them",
+                Family::default(),
+            ),
+            in_flight: registry.family(
+                "mainstay_waitdeployment_probe_inflight",
+                "Probes in flight",
+                Gauge::default(),
+            ),
+            targets: registry.family(
+                "mainstay_waitdeployment_probe_targets",
+                "Targets that something waits for, each probed once per period",
+                Gauge::default(),
+            ),
+            denied: registry.family(
+                "mainstay_waitdeployment_probe_denied",
+                "Probes that the policy forbade, by the rule that did",
+                Family::default(),
+            ),
+            shaken: registry.family(
+                "mainstay_waitdeployment_probe_shaken",
+                "1 while most targets that answered are silent at once, which is taken for a fault of the manager's own network",
+                Gauge::default(),
+            ),
+            panics: registry.family(
+                "mainstay_waitdeployment_probe_panics",
+                "Probes that panicked; each is a fault of the program, and is tried again",
+                Counter::default(),
+            ),
         };
-        // The reasons are known: a counter that appears with its first event hides that event from `increase()`.
-        for held in Held::ALL {
-            drop(metrics.delayed.get_or_create(&ReasonLabels { reason: held.as_str() }));
+        // The reasons are known: a counter that appears with its first event hides that event from
+        // `increase()`.
+        for limit in StartLimit::ALL {
+            drop(metrics.delayed.get_or_create(&ReasonLabels { reason: limit.as_str() }));
         }
         for reason in denial::ALL {
             drop(metrics.denied.get_or_create(&ReasonLabels { reason }));
         }
-        registry.register(
-            "mainstay_waitdeployment_probe",
-            "Probes by kind and result",
-            metrics.probes.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_duration_seconds",
-            "Time from the start of a probe to its result",
-            metrics.duration.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_lag_seconds",
-            "Time from the moment at which a probe was due to its start",
-            metrics.lag.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_delayed",
-            "Probes begun later than they were due, by the limit that kept them",
-            metrics.delayed.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_inflight",
-            "Probes in flight",
-            metrics.in_flight.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_targets",
-            "Targets that something waits for, each probed once per period",
-            metrics.targets.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_denied",
-            "Probes that the policy forbade, by the rule that did",
-            metrics.denied.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_shaken",
-            "1 while most of what answered is silent at once, which is taken for a fault of the manager's own network",
-            metrics.shaken.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_probe_panics",
-            "Probes that panicked; each is a fault of the program, and is tried again",
-            metrics.panics.clone(),
-        );
         metrics
     }
 
@@ -125,7 +116,7 @@ impl ProbeMetrics {
             ProbeResult::Connected | ProbeResult::Answered => "ready",
             ProbeResult::NotReady { .. } => "not_ready",
             ProbeResult::Denied { rule, .. } => {
-                self.denied.get_or_create(&ReasonLabels { reason: rule }).inc();
+                self.deny(rule);
                 "denied"
             }
         };
@@ -134,17 +125,22 @@ impl ProbeMetrics {
         self.duration.get_or_create(&kind).observe(took.as_secs_f64());
     }
 
-    /// Counts a probe that begins.
-    pub(super) fn begin(&self, start: &Start) {
-        self.lag.observe(start.lag.as_secs_f64());
-        if let Some(held) = start.held {
-            self.delayed.get_or_create(&ReasonLabels { reason: held.as_str() }).inc();
+    /// Counts a probe that begins so late, and the limit that delayed it.
+    pub(super) fn begin(&self, lag: Duration, delayed_by: Option<StartLimit>) {
+        self.lag.observe(lag.as_secs_f64());
+        if let Some(limit) = delayed_by {
+            self.delayed.get_or_create(&ReasonLabels { reason: limit.as_str() }).inc();
         }
     }
 
-    /// Notes whether losses have a common cause on our side.
-    pub(super) fn shaken(&self, shaken: bool) {
-        self.shaken.set(shaken.into());
+    /// Counts a probe that a rule of the policy forbade.
+    pub(super) fn deny(&self, rule: &'static str) {
+        self.denied.get_or_create(&ReasonLabels { reason: rule }).inc();
+    }
+
+    /// Notes whether the manager itself seems to be cut off.
+    pub(super) fn outage(&self, suspected: bool) {
+        self.shaken.set(suspected.into());
     }
 
     /// Counts a probe that ended by a panic.
@@ -152,11 +148,7 @@ impl ProbeMetrics {
         self.panics.inc();
     }
 
-    /// Takes from the schedule what nobody tells.
-    pub(super) fn observe(&self, schedule: &mut Schedule) {
-        let put_back = ReasonLabels { reason: denial::MAX_TARGETS };
-        self.denied.get_or_create(&put_back).inc_by(schedule.take_put_back());
-        self.in_flight.set(i64::try_from(schedule.in_flight()).unwrap_or(i64::MAX));
-        self.targets.set(i64::try_from(schedule.targets()).unwrap_or(i64::MAX));
+    pub(super) fn count_targets(&self, targets: usize) {
+        self.targets.set(i64::try_from(targets).unwrap_or(i64::MAX));
     }
 }

@@ -14,7 +14,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use mainstay::config::{AllowRule, ProbeMode, ProbePolicy};
 use mainstay_api::{Address, Host};
 
 use super::ProbeResult;
@@ -22,6 +21,7 @@ use super::ranges::{Special, canonical, meanings, special};
 use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use super::surroundings::{Owner, Surroundings};
 use crate::reasons::{denial, probe};
+use crate::settings::{AllowRule, ProbeMode, ProbePolicy};
 
 /// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler: open on nodes, and behind network policies
 /// that trust the manager. A cluster address may have them for ports, as it never is a node's; what is behind it may not.

@@ -6,14 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mainstay::config::{ManagerConfiguration, ProbeMode};
 use mainstay_api::{Address, ProbeCheck};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::settings::ProbeMode;
 
 mod bookkeeping;
 mod limits;
+mod reachability;
 mod wants;
 
 /// What the network does at an address; absent means refused.
@@ -109,13 +111,7 @@ struct Bench {
 impl Bench {
     fn new(limit: usize, policy: ProbePolicy) -> Self {
         let net = Arc::new(FakeNet::default());
-        let seams = Seams {
-            dial: Arc::new(FakeDial(Arc::clone(&net))),
-            resolve: Arc::new(FakeResolve(Arc::clone(&net))),
-            services: Arc::new(TwoServices),
-            surroundings: Arc::new(NoSurroundings),
-            random: Arc::new(|| 0.5),
-        };
+        let seams = seams(&net);
         let (sender, changed) = mpsc::unbounded_channel();
         let changed_to = move |request| sender.send(request).unwrap();
         let (engine, run) = Engine::with_slots(limit, policy, seams, changed_to, &Registry::new());
@@ -175,6 +171,16 @@ impl Bench {
     }
 }
 
+fn seams(net: &Arc<FakeNet>) -> Seams {
+    Seams {
+        dial: Arc::new(FakeDial(Arc::clone(net))),
+        resolve: Arc::new(FakeResolve(Arc::clone(net))),
+        services: Arc::new(TwoServices),
+        surroundings: Arc::new(NoSurroundings),
+        random: Arc::new(|| 0.5),
+    }
+}
+
 fn request(name: &str) -> Request {
     Request::namespaced("shop", name.to_owned())
 }
@@ -192,8 +198,8 @@ fn want(address: Address, period: u64) -> Want {
 }
 
 fn any() -> ProbePolicy {
-    let policy = ManagerConfiguration::default().probe_policy;
-    ProbePolicy { mode: ProbeMode::Any, min_period: Duration::from_secs(1), ..policy }
+    let policy = ProbePolicy::default();
+    ProbePolicy { mode: ProbeMode::Any, min_period: mainstay::config::Duration::from_secs(1), ..policy }
 }
 
 async fn pass(seconds: f64) {

@@ -1,404 +1,295 @@
-//! Whose turn it is: which of the entries that are due is probed now, within the limits, fair between namespaces.
+//! Start permits for probes: slots and starts per second, given to namespaces in turn.
 //!
-//! What is scarce, probes per second and slots for probes in flight, goes to namespaces in turn (start-time fair queuing,
-//! <https://doi.org/10.1109/90.649569>, each probe of the same weight): one with a thousand targets and one with a
-//! single target get as much while both want it.
+//! The task of a target [acquires](Turns::acquire) a [`Slot`] for each probe and holds it until the sockets
+//! of the probe are closed. [`Turns::run`] grants the slots; it sleeps until a probe is due, a slot is freed
+//! or a token comes.
 //!
 //! # Invariants
-//! 1. Of the slots, targets that timed out last time hold at most half and those never tried at most three quarters:
-//!    black holes cannot starve a target that answers, be they old or new.
-//! 2. No namespace takes more of a lane's slots than it leaves free, so that each newcomer finds one (the dynamic
-//!    threshold of <https://doi.org/10.1109/90.664262>).
-//! 3. Within a lane of a namespace the longest due goes first.
-//! 4. A namespace with entries in a lane stands in exactly one place of it: `later`, `ready` or `blocked`.
+//! 1. Slow targets hold at most half of the slots and untried targets at most three quarters. So black holes,
+//!    new or old, never keep a target that answers from being probed.
+//! 2. A namespace holds no more slots of a class than it leaves free, so the next namespace always finds one.
+//! 3. Every waiting namespace that may start a probe starts one before another namespace starts its second.
+//! 4. Within a class of a namespace, probes start in the order in which they became due.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainstay::util::{Limit, TokenBucket};
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::bucket::Bucket;
-use super::limits::{Held, Limits};
+use super::addresses::{Addresses, per_second};
+use super::describe::StartLimit;
+use super::entry::{DueProbe, SlotClass};
+use crate::settings::ProbePolicy;
 
-/// A probe that lasted longer than this held its slot for nothing, whatever its result says.
-const SLOW: Duration = Duration::from_secs(1);
-/// How many namespaces are kept before those that have nothing to remember are looked for.
-const FIRST_SWEEP: usize = 64;
-
-/// What an entry's next probe is expected to cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
-    /// Ended quickly last time, either way.
-    Quick,
-    /// Never tried, or not since something has changed at the other side.
-    New,
-    /// Held its slot to the end last time.
-    Slow,
-}
-
-/// Whose turn it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// This one's, from now on in flight.
-    Now {
-        /// The entry.
-        id: u64,
-        /// When it had been due.
-        due: Instant,
-        /// What it had to wait for since then, if for anything.
-        held: Option<Held>,
-    },
-    /// Nobody's before this time; `None`: before something changes.
-    At(Option<Instant>),
-}
+/// The number of classes of slots.
+const CLASSES: usize = SlotClass::Slow as usize + 1;
+/// The longest sleep between two grants; every event that allows one wakes earlier.
+const IDLE: Duration = Duration::from_hours(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Turns {
-    namespaces: HashMap<Arc<str>, Namespace>,
-    lanes: [Queue; Lane::COUNT],
-    /// Probes in flight: lane they were started from, and whose they are.
-    flying: HashMap<u64, (Lane, Arc<str>)>,
-    limits: Limits,
-    bucket: Bucket,
-    /// Start tag of the probe begun last.
-    virtual_time: u64,
-    /// Number of namespaces at which the idle ones are dropped.
-    sweep_at: usize,
+    state: Mutex<State>,
+    /// Wakes [`Turns::run`].
+    wake: Notify,
+    in_flight: Gauge,
 }
 
-/// The namespaces with entries in one lane. A namespace has a place here only while it has such entries.
-#[derive(Debug, Default)]
-struct Queue {
-    /// Nothing of theirs can start before then.
-    later: BTreeSet<(Instant, Arc<str>)>,
-    /// By start tag, then by how long they have been due.
-    ready: BTreeSet<(u64, Instant, Arc<str>)>,
-    /// They have their share of the slots.
-    blocked: BTreeSet<Arc<str>>,
-    in_flight: usize,
-    limit: usize,
-    /// When it was last seen that something was ready and no slot free.
-    full_at: Option<Instant>,
+/// The right to have one probe in flight; dropping it frees the slot.
+#[derive(Debug)]
+pub(super) struct Slot {
+    turns: Arc<Turns>,
+    namespace: Arc<str>,
+    class: usize,
+    /// The limit that delayed the start, if one did.
+    pub(super) delayed_by: Option<StartLimit>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Most slots of each class; the first one is the number of all slots.
+    limits: [usize; CLASSES],
+    /// Held slots of each class.
+    held: [usize; CLASSES],
+    bucket: TokenBucket,
+    addresses: Addresses,
+    namespaces: HashMap<Arc<str>, Namespace>,
+    /// Each namespace with waiting probes once; the next one to start a probe stands in front.
+    order: VecDeque<Arc<str>>,
+    namespace_rate: Limit,
+    /// When all namespaces had to wait last, and for which limit.
+    delayed: Option<(Instant, StartLimit)>,
 }
 
 #[derive(Debug)]
 struct Namespace {
-    /// By lane: when which entry is to be probed.
-    due: [BTreeSet<(Instant, u64)>; Lane::COUNT],
-    in_flight: [usize; Lane::COUNT],
-    /// Where it stands in each lane.
-    places: [Option<Place>; Lane::COUNT],
-    /// When it was last held, and why.
-    held: Option<(Instant, Held)>,
-    bucket: Bucket,
-    /// Start tag of its next probe, unless the virtual time is ahead.
-    finish: u64,
+    waiting: [VecDeque<Waiter>; CLASSES],
+    held: [usize; CLASSES],
+    bucket: TokenBucket,
+    is_in_order: bool,
+    /// When it had to wait last, and for which limit.
+    delayed: Option<(Instant, StartLimit)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Later(Instant),
-    Ready(u64, Instant),
-    Blocked,
+#[derive(Debug)]
+struct Waiter {
+    probe: DueProbe,
+    /// Whether the turn of its address has come.
+    was_postponed: bool,
+    grant: oneshot::Sender<Grant>,
 }
 
-// === impl Lane ===
-
-impl Lane {
-    const COUNT: usize = 3;
-    const ALL: [Self; Self::COUNT] = [Self::Quick, Self::New, Self::Slow];
-
-    /// Returns where an entry belongs whose last probe took so much of its time.
-    pub(super) fn after(took: Duration, timeout: Duration) -> Self {
-        if took >= timeout.min(SLOW) { Self::Slow } else { Self::Quick }
-    }
-}
+/// A slot, or the moment before which the address of the probe has no turn.
+type Grant = Result<Slot, Instant>;
 
 // === impl Turns ===
 
 impl Turns {
-    /// Makes an empty one.
-    pub(super) fn new(limits: Limits) -> Self {
-        let slots = limits.in_flight;
-        let lane = |limit: usize| Queue { limit: limit.max(1), ..Queue::default() };
-        Self {
+    /// Makes one with so many slots; `in_flight` counts the held ones.
+    pub(super) fn new(slots: usize, policy: &ProbePolicy, in_flight: Gauge) -> Self {
+        let state = State {
+            limits: [slots, slots * 3 / 4, slots / 2].map(|limit| limit.max(1)),
+            held: [0; CLASSES],
+            bucket: TokenBucket::new(per_second(policy.max_per_second)),
+            addresses: Addresses::new(policy.max_per_second_per_address),
             namespaces: HashMap::new(),
-            lanes: [lane(slots), lane(slots * 3 / 4), lane(slots / 2)],
-            flying: HashMap::new(),
-            limits,
-            bucket: Bucket::new(limits.per_second),
-            virtual_time: 0,
-            sweep_at: FIRST_SWEEP,
-        }
-    }
-
-    /// Puts other rates in force. The number of slots stays.
-    pub(super) fn reconfigure(&mut self, limits: Limits, now: Instant) {
-        self.limits = Limits { in_flight: self.limits.in_flight, ..limits };
-        self.bucket.set_rate(limits.per_second);
-        for namespace in self.namespaces.values_mut() {
-            namespace.bucket.set_rate(limits.per_second_per_namespace);
-        }
-        let names: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
-        for name in names {
-            self.place_all(&name, now);
-        }
-    }
-
-    /// Has an entry wait for its turn.
-    pub(super) fn insert(&mut self, name: &Arc<str>, id: u64, lane: Lane, due: Instant, now: Instant) {
-        if !self.namespaces.contains_key(name) {
-            self.sweep(now);
-            let namespace = Namespace::new(self.limits.per_second_per_namespace);
-            self.namespaces.insert(Arc::clone(name), namespace);
-        }
-        if let Some(namespace) = self.namespaces.get_mut(name) {
-            namespace.due[lane as usize].insert((due, id));
-        }
-        self.place(name, lane, now);
-    }
-
-    /// Ends the wait of an entry that was inserted so.
-    pub(super) fn remove(&mut self, name: &Arc<str>, id: u64, lane: Lane, due: Instant, now: Instant) {
-        if let Some(namespace) = self.namespaces.get_mut(name) {
-            namespace.due[lane as usize].remove(&(due, id));
-        }
-        self.place(name, lane, now);
-    }
-
-    /// Says whose turn it is. That entry waits no more, and holds a slot until it [lands](Self::land). One for which
-    /// `postpones` returns a time, given the one at which it was due, waits until then instead.
-    pub(super) fn next(
-        &mut self,
-        now: Instant,
-        mut postpones: impl FnMut(u64, Instant) -> Option<Instant>,
-    ) -> Turn {
-        for lane in Lane::ALL {
-            self.wake(lane, now);
-        }
-        if self.flying.len() >= self.limits.in_flight {
-            self.note_full(&Lane::ALL, now);
-            return Turn::At(None);
-        }
-        while let Some((lane, name)) = self.first_ready(now) {
-            let Some(namespace) = self.namespaces.get_mut(&name) else { break };
-            let free = self.limits.in_flight - self.flying.len();
-            let free = free.min(self.lanes[lane as usize].limit - self.lanes[lane as usize].in_flight);
-            if namespace.in_flight[lane as usize] >= free {
-                namespace.held = Some((now, Held::InFlight));
-                self.put(&name, lane, Some(Place::Blocked));
-                continue;
-            }
-            let ready_at = namespace.bucket.ready_at(now);
-            if ready_at > now {
-                namespace.held = Some((now, Held::NamespaceRate));
-                self.put(&name, lane, Some(Place::Later(ready_at)));
-                continue;
-            }
-            let queue = &mut namespace.due[lane as usize];
-            if let Some((due, id)) = queue.first().copied()
-                && self.bucket.ready_at(now) <= now
-                && let Some(at) = postpones(id, due)
-            {
-                queue.remove(&(due, id));
-                queue.insert((at, id));
-                self.place(&name, lane, now);
-                // The next of the namespace may be due as well.
-                self.wake(lane, now);
-                continue;
-            }
-            if let Err(at) = self.bucket.take(now) {
-                namespace.held = Some((now, Held::Rate));
-                return Turn::At(Some(at));
-            }
-            return self.start(lane, &name, now);
-        }
-        let room = self.lanes.iter().filter(|queue| queue.in_flight < queue.limit);
-        Turn::At(room.filter_map(|queue| queue.later.first().map(|(at, _)| *at)).min())
-    }
-
-    /// Frees the slot of an entry.
-    pub(super) fn land(&mut self, id: u64, now: Instant) {
-        let Some((lane, name)) = self.flying.remove(&id) else { return };
-        self.lanes[lane as usize].in_flight -= 1;
-        if let Some(namespace) = self.namespaces.get_mut(&name) {
-            namespace.in_flight[lane as usize] -= 1;
-        }
-        // A slot more is free, for every lane unless others of the same lane are the bottleneck.
-        for lane in Lane::ALL {
-            let blocked: Vec<Arc<str>> = self.lanes[lane as usize].blocked.iter().cloned().collect();
-            for name in blocked {
-                self.place(&name, lane, now);
-            }
-        }
-    }
-
-    /// Returns how many slots are held.
-    pub(super) fn in_flight(&self) -> usize {
-        self.flying.len()
-    }
-
-    /// Returns the limits in force.
-    pub(super) fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    /// Returns what keeps an entry that is due from being probed now.
-    pub(super) fn held(&self, name: &str, lane: Lane, now: Instant) -> Option<Held> {
-        let queue = &self.lanes[lane as usize];
-        let namespace = self.namespaces.get(name)?;
-        if queue.in_flight >= queue.limit
-            || self.flying.len() >= self.limits.in_flight
-            || namespace.places[lane as usize] == Some(Place::Blocked)
-        {
-            Some(Held::InFlight)
-        } else if namespace.bucket.ready_at(now) > now {
-            Some(Held::NamespaceRate)
-        } else {
-            (self.bucket.ready_at(now) > now).then_some(Held::Rate)
-        }
-    }
-
-    fn start(&mut self, lane: Lane, name: &Arc<str>, now: Instant) -> Turn {
-        let Some(namespace) = self.namespaces.get_mut(name) else { return Turn::At(Some(now)) };
-        let Some((due, id)) = namespace.due[lane as usize].pop_first() else { return Turn::At(Some(now)) };
-        namespace.bucket.spend(now);
-        let tag = self.virtual_time.max(namespace.finish);
-        self.virtual_time = tag;
-        namespace.finish = tag + 1;
-        namespace.in_flight[lane as usize] += 1;
-        let queue = &mut self.lanes[lane as usize];
-        queue.in_flight += 1;
-        let full = queue.full_at.filter(|at| *at >= due).map(|_| Held::InFlight);
-        let held = namespace.held.filter(|(at, _)| *at >= due).map(|(_, held)| held).or(full);
-        self.flying.insert(id, (lane, Arc::clone(name)));
-        // Its tag is another one now, in every lane.
-        self.place_all(name, now);
-        Turn::Now { id, due, held }
-    }
-
-    /// Moves those whose time has come.
-    fn wake(&mut self, lane: Lane, now: Instant) {
-        while let Some((at, name)) = self.lanes[lane as usize].later.first()
-            && *at <= now
-        {
-            let name = Arc::clone(name);
-            let Some(namespace) = self.namespaces.get(&name) else { return };
-            let due = namespace.due[lane as usize].first().map_or(now, |(due, _)| *due);
-            let tag = self.virtual_time.max(namespace.finish);
-            self.put(&name, lane, Some(Place::Ready(tag, due)));
-        }
-    }
-
-    /// Returns who goes first of all lanes that have room.
-    fn first_ready(&mut self, now: Instant) -> Option<(Lane, Arc<str>)> {
-        let is_full = |lane: &Lane| self.lanes[*lane as usize].in_flight >= self.lanes[*lane as usize].limit;
-        let full: Vec<Lane> = Lane::ALL.into_iter().filter(is_full).collect();
-        self.note_full(&full, now);
-        let firsts = Lane::ALL.into_iter().filter(|lane| !full.contains(lane)).filter_map(|lane| {
-            let (tag, due, name) = self.lanes[lane as usize].ready.first()?;
-            Some((tag, due, name, lane))
-        });
-        firsts
-            .min_by_key(|(tag, due, name, _)| (*tag, *due, *name))
-            .map(|(.., name, lane)| (lane, Arc::clone(name)))
-    }
-
-    fn note_full(&mut self, lanes: &[Lane], now: Instant) {
-        for lane in lanes {
-            let queue = &mut self.lanes[*lane as usize];
-            if !queue.ready.is_empty() {
-                queue.full_at = Some(now);
-            }
-        }
-    }
-
-    fn place_all(&mut self, name: &Arc<str>, now: Instant) {
-        for lane in Lane::ALL {
-            self.place(name, lane, now);
-        }
-    }
-
-    /// Finds the place of a namespace in a lane anew, after what decides on it has changed.
-    fn place(&mut self, name: &Arc<str>, lane: Lane, now: Instant) {
-        let Some(namespace) = self.namespaces.get(name) else { return };
-        let first = namespace.due[lane as usize].first();
-        let place = first.map(|(due, _)| Place::Later((*due).max(namespace.bucket.ready_at(now))));
-        self.put(name, lane, place);
-    }
-
-    /// The only place that changes one.
-    fn put(&mut self, name: &Arc<str>, lane: Lane, place: Option<Place>) {
-        let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        let queue = &mut self.lanes[lane as usize];
-        match std::mem::replace(&mut namespace.places[lane as usize], place) {
-            Some(Place::Later(at)) => queue.later.remove(&(at, Arc::clone(name))),
-            Some(Place::Ready(tag, due)) => queue.ready.remove(&(tag, due, Arc::clone(name))),
-            Some(Place::Blocked) => queue.blocked.remove(name),
-            None => false,
+            order: VecDeque::new(),
+            namespace_rate: per_second(policy.max_per_second_per_namespace),
+            delayed: None,
         };
-        match place {
-            Some(Place::Later(at)) => queue.later.insert((at, Arc::clone(name))),
-            Some(Place::Ready(tag, due)) => queue.ready.insert((tag, due, Arc::clone(name))),
-            Some(Place::Blocked) => queue.blocked.insert(Arc::clone(name)),
-            None => false,
-        };
+        Self { state: Mutex::new(state), wake: Notify::new(), in_flight }
     }
 
-    /// Drops namespaces that have nothing to remember. What is left of a bucket is: else leaving and coming back would
-    /// fill it.
-    fn sweep(&mut self, now: Instant) {
-        if self.namespaces.len() >= self.sweep_at {
+    /// Puts the rates of another policy in force. Postponed probes have to acquire their slots anew.
+    pub(super) fn reconfigure(&self, policy: &ProbePolicy, now: Instant) {
+        let mut state = self.state.lock();
+        state.bucket.set_limit(per_second(policy.max_per_second), now);
+        state.addresses.set_rate(policy.max_per_second_per_address, now);
+        let rate = per_second(policy.max_per_second_per_namespace);
+        state.namespace_rate = rate;
+        for namespace in state.namespaces.values_mut() {
+            namespace.bucket.set_limit(rate, now);
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Waits for the turn of a probe.
+    ///
+    /// # Cancel safety
+    /// A dropped call gives its place in the queue up.
+    pub(super) async fn acquire(&self, probe: DueProbe) -> Slot {
+        let mut was_postponed = false;
+        loop {
+            let (grant, granted) = oneshot::channel();
+            self.state.lock().push(Waiter { probe: probe.clone(), was_postponed, grant }, Instant::now());
+            self.wake.notify_one();
+            match granted.await {
+                Ok(Ok(slot)) => return slot,
+                Ok(Err(until)) => tokio::time::sleep_until(until).await,
+                // The queue is never dropped before its waiters.
+                Err(_) => std::future::pending().await,
+            }
+            was_postponed = true;
+        }
+    }
+
+    /// Grants slots for as long as it is polled.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.state.lock().next(&self, Instant::now());
+            match next {
+                // Without the lock: a slot that is not received frees itself.
+                Ok((receiver, grant)) => drop(receiver.send(grant)),
+                Err(until) => drop(tokio::time::timeout_at(until, self.wake.notified()).await),
+            }
+        }
+    }
+
+    /// Returns the limit that delays a probe which is due, as far as it is known.
+    pub(super) fn delayed_by(&self, probe: &DueProbe, now: Instant) -> Option<StartLimit> {
+        let state = self.state.lock();
+        if probe.address.as_ref().is_some_and(|address| state.addresses.has_queue(address, now)) {
+            return Some(StartLimit::AddressRate);
+        }
+        let namespace = state.namespaces.get(&probe.namespace)?;
+        latest([state.delayed, namespace.delayed], probe.due)
+    }
+}
+
+/// Returns the limit of the latest delay that was not before `since`.
+fn latest(delays: [Option<(Instant, StartLimit)>; 2], since: Instant) -> Option<StartLimit> {
+    let delays = delays.into_iter().flatten().filter(|(at, _)| *at >= since);
+    delays.max_by_key(|(at, _)| *at).map(|(_, limit)| limit)
+}
+
+// === impl Slot ===
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.turns.state.lock();
+        state.held[self.class] -= 1;
+        if let Some(namespace) = state.namespaces.get_mut(&self.namespace) {
+            namespace.held[self.class] -= 1;
+        }
+        drop(state);
+        self.turns.in_flight.dec();
+        self.turns.wake.notify_one();
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn push(&mut self, waiter: Waiter, now: Instant) {
+        let name = &waiter.probe.namespace;
+        // The bucket of an idle namespace is kept until it is full: leaving must not refill it.
+        if !self.namespaces.contains_key(name) && self.namespaces.len().is_power_of_two() {
             self.namespaces.retain(|_, namespace| !namespace.is_idle(now));
-            self.sweep_at = (self.namespaces.len() * 2).max(FIRST_SWEEP);
         }
+        let namespace = self.namespaces.entry(Arc::clone(name)).or_insert_with(|| Namespace {
+            waiting: Default::default(),
+            held: [0; CLASSES],
+            bucket: TokenBucket::new(self.namespace_rate),
+            is_in_order: false,
+            delayed: None,
+        });
+        if !std::mem::replace(&mut namespace.is_in_order, true) {
+            self.order.push_back(Arc::clone(name));
+        }
+        let queue = &mut namespace.waiting[waiter.probe.class as usize];
+        // Cancelled waiters leave the front by themselves; those behind are bounded here.
+        if queue.len().is_power_of_two() {
+            queue.retain(|waiter| !waiter.grant.is_closed());
+        }
+        queue.push_back(waiter);
     }
 
-    /// Returns whether an entry waits for its turn.
-    #[cfg(test)]
-    pub(super) fn check_place(&self, name: &str, id: u64, lane: Lane, due: Option<Instant>) -> bool {
-        let namespace = self.namespaces.get(name).expect("the namespace of an entry");
-        let waits = due.is_some_and(|due| namespace.due[lane as usize].contains(&(due, id)));
-        assert!(!waits || !self.flying.contains_key(&id), "entry {id} waits while it is in flight");
-        waits
-    }
-
-    #[cfg(test)]
-    pub(super) fn check(&self, waiting: usize) {
-        let due = self.namespaces.values().flat_map(|namespace| &namespace.due);
-        assert_eq!(due.map(BTreeSet::len).sum::<usize>(), waiting);
-        assert!(self.flying.len() <= self.limits.in_flight);
-        for lane in Lane::ALL {
-            let queue = &self.lanes[lane as usize];
-            let places = queue.later.len() + queue.ready.len() + queue.blocked.len();
-            let with_due = |namespace: &&Namespace| !namespace.due[lane as usize].is_empty();
-            assert_eq!(places, self.namespaces.values().filter(with_due).count(), "{lane:?}");
-            let in_flight = self.flying.values().filter(|(flying, _)| *flying == lane).count();
-            assert_eq!(queue.in_flight, in_flight, "{lane:?}");
-            assert!(in_flight <= queue.limit, "{lane:?}");
+    /// Answers the next waiting probe, or returns the moment before which none can start unless something
+    /// changes.
+    fn next(&mut self, turns: &Arc<Turns>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
+        let mut wake_at = now + IDLE;
+        let free = self.limits[0].saturating_sub(self.held.iter().sum());
+        let ready_at = self.bucket.ready_at(now);
+        if free == 0 || ready_at > now {
+            let (limit, at) =
+                if free == 0 { (StartLimit::InFlight, wake_at) } else { (StartLimit::Rate, ready_at) };
+            self.delayed = Some((now, limit));
+            return Err(at);
         }
+        for _ in 0..self.order.len() {
+            let Some(name) = self.order.pop_front() else { break };
+            let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
+            let room = |class: usize| free.min(self.limits[class].saturating_sub(self.held[class]));
+            let Waiter { probe, was_postponed, grant } = match namespace.pop(room, now) {
+                Ok(Some(waiter)) => waiter,
+                Ok(None) => continue,
+                Err(ready_at) => {
+                    wake_at = ready_at.map_or(wake_at, |at| at.min(wake_at));
+                    self.order.push_back(name);
+                    continue;
+                }
+            };
+            if let Some(address) = &probe.address
+                && let Err(until) = self.addresses.take(address, was_postponed, now)
+            {
+                // It has used nothing up, so its namespace stays in front.
+                self.order.push_front(name);
+                return Ok((grant, Err(until)));
+            }
+            let class = probe.class as usize;
+            self.bucket.spend(now);
+            namespace.bucket.spend(now);
+            namespace.held[class] += 1;
+            self.held[class] += 1;
+            self.order.push_back(name);
+            turns.in_flight.inc();
+            let delayed_by = latest([self.delayed, namespace.delayed], probe.due);
+            let delayed_by = if was_postponed { Some(StartLimit::AddressRate) } else { delayed_by };
+            let (turns, namespace) = (Arc::clone(turns), probe.namespace);
+            return Ok((grant, Ok(Slot { turns, namespace, class, delayed_by })));
+        }
+        Err(wake_at)
     }
 }
 
 // === impl Namespace ===
 
 impl Namespace {
-    fn new(per_second: u32) -> Self {
-        Self {
-            due: Default::default(),
-            in_flight: [0; Lane::COUNT],
-            places: [None; Lane::COUNT],
-            held: None,
-            bucket: Bucket::new(per_second),
-            finish: 0,
+    /// Takes the next probe out, given the `room` for each class; `None`: no probe waits. Fails if none can
+    /// start, with the moment at which a token comes, unless the slots are the reason.
+    fn pop(
+        &mut self,
+        room: impl Fn(usize) -> usize,
+        now: Instant,
+    ) -> Result<Option<Waiter>, Option<Instant>> {
+        for queue in &mut self.waiting {
+            while queue.pop_front_if(|waiter| waiter.grant.is_closed()).is_some() {}
+        }
+        self.is_in_order = self.waiting.iter().any(|queue| !queue.is_empty());
+        let classes = (0..CLASSES).filter(|class| self.held[*class] < room(*class));
+        let first = classes.filter_map(|class| Some((self.waiting[class].front()?.probe.due, class))).min();
+        let ready_at = self.bucket.ready_at(now);
+        match first {
+            Some((_, class)) if ready_at <= now => Ok(self.waiting[class].pop_front()),
+            None if !self.is_in_order => Ok(None),
+            _ => {
+                let limit = if first.is_some() { StartLimit::NamespaceRate } else { StartLimit::InFlight };
+                self.delayed = Some((now, limit));
+                Err(first.map(|_| ready_at))
+            }
         }
     }
 
     fn is_idle(&self, now: Instant) -> bool {
-        self.due.iter().all(BTreeSet::is_empty)
-            && self.in_flight.iter().all(|count| *count == 0)
-            && self.bucket.is_full(now)
+        !self.is_in_order && self.held.iter().all(|held| *held == 0) && self.bucket.is_full(now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! What is asked of the engine, and what it answers.
+//! Targets that objects wait for, and the verdicts on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,52 +9,55 @@ use mainstay_api::{Address, Host, PlannedDependency, ProbeCheck};
 use super::ProbeResult;
 use super::services::service_name;
 
-/// What is probed. Requests of one namespace that wait for the same, and as long for an answer, share one probe.
+/// A check for the objects of one namespace. Objects that wait for the same target with the same timeout
+/// share one probe.
 ///
-/// The namespace always counts, even for a literal address: what the policy admits may differ between two.
+/// The namespace always counts, even for a literal address: the policy may admit different addresses for
+/// another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     namespace: Arc<str>,
     check: ProbeCheck,
 }
 
-/// One target, and how the one who waits for it wants it judged.
+/// One target of an object, and how it is judged for that object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// What is probed.
+    /// The check.
     pub target: Target,
-    /// From the start of one probe to the start of the next, before jitter. Of those who share a target the shortest
-    /// counts.
+    /// From the start of one probe to the start of the next, before jitter. Of objects that share a target
+    /// the shortest period counts.
     pub period: Duration,
-    /// Longest duration of one probe, no more than the period. Shared only with who asks for the same one: who has patience must not make the
-    /// others see late, nor who has none make them miss an answer.
+    /// Longest duration of one probe, no more than the period. Objects with another timeout have a probe of
+    /// their own: a long timeout must not delay the others, and a short one must not make them miss an
+    /// answer.
     pub timeout: Duration,
-    /// What is left of the delay: from the first call that names this target to the first probe that counts. In further
-    /// calls it says nothing.
+    /// The rest of the delay: from the first call that names this target to the first probe that counts.
+    /// Further calls ignore it.
     pub initial_delay: Duration,
     /// Successes in a row after which it is [`Ready`](VerdictState::Ready); 0 counts as 1.
     pub success_threshold: u32,
-    /// Failures in a row after which what was ready is [`NotReady`](VerdictState::NotReady); 0 counts as 1.
+    /// Failures in a row after which a ready target is [`NotReady`](VerdictState::NotReady); 0 counts as 1.
     pub failure_threshold: u32,
-    /// Whether it is watched for its loss: until as many probes have failed in a row as it takes, nothing is said
-    /// against it, though this engine may never have seen it ready. Else the first failure tells.
+    /// Whether it is watched for its loss: it stays pending until enough probes have failed in a row, even if
+    /// this engine has never seen it ready. Otherwise the first failure makes it not ready.
     pub held: bool,
 }
 
-/// What is known of one [`Want`]. Equal for equal states: it holds no times and no counts.
+/// The verdict on one [`Want`]. Equal for equal states: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The judgement, thresholds applied.
     pub state: VerdictState,
-    /// How the last probe ended, which in a row that is shorter than the threshold speaks against the state; `None`
-    /// before the first.
+    /// How the last probe ended, which in a row that is shorter than the threshold speaks against the state;
+    /// `None` before the first.
     pub result: Option<ProbeResult>,
 }
 
 /// Whether a target is there, judged by the thresholds of one [`Want`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictState {
-    /// Nothing can be said yet.
+    /// No conclusive result yet.
     Pending,
     /// Enough successes in a row, and since then not enough failures.
     Ready,
@@ -67,12 +70,12 @@ pub enum VerdictState {
 // === impl Target ===
 
 impl Target {
-    /// Names what an object in `namespace` means by a check.
+    /// Makes the target of a check by an object in `namespace`.
     pub fn new(namespace: &str, check: ProbeCheck) -> Self {
         Self { namespace: namespace.into(), check }
     }
 
-    /// Returns the namespace of those who wait, in which names of Services are understood.
+    /// Returns the namespace of the objects that wait, in which names of Services are resolved.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -88,7 +91,16 @@ impl Target {
         Some(Request::namespaced(namespace, name))
     }
 
-    /// Returns what is done.
+    /// Returns the host, one for all ports: a Service by its name and namespace, anything else as written.
+    pub(super) fn host(&self) -> Arc<str> {
+        match (self.service(), self.address()) {
+            (Some(service), _) => service.to_string().into(),
+            (None, Some(address)) => address.host.to_string().into(),
+            (None, None) => self.check.kind().into(),
+        }
+    }
+
+    /// Returns the check.
     pub fn check(&self) -> &ProbeCheck {
         &self.check
     }
@@ -102,7 +114,7 @@ impl Target {
 // === impl Want ===
 
 impl Want {
-    /// Asks for a check as a dependency has it, whose delay began so long ago; `held` as on the field.
+    /// Makes the want of a dependency, the delay of which began so long ago; `held` as on the field.
     pub fn new(target: Target, dependency: &PlannedDependency, held: bool, closed_for: Duration) -> Self {
         Self {
             target,
@@ -115,7 +127,12 @@ impl Want {
         }
     }
 
-    /// Returns whether it is what `other` asks for, whatever is left of the delay.
+    /// Returns whether one entry serves both.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (&self.target, self.timeout) == (&other.target, other.timeout)
+    }
+
+    /// Returns whether both are equal apart from the rest of the delay.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let Self { target, period, timeout, initial_delay: _, success_threshold, failure_threshold, held } =
             self;
@@ -129,6 +146,6 @@ impl Want {
 // === impl Verdict ===
 
 impl Verdict {
-    /// What is known before the first probe that counts.
+    /// The verdict before the first probe that counts.
     pub(super) const PENDING: Self = Self { state: VerdictState::Pending, result: None };
 }

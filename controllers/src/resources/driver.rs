@@ -1,7 +1,7 @@
-//! Asks the API server what the checks of resources need to know.
+//! Requests discovery and access reviews for resource checks, and opens their kinds.
 //!
-//! On the leader only: who does not reconcile waits for nothing. With the Lease go all lists and watches that were opened
-//! for checks, and all answers.
+//! On the leader only, since only a reconcile registers checks. The end of a term closes all kinds and
+//! forgets all answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use kube::discovery::{self, ApiCapabilities, ApiGroup, ApiResource, Scope};
 use kube::error::DiscoveryError;
 use kube::{Api, Client};
 use mainstay::cache::{KindStore, Store};
-use mainstay::config::ManagerConfiguration;
 use mainstay::key::KindId;
 use mainstay::manager::{RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
@@ -27,53 +26,51 @@ use tracing::{info, warn};
 
 use super::kinds::{Served, Step, Trouble};
 use super::rights::{Answer, Question};
-use super::{Known, Listener, Open, Resources, Shared, Thing};
+use super::{Known, Listener, Open, Resources, Shared, Subject};
 use crate::dependencies::Waiters;
+use crate::settings::ProbePolicy;
 
-/// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Most requests under way at one time.
-const AT_ONCE: usize = 8;
+/// Longest duration of one request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Most requests under way at a time.
+const MAX_REQUESTS: usize = 8;
 
 /// Declares a kind to the cache.
 type Declare = Box<dyn Fn(KindId) -> Store<DynamicObject> + Send + Sync>;
 
-/// The half of [`Resources`] that asks the API server; nothing is found out unless it runs.
+/// The half of [`Resources`] that sends requests. Checks stay unknown unless it runs.
 pub struct ResourceWatch {
     resources: Resources,
     declare: Declare,
-    /// Where another list of kinds comes from.
-    configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+    /// Publishes the list of kinds.
+    policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
-/// Something that was found out.
+/// A future of the driver that has ended.
 enum Done {
-    Group(String, Result<Served, Trouble>),
-    Right(Question, Answer),
-    /// A kind is not watched any more.
+    Discovered(String, Result<Served, Trouble>),
+    Reviewed(Question, Answer),
+    /// A kind was closed.
     Closed,
 }
 
-/// Something to do.
+/// The next thing to do.
 enum Work {
-    Find(String),
-    Open(GroupVersionKind, KindId),
-    Ask(Question),
-    /// Nothing before this time; `None`: nothing until something changes.
-    Wait(Option<Instant>),
+    Kind(Step<Open>),
+    Review(Question),
 }
 
 // === impl ResourceWatch ===
 
 impl ResourceWatch {
-    /// Asks for `resources`, has kinds listed and watched by `declare`, and follows the list of kinds in
-    /// `configurations`.
+    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of kinds in
+    /// `policies`.
     pub fn new(
         resources: &Resources,
         declare: impl Fn(KindId) -> Store<DynamicObject> + Send + Sync + 'static,
-        configurations: watch::Receiver<Arc<ManagerConfiguration>>,
+        policies: watch::Receiver<Arc<ProbePolicy>>,
     ) -> Self {
-        Self { resources: resources.clone(), declare: Box::new(declare), configurations }
+        Self { resources: resources.clone(), declare: Box::new(declare), policies }
     }
 }
 
@@ -88,19 +85,19 @@ impl Runnable for ResourceWatch {
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
-            let Self { resources, declare, mut configurations } = *self;
+            let Self { resources, declare, mut policies } = *self;
             let (client, mut leading) = (cx.context().client().clone(), cx.leading.clone());
             let follow = async {
                 // The sender is the manager's, which outlives its members.
-                while configurations.changed().await.is_ok() {
-                    let kinds = configurations.borrow_and_update().probe_policy.resources.clone();
+                while policies.changed().await.is_ok() {
+                    let kinds = policies.borrow_and_update().resources.clone();
                     resources.reconfigure(kinds);
                 }
             };
             let work = async {
                 while leading.wait_for(|leading| *leading).await.is_ok() {
                     let mut led = leading.clone();
-                    // Biased: nothing is found out for somebody else's term.
+                    // Biased, so that no request is sent after the term has ended.
                     tokio::select! {
                         biased;
                         _ = led.wait_for(|leading| !*leading) => {}
@@ -124,53 +121,45 @@ impl fmt::Debug for ResourceWatch {
 // === impl Shared ===
 
 impl Shared {
-    fn next(&self, now: Instant) -> Work {
-        loop {
-            let mut known = self.known.lock();
-            let Known { kinds, rights, waiters, .. } = &mut *known;
-            let kinds = kinds.next(now, |kind| waiters.has(&Thing::Kind(kind.clone())));
-            let until = match kinds {
-                Step::Find(group) => return Work::Find(group),
-                Step::Open(kind, id) => return Work::Open(kind, id),
-                Step::Close(open) => {
-                    drop(known);
-                    info!(kind = %open.kind, "nobody waits for objects of this kind any more");
-                    continue;
-                }
-                Step::Wait(until) => until,
-            };
-            return match rights.next(now, |question| waiters.has(&Thing::Right(question.clone()))) {
-                Ok(question) => Work::Ask(question),
-                Err(at) => Work::Wait(until.into_iter().chain(at).min()),
-            };
-        }
+    /// Returns the next thing to do, or when to call again; `None` is when something changes.
+    fn next(&self, now: Instant) -> Result<Work, Option<Instant>> {
+        let mut known = self.known.lock();
+        let Known { kinds, rights, waiters, .. } = &mut *known;
+        let step = kinds.next(
+            now,
+            |kind| waiters.has(&Subject::Kind(kind.clone())),
+            |group| waiters.has(&Subject::Group(group.to_owned())),
+        );
+        step.map(Work::Kind).or_else(|until| {
+            let question = rights.next(now, |question| waiters.has(&Subject::Right(question.clone())));
+            question.map(Work::Review).map_err(|at| until.into_iter().chain(at).min())
+        })
     }
 
-    fn tell_who_waits_for(&self, thing: &Thing) {
-        let waiting = self.known.lock().waiters.of(thing);
-        waiting.into_iter().for_each(&self.tell);
+    fn enqueue_waiters_of(&self, subject: &Subject) {
+        let waiting = self.known.lock().waiters.of(subject);
+        waiting.into_iter().for_each(&self.enqueue);
     }
 
-    pub(super) fn found(&self, group: &str, served: Result<Served, Trouble>) {
-        let concerned = self.known.lock().kinds.found(group, served, Instant::now());
-        for kind in concerned {
-            self.tell_who_waits_for(&Thing::Kind(kind));
+    pub(super) fn discovered(&self, group: String, served: Result<Served, Trouble>) {
+        if self.known.lock().kinds.discovered(&group, served, Instant::now()) {
+            self.enqueue_waiters_of(&Subject::Group(group));
         }
     }
 
     pub(super) fn opened(&self, kind: GroupVersionKind, open: Open) {
         let late = self.known.lock().kinds.opened(&kind, open);
         drop(late);
-        self.tell_who_waits_for(&Thing::Kind(kind));
+        self.enqueue_waiters_of(&Subject::Kind(kind));
     }
 
     pub(super) fn answered(&self, question: Question, answer: Answer) {
         if self.known.lock().rights.answered(&question, answer, Instant::now()) {
-            self.tell_who_waits_for(&Thing::Right(question));
+            self.enqueue_waiters_of(&Subject::Right(question));
         }
     }
 
-    /// Lets go of everything. Who waits says so again in the next term.
+    /// Forgets everything; the reconciles of the next term register their checks again.
     fn clear(&self) {
         let open = {
             let mut known = self.known.lock();
@@ -184,33 +173,39 @@ impl Shared {
 
 // === private ===
 
-/// Finds out for as long as it is polled.
+/// Works for as long as it is polled.
 async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
     let mut under_way: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
-    // Those that follow a kind are no requests.
+    // The futures that follow a kind do not count.
     let mut requests = 0;
     loop {
         let wake_at = loop {
-            if requests >= AT_ONCE {
+            if requests >= MAX_REQUESTS {
                 break None;
             }
             match shared.next(Instant::now()) {
-                Work::Find(group) => under_way.push(Box::pin(find(client.clone(), group))),
-                Work::Ask(question) => under_way.push(Box::pin(ask(client.clone(), question))),
-                Work::Wait(until) => break until,
-                Work::Open(kind, id) => {
+                Err(until) => break until,
+                Ok(Work::Review(question)) => under_way.push(Box::pin(review(client.clone(), question))),
+                Ok(Work::Kind(Step::Discover(group))) => {
+                    under_way.push(Box::pin(discover(client.clone(), group)));
+                }
+                Ok(Work::Kind(Step::Close(open))) => {
+                    info!(kind = %open.kind, "no check waits for objects of this kind any more; its watch ends");
+                    continue;
+                }
+                Ok(Work::Kind(Step::Open(kind, id))) => {
                     let (store, stop) = (declare(id.clone()), CancellationToken::new());
                     let follow =
                         follow(Arc::clone(shared), kind.clone(), store.kind_store().clone(), stop.clone());
                     under_way.push(Box::pin(follow));
-                    info!(kind = %id, "objects of this kind are waited for");
+                    info!(kind = %id, "a check waits for objects of this kind; its watch begins");
                     shared.opened(kind, Open { kind: id, store, _stop: stop.drop_guard() });
                     continue;
                 }
             }
             requests += 1;
         };
-        // Order does not matter: each is looked at in turn.
+        // Order does not matter: each branch leads back to the next step.
         let done = tokio::select! {
             Some(done) = under_way.next() => done,
             () = shared.wake.notified() => continue,
@@ -218,28 +213,28 @@ async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
         };
         match done {
             Done::Closed => continue,
-            Done::Right(question, answer) => shared.answered(question, answer),
-            Done::Group(group, served) => {
+            Done::Reviewed(question, answer) => shared.answered(question, answer),
+            Done::Discovered(group, served) => {
                 if let Err(trouble) = &served {
-                    warn!(group, ?trouble, "What a group serves was not told");
+                    warn!(group, ?trouble, "discovery of a group failed");
                 }
-                shared.found(&group, served);
+                shared.discovered(group, served);
             }
         }
         requests -= 1;
     }
 }
 
-async fn find(client: Client, group: String) -> Done {
-    let served = match timeout(PATIENCE, discovery::group(&client, &group)).await {
+async fn discover(client: Client, group: String) -> Done {
+    let served = match timeout(TIMEOUT, discovery::group(&client, &group)).await {
         Err(_) => Err(Trouble::Unknown("it did not answer in time".to_owned())),
         Ok(Ok(found)) => Ok(served(&found)),
         Ok(Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_)))) => Ok(Served::new()),
         Ok(Err(kube::Error::Api(status))) => Err(Trouble::Unknown(status.reason.clone())),
-        // Not in its own words: they would change with each attempt.
+        // The text of the error would change with each attempt.
         Ok(Err(_)) => Err(Trouble::Unknown("there is no connection".to_owned())),
     };
-    Done::Group(group, served)
+    Done::Discovered(group, served)
 }
 
 fn served(group: &ApiGroup) -> Served {
@@ -252,7 +247,7 @@ fn served(group: &ApiGroup) -> Served {
     resources.map(listed).collect()
 }
 
-async fn ask(client: Client, question: Question) -> Done {
+async fn review(client: Client, question: Question) -> Done {
     let Question { namespace, account, kind, name, verb } = &question;
     let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
     let review = SubjectAccessReview {
@@ -273,36 +268,37 @@ async fn ask(client: Client, question: Question) -> Done {
         ..SubjectAccessReview::default()
     };
     let (reviews, params) = (Api::<SubjectAccessReview>::all(client), PostParams::default());
-    let answer = match timeout(PATIENCE, reviews.create(&params, &review)).await {
+    let answer = match timeout(TIMEOUT, reviews.create(&params, &review)).await {
         Ok(Ok(review)) if review.status.as_ref().is_some_and(|status| status.allowed) => Answer::Yes,
         Ok(Ok(_)) => Answer::No,
         failed => {
             let error = failed.ok().and_then(Result::err);
             let error =
                 error.map_or_else(|| "it did not answer in time".to_owned(), |error| error.to_string());
-            warn!(error, namespace, account, "What a ServiceAccount may read was not told");
+            warn!(error, namespace, account, "the access review of a ServiceAccount failed");
             Answer::Failed
         }
     };
-    Done::Right(question, answer)
+    Done::Reviewed(question, answer)
 }
 
-/// Tells of every change of a kind, and of when its store has an answer at all, until `stop`.
+/// Enqueues waiting WaitDeployments at every change of a kind, and when its store can be read or cannot,
+/// until `stop`.
 async fn follow(
     shared: Arc<Shared>,
     kind: GroupVersionKind,
     store: Arc<KindStore>,
     stop: CancellationToken,
 ) -> Done {
-    let mut told =
-        store.subscribe(Box::new(Listener { kind: kind.clone(), shared: Arc::downgrade(&shared) }));
+    let listener = Listener { kind: kind.clone(), shared: Arc::downgrade(&shared) };
+    let mut subscription = store.subscribe(Box::new(listener));
     let follow = async {
-        let thing = Thing::Kind(kind);
-        // It can be read, or it is known that it cannot for now.
+        let subject = Subject::Kind(kind);
+        // The first list has succeeded or failed.
         store.settled().await;
-        shared.tell_who_waits_for(&thing);
-        told.synced().await;
-        shared.tell_who_waits_for(&thing);
+        shared.enqueue_waiters_of(&subject);
+        subscription.synced().await;
+        shared.enqueue_waiters_of(&subject);
         std::future::pending::<()>().await;
     };
     stop.run_until_cancelled(follow).await;

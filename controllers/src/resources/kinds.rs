@@ -1,14 +1,14 @@
-//! The kinds that somebody waits for: how to list each, or why that is not possible.
+//! The kinds of resource checks: how to list each, or why that is not possible.
 //!
-//! Pure: time is passed in, and who asks the server is elsewhere.
+//! Pure: time is passed in, and the [driver](super::driver) sends the requests.
 //!
 //! # Invariants
-//! 1. What a group serves is asked when somebody first waits for one of its kinds, again every [`RETRY`] while one that is
-//!    waited for is not found, and once at a time. No kind is listed by an answer that is older than that: its definition
-//!    may be gone. Groups are the operator's; versions, of which anybody can name as many as
-//!    they like, cost no question of their own.
-//! 2. What nobody has waited for in [`LINGER`] is let go of, and with it its list and watch. So who comes and goes has
-//!    nothing listed anew each time.
+//! 1. Discovery of a group is requested when a check first needs one of its kinds, again every [`RETRY`]
+//!    while a check needs one that is not open, and never twice at a time. No kind is listed by an answer
+//!    older than that, because its definition may be gone.
+//! 2. A kind that no check has needed for [`LINGER`] is closed, and with it its list and watch.
+//! 3. Only kinds that their group serves take room. Users choose versions freely, so a table of those would
+//!    grow without bound; the groups are the operator's.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use kube::core::GroupVersionKind;
 use mainstay::key::KindId;
 use tokio::time::Instant;
 
-/// How long a group rests in which something is missing.
+/// Shortest time between two discoveries of a group.
 pub(super) const RETRY: Duration = Duration::from_secs(30);
-/// How long a kind is kept that nobody waits for.
+/// How long a kind stays open that no check needs.
 pub(super) const LINGER: Duration = Duration::from_mins(10);
 
-/// Why objects of a kind cannot be looked at.
+/// Why the objects of a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// The server does not serve it.
+    /// The API server does not serve it.
     NotServed,
     /// Its objects are in no namespace.
     NotNamespaced,
-    /// The server could not be asked; with the cause.
+    /// Discovery failed; with the cause.
     Unknown(String),
 }
 
-/// The kinds that a group serves in one version or another: those in namespaces with how to list them.
+/// The kinds that a group serves, in all versions; `None` for kinds outside namespaces.
 pub(super) type Served = HashMap<GroupVersionKind, Option<KindId>>;
 
-/// All kinds, each with an `S` once it can be read.
+/// All kinds, each with an `S` once it is open.
 #[derive(Debug)]
 pub(super) struct Kinds<S> {
     slots: HashMap<GroupVersionKind, Slot<S>>,
@@ -46,110 +46,102 @@ pub(super) struct Kinds<S> {
 
 #[derive(Debug)]
 struct Slot<S> {
-    /// `None` until it is found.
+    id: KindId,
+    /// `None` until [`Step::Open`] is done.
     open: Option<S>,
-    /// Since when nobody waits for it; `None` while somebody does.
+    /// Since when no check needs it; `None` while one does.
     idle_since: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// What was found last.
+    /// The last answer.
     served: Option<Result<Served, Trouble>>,
-    /// When it may be asked; `None` while it is.
-    ask_at: Option<Instant>,
+    /// When discovery may be requested; `None` while a request is under way.
+    discover_at: Option<Instant>,
+    /// Whether a check waits for the next answer, even if it equals the last one.
+    is_awaited: bool,
 }
 
-/// What is to be done about kinds.
+/// The next thing to do about kinds.
 #[derive(Debug)]
 pub(super) enum Step<S> {
-    /// Ask what this group serves.
-    Find(String),
-    /// List and watch this one.
+    /// Request discovery of this group.
+    Discover(String),
+    /// List and watch this kind.
     Open(GroupVersionKind, KindId),
     /// Drop this, outside any lock.
     Close(S),
-    /// Nothing before this time; `None`: nothing until something changes.
-    Wait(Option<Instant>),
 }
 
 // === impl Kinds ===
 
 impl<S> Kinds<S> {
-    /// Returns what is known of a kind, and has it looked for if that is nothing. `Err(None)`: it is being looked for.
+    /// Returns a kind, and prepares its opening if it is served. `Err(None)`: it is being discovered or
+    /// opened.
     pub(super) fn open(&mut self, kind: &GroupVersionKind, now: Instant) -> Result<&S, Option<Trouble>> {
-        let Self { slots, groups } = self;
-        let group =
-            groups.entry(kind.group.clone()).or_insert_with(|| Group { served: None, ask_at: Some(now) });
-        let slot = slots.entry(kind.clone()).or_insert_with(|| Slot { open: None, idle_since: None });
-        slot.open.as_ref().ok_or_else(|| group.look_up(kind).and_then(Result::err))
+        let first = || Group { served: None, discover_at: Some(now), is_awaited: false };
+        let group = self.groups.entry(kind.group.clone()).or_insert_with(first);
+        if !self.slots.contains_key(kind) {
+            match group.look_up(kind) {
+                Some(Err(trouble)) => return Err(Some(trouble)),
+                Some(Ok(id)) if group.discover_at.is_some_and(|at| now < at) => {
+                    self.slots.insert(kind.clone(), Slot { id, open: None, idle_since: None });
+                }
+                _ => group.is_awaited = true,
+            }
+        }
+        self.get(kind).ok_or(None)
     }
 
-    /// Returns what is known of a kind without asking for it.
+    /// Returns a kind that is open.
     pub(super) fn get(&self, kind: &GroupVersionKind) -> Option<&S> {
         self.slots.get(kind)?.open.as_ref()
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next thing to do, or when to call again. `needs_kind` returns whether a check needs a
+    /// kind, `needs_group` whether a check needs a kind of a group that is not open.
     pub(super) fn next(
         &mut self,
         now: Instant,
-        is_waited_for: impl Fn(&GroupVersionKind) -> bool,
-    ) -> Step<S> {
+        needs_kind: impl Fn(&GroupVersionKind) -> bool,
+        needs_group: impl Fn(&str) -> bool,
+    ) -> Result<Step<S>, Option<Instant>> {
         let mut wake = None;
         let mut sooner = |at: Instant| wake = Some(wake.map_or(at, |known: Instant| known.min(at)));
-        let mut gone = None;
+        for (name, group) in &mut self.groups {
+            let Some(at) = group.discover_at.filter(|_| needs_group(name)) else { continue };
+            if at <= now {
+                group.discover_at = None;
+                return Ok(Step::Discover(name.clone()));
+            }
+            sooner(at);
+        }
         for (kind, slot) in &mut self.slots {
-            if is_waited_for(kind) {
+            if needs_kind(kind) {
                 slot.idle_since = None;
-                let Some(group) = self.groups.get_mut(&kind.group).filter(|_| slot.open.is_none()) else {
-                    continue;
-                };
-                match group.ask_at {
-                    Some(at) if at <= now => {
-                        group.ask_at = None;
-                        return Step::Find(kind.group.clone());
-                    }
-                    Some(at) => match group.look_up(kind) {
-                        Some(Ok(id)) => return Step::Open(kind.clone(), id),
-                        _ => sooner(at),
-                    },
-                    None => {}
+                if slot.open.is_none() {
+                    return Ok(Step::Open(kind.clone(), slot.id.clone()));
                 }
             } else {
-                let until = *slot.idle_since.get_or_insert(now) + LINGER;
-                if until <= now {
-                    gone = Some(kind.clone());
-                } else {
-                    sooner(until);
-                }
+                sooner(*slot.idle_since.get_or_insert(now) + LINGER);
             }
         }
-        let Some(kind) = gone else { return Step::Wait(wake) };
-        match self.slots.remove(&kind).and_then(|slot| slot.open) {
-            Some(open) => Step::Close(open),
-            None => Step::Wait(Some(now)),
-        }
+        let is_over = |slot: &Slot<S>| slot.idle_since.is_some_and(|since| since + LINGER <= now);
+        let mut over = self.slots.extract_if(|_, slot| is_over(slot)).filter_map(|(_, slot)| slot.open);
+        over.next().map(Step::Close).ok_or(wake)
     }
 
-    /// Takes what a group serves. Returns the kinds of it that are looked for and of which something else is known now.
-    pub(super) fn found(
-        &mut self,
-        group: &str,
-        served: Result<Served, Trouble>,
-        now: Instant,
-    ) -> Vec<GroupVersionKind> {
-        let found = Group { served: Some(served), ask_at: Some(now + RETRY) };
+    /// Stores the discovery of a group. Returns whether checks of its kinds have to read again.
+    pub(super) fn discovered(&mut self, group: &str, served: Result<Served, Trouble>, now: Instant) -> bool {
+        let found = Group { served: Some(served), discover_at: Some(now + RETRY), is_awaited: false };
         let before = self.groups.get(group);
-        let is_news =
-            |kind: &GroupVersionKind| before.and_then(|before| before.look_up(kind)) != found.look_up(kind);
-        let missing = self.slots.iter().filter(|(kind, slot)| kind.group == group && slot.open.is_none());
-        let news = missing.map(|(kind, _)| kind.clone()).filter(is_news).collect();
+        let is_news = before.is_none_or(|before| before.is_awaited || before.served != found.served);
         self.groups.insert(group.to_owned(), found);
-        news
+        is_news
     }
 
-    /// Takes what a kind can be read by. Gives back what has come too late.
+    /// Stores a kind that was opened. Gives it back if the kind was closed meanwhile.
     pub(super) fn opened(&mut self, kind: &GroupVersionKind, open: S) -> Option<S> {
         match self.slots.get_mut(kind) {
             Some(slot) => slot.open.replace(open),
@@ -157,7 +149,7 @@ impl<S> Kinds<S> {
         }
     }
 
-    /// Forgets everything, and returns what is to be dropped.
+    /// Forgets everything, and returns the open kinds, to be dropped outside any lock.
     pub(super) fn clear(&mut self) -> Vec<S> {
         let Self { slots, .. } = std::mem::take(self);
         slots.into_values().filter_map(|slot| slot.open).collect()
@@ -173,7 +165,7 @@ impl<S> Default for Kinds<S> {
 // === impl Group ===
 
 impl Group {
-    /// Returns how a kind is listed, or why it is not; `None` before anybody has asked.
+    /// Returns how a kind is listed, or why it is not; `None` before the first answer.
     fn look_up(&self, kind: &GroupVersionKind) -> Option<Result<KindId, Trouble>> {
         Some(match self.served.as_ref()? {
             Err(trouble) => Err(trouble.clone()),
@@ -187,113 +179,4 @@ impl Group {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    fn jobs(version: &str) -> GroupVersionKind {
-        GroupVersionKind::gvk("batch", version, "Job")
-    }
-
-    fn served() -> Served {
-        let id = KindId::new("batch", "v1", "Job", "jobs", true);
-        HashMap::from([(jobs("v1"), Some(id)), (GroupVersionKind::gvk("batch", "v1", "Odd"), None)])
-    }
-
-    fn finds(kinds: &mut Kinds<u8>) -> bool {
-        matches!(kinds.next(Instant::now(), |_| true), Step::Find(group) if group == "batch")
-    }
-
-    fn opens(kinds: &mut Kinds<u8>) {
-        let Step::Open(kind, id) = kinds.next(Instant::now(), |_| true) else { panic!("it is served") };
-        assert_eq!((&kind, id.plural()), (&jobs("v1"), "jobs"));
-        assert_eq!(kinds.opened(&kind, 7), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_kind_is_looked_for_until_it_is_there() {
-        let mut kinds = Kinds::<u8>::default();
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(None));
-        assert!(finds(&mut kinds), "at once");
-        assert!(!finds(&mut kinds), "once at a time");
-        assert_eq!(kinds.found("batch", Ok(Served::new()), Instant::now()), [jobs("v1")]);
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(Some(Trouble::NotServed)));
-        advance(RETRY.saturating_sub(Duration::from_millis(1))).await;
-        assert!(!finds(&mut kinds));
-        advance(Duration::from_millis(1)).await;
-        assert!(finds(&mut kinds));
-        assert_eq!(kinds.found("batch", Ok(Served::new()), Instant::now()), [], "no news");
-        assert_eq!(kinds.found("batch", Ok(served()), Instant::now()), [jobs("v1")]);
-        opens(&mut kinds);
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Ok(&7));
-        assert!(matches!(kinds.next(Instant::now(), |_| true), Step::Wait(None)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn versions_cost_no_question_of_their_own() {
-        let mut kinds = Kinds::<u8>::default();
-        let (mut asked, began) = (0, Instant::now());
-        for number in 0..1_000 {
-            // Two hours of somebody who names a new one every now and then.
-            advance(Duration::from_millis(7_200)).await;
-            let _unknown = kinds.open(&jobs(&format!("v{}", number + 2)), Instant::now()).is_err();
-            if let Step::Find(_) = kinds.next(Instant::now(), |_| true) {
-                asked += 1;
-                kinds.found("batch", Ok(served()), Instant::now());
-            }
-        }
-        let most = began.elapsed().as_secs() / RETRY.as_secs() + 1;
-        assert!(asked <= most, "{asked} questions, expected at most {most}");
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(None), "one that is served is found at once");
-        opens(&mut kinds);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_listed_says_why() {
-        let mut kinds = Kinds::<u8>::default();
-        let odd = GroupVersionKind::gvk("batch", "v1", "Odd");
-        let unknown = Trouble::Unknown("there is no connection".to_owned());
-        for (found, trouble) in [(Ok(served()), Trouble::NotNamespaced), (Err(unknown.clone()), unknown)] {
-            assert!(kinds.open(&odd, Instant::now()).is_err());
-            kinds.found("batch", found, Instant::now());
-            assert_eq!(kinds.open(&odd, Instant::now()), Err(Some(trouble)));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_nobody_waits_for_is_let_go_of_after_a_while() {
-        let mut kinds = Kinds::<u8>::default();
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(None));
-        assert!(finds(&mut kinds));
-        kinds.found("batch", Ok(served()), Instant::now());
-        opens(&mut kinds);
-        let waits = |kinds: &mut Kinds<u8>| kinds.next(Instant::now(), |_| false);
-        let Step::Wait(Some(until)) = waits(&mut kinds) else { panic!("it is to be looked at again") };
-        assert_eq!(until, Instant::now() + LINGER);
-        advance(LINGER / 2).await;
-        assert!(matches!(kinds.next(Instant::now(), |_| true), Step::Wait(None)), "somebody is back");
-        advance(LINGER / 2).await;
-        assert!(matches!(waits(&mut kinds), Step::Wait(Some(_))), "the time begins anew");
-        advance(LINGER).await;
-        assert!(matches!(waits(&mut kinds), Step::Close(7)));
-        assert_eq!(kinds.get(&jobs("v1")), None);
-        assert_eq!(kinds.opened(&jobs("v1"), 8), Some(8), "too late");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_definition_that_went_meanwhile_is_missed() {
-        let mut kinds = Kinds::<u8>::default();
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(None));
-        assert!(finds(&mut kinds));
-        kinds.found("batch", Ok(served()), Instant::now());
-        opens(&mut kinds);
-        drop(kinds.next(Instant::now(), |_| false));
-        advance(LINGER).await;
-        assert!(matches!(kinds.next(Instant::now(), |_| false), Step::Close(7)));
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(None));
-        assert!(finds(&mut kinds), "what was found is too old");
-        assert_eq!(kinds.found("batch", Ok(Served::new()), Instant::now()), [jobs("v1")]);
-        assert_eq!(kinds.open(&jobs("v1"), Instant::now()), Err(Some(Trouble::NotServed)));
-    }
-}
+mod tests;

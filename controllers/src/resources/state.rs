@@ -1,23 +1,32 @@
-//! Whether an object is in the state that is waited for.
+//! Whether an object is in the state that a check names.
 //!
-//! A condition is judged as `kubectl wait --for=condition` does
-//! (<https://github.com/kubernetes/kubectl/blob/master/pkg/cmd/wait/condition.go>): names and values without regard to
-//! case, and none that speaks of an older generation than the object has.
+//! A condition is compared as `kubectl wait --for=condition` does
+//! (<https://github.com/kubernetes/kubectl/blob/master/pkg/cmd/wait/condition.go>): types and statuses
+//! without regard to case. A condition or a value counts only if its `observedGeneration`, or else that of
+//! the status around it, is not older than the object's generation.
 
+use mainstay_api::json_path::NotOneValue;
+use mainstay_api::plan::{ResourceCheck, ResourceState};
 use serde::Deserialize;
 
-/// The few fields of an object that a condition needs.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ObjectView {
-    metadata: MetadataView,
-    status: Option<StatusView>,
+/// The state of an object; of several objects the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    /// In the state of the check.
+    InState,
+    /// Not in it.
+    NotInState,
+    /// The status is of an earlier generation.
+    NotObserved,
+    /// The object has failed and will not reach the state.
+    Failed,
 }
 
+/// The fields of an object that conditions need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct MetadataView {
-    generation: Option<i64>,
+struct ObjectView {
+    status: Option<StatusView>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,38 +44,42 @@ struct ConditionView {
     observed_generation: Option<i64>,
 }
 
-/// What an object is found to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Found {
-    /// In the state.
-    There,
-    /// Not in it.
-    NotThere,
-    /// What it says of itself is about an older generation than it has.
-    Outdated,
-    /// It will not get there any more.
-    Failed,
+/// Compares an object, as JSON, with the state of a check.
+///
+/// # Errors
+/// The path of the check selects something other than one value.
+pub(super) fn compare(
+    check: &ResourceCheck,
+    object: &[u8],
+    generation: Option<i64>,
+) -> Result<Found, NotOneValue> {
+    match &check.state {
+        ResourceState::Condition { type_, status } => {
+            // A status of another form has no conditions.
+            let object: ObjectView = serde_json::from_slice(object).unwrap_or_default();
+            let found = object.compare(type_, status, generation);
+            let has_failed = check.group == "batch" && check.kind == "Job" && object.has_failed();
+            Ok(if found == Found::NotInState && has_failed { Found::Failed } else { found })
+        }
+        ResourceState::JsonPath { path, value } => Ok(match path.find(object)? {
+            Some(found) => found_if(found.text == *value, found.observed_generation, generation),
+            None => Found::NotInState,
+        }),
+    }
 }
 
 // === impl ObjectView ===
 
 impl ObjectView {
-    /// Looks for a condition of this type and status.
-    pub(super) fn judge(&self, type_: &str, status: &str) -> Found {
-        let Some(condition) = self.condition(type_) else { return Found::NotThere };
+    fn compare(&self, type_: &str, status: &str, generation: Option<i64>) -> Found {
+        let Some(condition) = self.condition(type_) else { return Found::NotInState };
         let of_status = self.status.as_ref().and_then(|status| status.observed_generation);
         let observed = condition.observed_generation.or(of_status);
-        if let (Some(observed), Some(generation)) = (observed, self.metadata.generation)
-            && observed < generation
-        {
-            return Found::Outdated;
-        }
-        if condition.status.eq_ignore_ascii_case(status) { Found::There } else { Found::NotThere }
+        found_if(condition.status.eq_ignore_ascii_case(status), observed, generation)
     }
 
-    /// Returns whether a condition of this type is true.
-    pub(super) fn is(&self, type_: &str) -> bool {
-        self.condition(type_).is_some_and(|condition| condition.status.eq_ignore_ascii_case("True"))
+    fn has_failed(&self) -> bool {
+        self.condition("Failed").is_some_and(|condition| condition.status.eq_ignore_ascii_case("True"))
     }
 
     fn condition(&self, type_: &str) -> Option<&ConditionView> {
@@ -75,48 +88,15 @@ impl ObjectView {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
+// === private ===
 
-    use super::*;
-
-    fn judge(object: Value) -> Found {
-        serde_json::from_value::<ObjectView>(object).unwrap().judge("Available", "True")
-    }
-
-    fn with(conditions: &Value) -> Value {
-        json!({"metadata": {"generation": 3}, "status": {"conditions": conditions}})
-    }
-
-    #[test]
-    fn a_condition_counts_as_for_kubectl_wait() {
-        for (conditions, expected) in [
-            (json!([{"type": "Available", "status": "True"}]), Found::There),
-            (json!([{"type": "available", "status": "true"}]), Found::There),
-            (json!([{"type": "Progressing", "status": "True"}]), Found::NotThere),
-            (json!([{"type": "Available", "status": "False"}]), Found::NotThere),
-            (json!([{"type": "Available", "status": "Unknown"}]), Found::NotThere),
-            (json!([{"type": "Available"}]), Found::NotThere),
-            (json!([{"type": "Available", "status": "True", "observedGeneration": 3}]), Found::There),
-            (json!([{"type": "Available", "status": "True", "observedGeneration": 2}]), Found::Outdated),
-            (json!([]), Found::NotThere),
-            (json!(null), Found::NotThere),
-        ] {
-            assert_eq!(judge(with(&conditions)), expected, "{conditions}");
-        }
-        assert_eq!(judge(json!({"metadata": {}})), Found::NotThere, "no status yet");
-    }
-
-    #[test]
-    fn the_generation_of_the_status_speaks_for_conditions_without_one() {
-        let mut object = with(&json!([{"type": "Available", "status": "True"}]));
-        object["status"]["observedGeneration"] = 2.into();
-        assert_eq!(judge(object.clone()), Found::Outdated);
-        object["status"]["conditions"][0]["observedGeneration"] = 3.into();
-        assert_eq!(judge(object.clone()), Found::There, "its own goes first");
-        object["metadata"] = json!({});
-        object["status"]["conditions"][0]["observedGeneration"] = 0.into();
-        assert_eq!(judge(object), Found::There, "kinds without generations");
+fn found_if(is_equal: bool, observed: Option<i64>, generation: Option<i64>) -> Found {
+    match (observed, generation) {
+        (Some(observed), Some(generation)) if observed < generation => Found::NotObserved,
+        _ if is_equal => Found::InState,
+        _ => Found::NotInState,
     }
 }
+
+#[cfg(test)]
+mod tests;

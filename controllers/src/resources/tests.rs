@@ -2,17 +2,17 @@ use mainstay_api::plan::PlannedDependency;
 use serde_json::{Value, json};
 
 use super::check::is_final;
-use super::kinds::{Served, Trouble};
+use super::kinds::Trouble;
 use super::rights::Answer;
 use super::*;
 use crate::dependencies::Observation;
 
-/// A WaitDeployment that waits for one thing, what it waits for, and the Jobs there are.
+/// A WaitDeployment with one resource check, and the Jobs of the cluster.
 struct Bench {
     resources: Resources,
     web: Request,
     plan: Plan,
-    told: Arc<Mutex<Vec<Request>>>,
+    enqueued: Arc<Mutex<Vec<Request>>>,
 }
 
 fn jobs() -> KindId {
@@ -46,16 +46,16 @@ impl Bench {
         let web = Request::namespaced("shop", "web");
         let objects: Store<WaitDeployment> = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
         let plan = objects.get(&web).unwrap().unwrap().plan().unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
-            let told = told.clone();
-            move |request| told.lock().push(request)
+        let enqueued = Arc::new(Mutex::new(Vec::new()));
+        let enqueue = {
+            let enqueued = enqueued.clone();
+            move |request| enqueued.lock().push(request)
         };
         let allowed = allowed.iter().map(|kind| (*kind).to_owned()).collect();
-        Self { resources: Resources::new(&objects, allowed, tell), web, plan, told }
+        Self { resources: Resources::new(&objects, allowed, enqueue), web, plan, enqueued }
     }
 
-    /// With Jobs that can be read, by everybody.
+    /// With Jobs that every ServiceAccount may read.
     fn with_jobs(object: Value, jobs: impl IntoIterator<Item = Value>) -> Self {
         let bench = Self::new(object, &["Job.batch"]);
         bench.observe();
@@ -67,30 +67,34 @@ impl Bench {
     }
 
     fn observe(&self) -> Observation {
-        let mut look = self.resources.watch(&self.web, &self.plan);
+        let mut reader = self.resources.watch(&self.web, &self.plan);
         let dependency: &PlannedDependency = &self.plan.dependencies[0];
         let Check::Resource(check) = &dependency.check else { panic!("another check") };
-        look.observe(dependency, check)
+        reader.observe(dependency, check)
     }
 
-    fn said(&self) -> String {
+    fn observation(&self) -> String {
         let Observation { state, reason, message } = self.observe();
         format!("{state:?} {reason}: {message}")
     }
 
-    /// What the server tells of the group, and where it serves Jobs, these.
+    /// Discovers the group, and where it serves Jobs, opens these.
     fn found(&self, found: Result<impl IntoIterator<Item = Value>, Trouble>) {
         let (shared, kind) = (&self.resources.shared, GroupVersionKind::gvk("batch", "v1", "Job"));
+        let discovered = |served| shared.discovered("batch".to_owned(), served);
         match found {
-            Err(Trouble::NotServed) => shared.found("batch", Ok(Served::new())),
-            Err(Trouble::NotNamespaced) => shared.found("batch", Ok(Served::from([(kind, None)]))),
-            Err(trouble) => shared.found("batch", Err(trouble)),
+            Err(Trouble::NotServed) => discovered(Ok([].into())),
+            Err(Trouble::NotNamespaced) => discovered(Ok([(kind, None)].into())),
+            Err(trouble) => discovered(Err(trouble)),
             Ok(objects) => {
+                discovered(Ok([(kind.clone(), Some(jobs()))].into()));
+                self.observe();
                 let open = Open {
                     kind: jobs(),
                     store: Store::from_values(&jobs(), objects),
                     _stop: tokio_util::sync::CancellationToken::new().drop_guard(),
                 };
+                self.enqueued();
                 shared.opened(kind, open);
             }
         }
@@ -107,56 +111,60 @@ impl Bench {
         self.resources.shared.answered(question, answer);
     }
 
-    fn told(&self) -> usize {
-        std::mem::take(&mut *self.told.lock()).len()
+    /// Returns how often the WaitDeployment was enqueued since the last call.
+    fn enqueued(&self) -> usize {
+        std::mem::take(&mut *self.enqueued.lock()).len()
     }
 }
 
 const NOT_YET: &str = "Unknown Unknown: not tried yet";
 
 #[tokio::test]
-async fn only_listed_kinds_are_looked_at() {
+async fn only_listed_kinds_are_read() {
     let bench = Bench::new(waits_for(&migrate("Complete")), &["Deployment.apps", "Job"]);
     let text = "Denied PolicyDenied: kind Job.batch is not among probePolicy.resources";
-    assert_eq!(bench.said(), text);
+    assert_eq!(bench.observation(), text);
     bench.resources.reconfigure(vec!["Job.batch".to_owned()]);
-    assert_eq!(bench.told(), 1);
-    assert_eq!(bench.said(), NOT_YET);
+    assert_eq!(bench.enqueued(), 1);
+    assert_eq!(bench.observation(), NOT_YET);
     bench.found(Ok([job("migrate", "Complete")]));
     bench.resources.reconfigure(Vec::new());
-    assert_eq!(bench.said(), text, "also what is watched already");
+    assert_eq!(bench.observation(), text, "also of a kind that is open");
     let kind = GroupVersionKind::gvk("batch", "v1", "Job");
     let waiters = &bench.resources.shared.known.lock().waiters;
-    assert_eq!(waiters.of(&Thing::Kind(kind)), [], "and nobody has it watched any more");
+    assert_eq!(waiters.of(&Subject::Kind(kind)), [], "and the check does not keep the kind open");
 }
 
 #[tokio::test]
-async fn an_object_is_told_about_to_whose_account_may_read_it() {
+async fn an_object_is_read_only_if_the_service_account_may_read_it() {
     let bench = Bench::new(waits_for(&migrate("Complete")), &["Job.batch"]);
-    assert_eq!(bench.said(), NOT_YET);
+    assert_eq!(bench.observation(), NOT_YET);
     bench.found(Ok([job("migrate", "Complete")]));
-    assert_eq!(bench.told(), 1);
-    assert_eq!(bench.said(), NOT_YET, "nobody was asked");
+    assert_eq!(bench.enqueued(), 1);
+    assert_eq!(bench.observation(), NOT_YET, "no access review yet");
     bench.answer("get", None, Answer::No);
-    assert_eq!((bench.told(), bench.said().as_str()), (1, NOT_YET), "the one may be allowed");
+    assert_eq!((bench.enqueued(), bench.observation().as_str()), (1, NOT_YET), "the one may be allowed");
     bench.answer("get", Some("migrate"), Answer::No);
-    assert_eq!(bench.told(), 1);
+    assert_eq!(bench.enqueued(), 1);
     let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; a Role that \
                 admits it lets this be told";
-    assert_eq!(bench.said(), text);
+    assert_eq!(bench.observation(), text);
     bench.answer("get", Some("migrate"), Answer::Failed);
     let text = "Blind AccessUnknown: the API server does not tell what ServiceAccount shop/web may read";
-    assert_eq!(bench.said(), text);
+    assert_eq!(bench.observation(), text);
     bench.answer("get", Some("migrate"), Answer::Yes);
-    assert_eq!(bench.said(), "Ready InState: Job shop/migrate has condition Complete=True");
+    assert_eq!(bench.observation(), "Ready InState: Job shop/migrate has condition Complete=True");
     bench.answer("get", Some("migrate"), Answer::Failed);
-    assert!(bench.said().starts_with("Ready"), "a question that fails takes no right away");
+    assert!(bench.observation().starts_with("Ready"), "a question that fails takes no right away");
     bench.answer("get", Some("migrate"), Answer::No);
-    assert!(bench.said().starts_with("Blind AccessDenied"), "a right that is taken away counts no more");
+    assert!(
+        bench.observation().starts_with("Blind AccessDenied"),
+        "a right that is taken away counts no more"
+    );
 }
 
 #[tokio::test]
-async fn a_kind_that_cannot_be_listed_says_why() {
+async fn a_kind_that_cannot_be_listed_has_a_reason() {
     let bench = Bench::new(waits_for(&migrate("Complete")), &["Job.batch"]);
     for (trouble, text) in [
         (Trouble::NotServed, "Blind KindNotServed: the API server does not serve kind Job of batch/v1"),
@@ -171,13 +179,13 @@ async fn a_kind_that_cannot_be_listed_says_why() {
     ] {
         bench.observe();
         bench.found(Err::<[Value; 0], _>(trouble));
-        assert_eq!((bench.told(), bench.said().as_str()), (1, text));
+        assert_eq!((bench.enqueued(), bench.observation().as_str()), (1, text));
     }
 }
 
 #[tokio::test]
 async fn one_object_holds_once_it_has_the_condition() {
-    let text = |job: Value| Bench::with_jobs(waits_for(&migrate("Complete")), [job]).said();
+    let text = |job: Value| Bench::with_jobs(waits_for(&migrate("Complete")), [job]).observation();
     let text_of = |condition| text(job("migrate", condition));
     assert_eq!(text_of("Complete"), "Ready InState: Job shop/migrate has condition Complete=True");
     let not_yet = "NotReady NotInState: Job shop/migrate does not have condition Complete=True yet";
@@ -190,47 +198,116 @@ async fn one_object_holds_once_it_has_the_condition() {
     assert_eq!(text(elsewhere), "NotReady NotFound: Job shop/migrate does not exist");
     let mut odd = job("migrate", "Complete");
     odd["status"] = json!("the secret of another");
-    assert_eq!(text(odd), not_yet, "and nothing of it is told");
+    assert_eq!(text(odd), not_yet, "and the message shows none of it");
     let mut early = job("migrate", "Complete");
     early["metadata"]["generation"] = 2.into();
     early["status"]["observedGeneration"] = 1.into();
-    let outdated =
-        "NotReady NotObserved: condition Complete=True of Job shop/migrate speaks of an earlier generation";
+    let outdated = "NotReady NotObserved: the status of Job shop/migrate is of an earlier generation: condition Complete=True \
+         does not count yet";
     assert_eq!(text(early), outdated);
 }
 
 #[tokio::test]
-async fn one_object_holds_once_the_expression_is_true_of_it() {
-    let text = |expression: &str| {
-        let resource =
-            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": expression});
-        Bench::with_jobs(waits_for(&resource), [job("migrate", "Complete")]).said()
+async fn one_object_holds_once_the_path_finds_the_value() {
+    let text = |path: &str, value: &str| {
+        let resource = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "jsonPath": path, "value": value,
+        });
+        let mut job = job("migrate", "Complete");
+        job["status"]["succeeded"] = 1.into();
+        Bench::with_jobs(waits_for(&resource), [job]).observation()
     };
-    let state = "the state that the expression asks for";
-    let is_true = "object.status.conditions.exists(c, c.type == 'Complete')";
-    assert_eq!(text(is_true), format!("Ready InState: Job shop/migrate has {state}"));
-    let is_false = "object.status.conditions.exists(c, c.type == 'Failed')";
-    assert_eq!(text(is_false), format!("NotReady NotInState: Job shop/migrate does not have {state} yet"));
-    let missing = "NotReady NotInState: the expression reads succeeded, which Job shop/migrate may not have yet; has() \
-                   asks whether it is there";
-    assert_eq!(text("object.status.succeeded > 0"), missing);
-    let failed =
-        "NotReady ExpressionFailed: the expression gives neither true nor false for Job shop/migrate";
-    assert_eq!(text("object.status"), failed);
-    let resource =
-        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": "object."});
-    let invalid = Bench::new(waits_for(&resource), &["Job.batch"]).said();
-    let expected = "Invalid ExpressionInvalid: the expression is refused: it cannot be read as CEL";
-    assert!(invalid.starts_with(expected), "at once, whatever there is to look at: {invalid}");
+    assert_eq!(
+        text("{.status.succeeded}", "1"),
+        "Ready InState: Job shop/migrate has {.status.succeeded}=\"1\""
+    );
+    assert_eq!(
+        text("{.status.succeeded}", "2"),
+        "NotReady NotInState: Job shop/migrate does not have {.status.succeeded}=\"2\" yet"
+    );
+    assert_eq!(
+        text("{.status.failed}", "2"),
+        "NotReady NotInState: Job shop/migrate does not have {.status.failed}=\"2\" yet"
+    );
+    assert_eq!(
+        text("{.status.conditions[?(@.status=='True')].type}", "Complete"),
+        "Ready InState: Job shop/migrate has {.status.conditions[?(@.status=='True')].type}=\"Complete\""
+    );
+    assert_eq!(
+        text("{.status.conditions}", "x"),
+        "Invalid NotOneValue: {.status.conditions} of Job shop/migrate is a list; expected a string, a number or a boolean"
+    );
+    assert_eq!(
+        text("{.status.conditions[0]}", "x"),
+        "Invalid NotOneValue: {.status.conditions[0]} of Job shop/migrate is an object; expected a string, a number or a \
+         boolean"
+    );
 }
 
 #[tokio::test]
-async fn a_selector_holds_once_all_objects_it_picks_do() {
+async fn a_path_with_several_values_is_refused() {
+    let path = "{.status.conditions[?(@.status==\"True\")].type}";
+    let text = |which: Value, jobs: Vec<Value>| {
+        let mut resource =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "jsonPath": path, "value": "Complete"});
+        resource.as_object_mut().unwrap().extend(which.as_object().unwrap().clone());
+        Bench::with_jobs(waits_for(&resource), jobs).observation()
+    };
+    let mut twice = job("migrate", "Complete");
+    twice["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Other", "status": "True"}));
+    assert_eq!(
+        text(json!({"name": "migrate"}), vec![twice.clone()]),
+        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of Job shop/migrate is several values; \
+         expected one"
+    );
+    assert_eq!(
+        text(json!({"selector": {"matchLabels": {"app": "db"}}}), vec![job("a", "Complete"), twice]),
+        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of one of the selected objects of kind Job \
+         in namespace shop is several values; expected one"
+    );
+}
+
+#[tokio::test]
+async fn the_objects_of_all_checks_are_read_within_one_bound() {
+    let selects = |name: &str, state: Value| {
+        let mut resource =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "selector": {"matchLabels": {"app": "db"}}});
+        resource.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
+        json!({"name": name, "resource": resource})
+    };
+    let condition = json!({"condition": "Complete"});
+    let path = json!({"jsonPath": "{.status.conditions[0].type}", "value": "Complete"});
+    let mut object = waits_for(&Value::Null);
+    object["spec"]["waitFor"]["dependencies"] =
+        json!([selects("first", condition.clone()), selects("second", path), selects("third", condition)]);
+    let jobs = (0..MAX_SELECTED).map(|number| {
+        let mut job = job(&number.to_string(), "Complete");
+        job["metadata"]["annotations"]["large"] = "x".repeat(14 << 10).into();
+        job
+    });
+    let bench = Bench::with_jobs(object, jobs);
+    let observe = || {
+        let mut reader = bench.resources.watch(&bench.web, &bench.plan);
+        let observations = bench.plan.dependencies.iter().map(|dependency| {
+            let Check::Resource(check) = &dependency.check else { panic!("another check") };
+            reader.observe(dependency, check)
+        });
+        observations.map(|observation| observation.reason).collect::<Vec<_>>()
+    };
+    // Seven MiB each. The path has four steps and counts four times; what it leaves is too little for the last check.
+    for _ in 0..2 {
+        let expected = ["InState", "TooManyObjects", "TooManyObjects"];
+        assert_eq!(observe(), expected, "the same in each reconcile");
+    }
+}
+
+#[tokio::test]
+async fn a_selector_holds_once_all_selected_objects_do() {
     let resource = json!({
         "apiVersion": "batch/v1", "kind": "Job", "condition": "Complete",
         "selector": {"matchLabels": {"app": "db"}, "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}]},
     });
-    let text = |jobs: Vec<Value>| Bench::with_jobs(waits_for(&resource), jobs).said();
+    let text = |jobs: Vec<Value>| Bench::with_jobs(waits_for(&resource), jobs).observation();
     let (good, bad) = (job("a", "Complete"), job("b", "Suspended"));
     let mut old = bad.clone();
     old["metadata"]["labels"]["old"] = "yes".into();
@@ -250,28 +327,28 @@ async fn a_selector_holds_once_all_objects_it_picks_do() {
 }
 
 #[tokio::test]
-async fn what_is_over_for_good_may_be_gone() {
+async fn an_object_in_a_final_state_may_be_deleted() {
     let gone = |condition: &str, generation: i64, message: &str| {
         let mut object = waits_for(&migrate(condition));
         let entry = json!({"name": "schema", "ready": true, "message": message});
         object["status"] = json!({"observedGeneration": generation, "dependencies": [entry]});
-        Bench::with_jobs(object, []).said()
+        Bench::with_jobs(object, []).observation()
     };
     let told = "Job shop/migrate has condition Complete=True";
     let text = format!("Ready GoneAfterSuccess: {told}");
-    assert_eq!(gone("Complete", 1, told), text, "told in the words of this very check");
+    assert_eq!(gone("Complete", 1, told), text, "the message is of this very check");
     let missing = "NotReady NotFound: Job shop/migrate does not exist";
     let other = "Job shop/migrate-1 has condition Complete=True";
-    assert_eq!(gone("Complete", 2, other), missing, "an edit while nobody looked put this one in its place");
+    assert_eq!(gone("Complete", 2, other), missing, "an edit put this Job in its place meanwhile");
     assert_eq!(gone("Complete", 1, "Job shop/other has condition Complete=True"), missing, "another check");
 
     let mut object = waits_for(&migrate("Complete"));
     object["status"] = json!({"observedGeneration": 2, "dependencies": [{"name": "schema", "ready": false}]});
-    assert_eq!(Bench::with_jobs(object, []).said(), missing, "it never held");
+    assert_eq!(Bench::with_jobs(object, []).observation(), missing, "it never held");
 }
 
 #[test]
-fn only_what_does_not_pass_is_final() {
+fn only_conditions_of_finished_work_are_final() {
     let check = |kind: &str, condition: &str| {
         let resource = json!({"apiVersion": kind, "kind": kind.rsplit_once('/').unwrap().1, "name": "x", "condition": condition});
         let mut resource = resource;
@@ -283,15 +360,16 @@ fn only_what_does_not_pass_is_final() {
     };
     assert!(check("batch/Job", "Complete") && check("batch/Job", "SuccessCriteriaMet"));
     assert!(check("tekton.dev/PipelineRun", "Succeeded") && check("example.com/Backup", "completed=True"));
+    assert!(!check("batch/Job", "Suspended") && !check("batch/Job", "Complete=False"));
     assert!(!check("apps/Deployment", "Available") && !check("tekton.dev/PipelineRun", "Succeeded=False"));
 }
 
 #[tokio::test]
-async fn who_waits_no_more_is_not_told() {
+async fn nothing_is_enqueued_after_forget() {
     let bench = Bench::with_jobs(waits_for(&migrate("Complete")), [job("migrate", "Complete")]);
-    bench.told();
+    bench.enqueued();
     bench.resources.forget(&bench.web);
     bench.answer("get", None, Answer::No);
-    bench.found(Ok([job("migrate", "Complete")]));
-    assert_eq!(bench.told(), 0);
+    bench.found(Err::<[Value; 0], _>(Trouble::NotServed));
+    assert_eq!(bench.enqueued(), 0);
 }

@@ -40,21 +40,22 @@ struct ResultLabels {
 
 impl MirrorMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
-        let metrics = Self { lag: Histogram::new(LAG_BUCKETS), writes: Family::default() };
+        let metrics = Self {
+            lag: registry.family(
+                "mainstay_waitdeployment_mirror_lag_seconds",
+                "Time from the first look that found a status out of date to its being written",
+                Histogram::new(LAG_BUCKETS),
+            ),
+            writes: registry.family(
+                "mainstay_waitdeployment_mirror_writes",
+                "Looks at statuses that were due, by what became of the write",
+                Family::default(),
+            ),
+        };
         for result in [WriteResult::Applied, WriteResult::Skipped, WriteResult::Conflict, WriteResult::Error]
         {
             drop(metrics.writes.get_or_create(&result.labels()));
         }
-        registry.register(
-            "mainstay_waitdeployment_mirror_lag_seconds",
-            "Time from the first look that found a status out of date to its being written",
-            metrics.lag.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_mirror_writes",
-            "Looks at statuses that were due, by what became of the write",
-            metrics.writes.clone(),
-        );
         metrics
     }
 

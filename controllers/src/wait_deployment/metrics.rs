@@ -51,10 +51,26 @@ impl GateMetrics {
     /// Registers the families. Gates are counted while `leading`.
     pub fn register(registry: &Registry, leading: watch::Receiver<bool>) -> Self {
         let metrics = Self {
-            gates: Family::default(),
-            wait: Histogram::new(WAIT_BUCKETS),
-            opened: Family::default(),
-            expired: Counter::default(),
+            gates: registry.family(
+                "mainstay_waitdeployment_gates",
+                "WaitDeployments by the state of their gate, as this replica last saw it",
+                Family::default(),
+            ),
+            wait: registry.family(
+                "mainstay_waitdeployment_gate_wait_seconds",
+                "Time a gate was closed before it opened",
+                Histogram::new(WAIT_BUCKETS),
+            ),
+            opened: registry.family(
+                "mainstay_waitdeployment_gate_opened",
+                "Gates that opened, by what opened them",
+                Family::default(),
+            ),
+            expired: registry.family(
+                "mainstay_waitdeployment_gate_expired",
+                "Gates whose deadline passed while they were closed",
+                Counter::default(),
+            ),
             states: Arc::default(),
             leading,
         };
@@ -64,26 +80,6 @@ impl GateMetrics {
         for by in [OpenedBy::Dependencies, OpenedBy::Deadline, OpenedBy::Spec] {
             drop(metrics.opened.get_or_create(&OutcomeLabels { outcome: outcome_of(by) }));
         }
-        registry.register(
-            "mainstay_waitdeployment_gates",
-            "WaitDeployments by the state of their gate, as this replica last saw it",
-            metrics.gates.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_gate_wait_seconds",
-            "Time a gate was closed before it opened",
-            metrics.wait.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_gate_opened",
-            "Gates that opened, by what opened them",
-            metrics.opened.clone(),
-        );
-        registry.register(
-            "mainstay_waitdeployment_gate_expired",
-            "Gates whose deadline passed while they were closed",
-            metrics.expired.clone(),
-        );
         metrics
     }
 
@@ -160,26 +156,4 @@ fn outcome_of(by: OpenedBy) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_standby_counts_no_gates() {
-        let leading = watch::Sender::new(true);
-        let metrics = GateMetrics::register(&Registry::new(), leading.subscribe());
-        let count = |state| metrics.gates.get_or_create(&StateLabels { state }).get();
-        let web = Request::namespaced("shop", "web");
-        metrics.observe(&web, "closed");
-        metrics.observe(&Request::namespaced("shop", "api"), "closed");
-        metrics.observe(&web, "open");
-        assert_eq!((count("closed"), count("open")), (1, 1));
-        leading.send_replace(false);
-        metrics.clear();
-        assert_eq!((count("closed"), count("open")), (0, 0));
-        metrics.observe(&web, "open");
-        assert_eq!((count("closed"), count("open")), (0, 0), "a reconcile that ends after its term");
-        leading.send_replace(true);
-        metrics.observe(&web, "open");
-        assert_eq!((count("closed"), count("open")), (0, 1), "and begins anew when it leads again");
-    }
-}
+mod tests;

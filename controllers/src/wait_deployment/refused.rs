@@ -31,40 +31,4 @@ pub(super) fn words_of(error: &WriteError) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use kube::core::Status;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn refused(status: Value) -> WriteError {
-        let status: Box<Status> = serde_json::from_value(status).unwrap();
-        WriteError::Refused { what: "apply".to_owned(), status, retry_after: None }
-    }
-
-    #[test]
-    fn only_a_refusal_that_would_come_again_is_a_rejection() {
-        let about =
-            |field: &str| json!({"causes": [{"reason": "FieldValueInvalid", "message": "", "field": field}]});
-        let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema";
-        let webhook = "admission webhook \"a.example.com\" does not support dry run";
-        let cases = [
-            (json!({"code": 422, "details": about("spec.template")}), true, "an invalid template"),
-            (json!({"code": 422}), true, "invalid without details"),
-            (
-                json!({"code": 422, "details": about("metadata.uid")}),
-                false,
-                "another Deployment of that name",
-            ),
-            (json!({"code": 400}), true, "malformed"),
-            (json!({"code": 400, "message": webhook}), false, "only a real write can tell"),
-            (json!({"code": 500, "message": typed}), true, "a key no schema knows"),
-            (json!({"code": 500, "message": "etcdserver: request timed out"}), false, "an outage"),
-            (json!({"code": 409}), false, "a conflict"),
-            (json!({"code": 403}), false, "forbidden is tried again, slowly"),
-        ];
-        for (status, expected, what) in cases {
-            assert_eq!(is_rejection(&refused(status)), expected, "{what}");
-        }
-    }
-}
+mod tests;

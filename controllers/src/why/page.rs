@@ -203,7 +203,7 @@ pub(super) fn described(check: &Check) -> String {
             };
             let state = match &resource.state {
                 ResourceState::Condition { type_, status } => format!("{type_}={status}"),
-                ResourceState::Expression(expression) => expression.clone(),
+                ResourceState::JsonPath { path, value } => format!("{path}={value}"),
             };
             format!("{} {which}: {state}", resource.kind)
         }
@@ -222,7 +222,7 @@ impl From<&Description> for Probe {
         let (next, held) = match description.next {
             NextProbe::In(next) => (Some(next.as_secs_f64()), None),
             NextProbe::InFlight => (None, Some("inFlight")),
-            NextProbe::Held(held) => (None, Some(held.as_str())),
+            NextProbe::Delayed(limit) => (None, Some(limit.as_str())),
             NextProbe::NoPlace => (None, Some("max_targets_per_namespace")),
         };
         Self {

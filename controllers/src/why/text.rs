@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mainstay::cli::Short;
+use mainstay::program::Short;
 
 use super::{Answer, Dependency, Probe};
 

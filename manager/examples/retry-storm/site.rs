@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, PostParams};
 use mainstay::cache::{Scope, Store};
-use mainstay::config::{ManagerConfiguration, Overrides};
+use mainstay::config::{ConfigSchema, ManagerConfiguration, Overrides};
 use mainstay::controller::Controller;
 use mainstay::manager::{Manager, ManagerError, ManagerOptions};
 use mainstay::reconcile::Reconciler;
@@ -45,7 +45,7 @@ impl Site {
             &configuration.to_string(),
             name,
             &Overrides::default(),
-            Some(&[name]),
+            Some(&ConfigSchema::new().controllers([name])),
         )?;
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("retry-storm") };
         let manager = Manager::new(options, configuration, connection.clone())?;

@@ -121,11 +121,6 @@ impl<K> Store<K> {
         self.declared.declare(&self.kind, name, function)
     }
 
-    #[cfg(test)]
-    pub(super) fn declared(&self) -> &Declared {
-        &self.declared
-    }
-
     fn entry_of(&self, view: View) -> Entry<K> {
         Entry { view, core: self.kind.source().clone(), decode: PhantomData }
     }
@@ -261,3 +256,6 @@ impl<K> fmt::Debug for Entry<K> {
         f.debug_tuple("Entry").field(&self.view).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,20 +225,6 @@ impl Indexes {
         let all = namespace.into_iter().chain(owner).chain(functions).chain(labels);
         all.min_by_key(Plan::len).unwrap_or(Plan::Everything)
     }
-
-    #[cfg(test)]
-    pub(super) fn buckets(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.namespaces.keys().map(|name| format!("namespace {name}")).collect();
-        all.extend(self.owners.keys().map(|uid| format!("owner {uid}")));
-        for index in &self.labels {
-            all.extend(index.values.keys().map(|value| format!("label {}={value}", index.key)));
-        }
-        for index in &self.functions {
-            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.function.name())));
-        }
-        all.sort();
-        all
-    }
 }
 
 // === impl LabelIndex ===
@@ -401,3 +387,6 @@ where
         buckets.remove(value);
     }
 }
+
+#[cfg(test)]
+mod tests;

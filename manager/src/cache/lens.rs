@@ -66,25 +66,4 @@ fn inside<T: PartialEq>(wide: Option<&T>, narrow: Option<&T>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scope_is_a_part_of_a_wider_one_where_metadata_can_tell() {
-        let shop = Scope::namespace("shop");
-        let web = Scope::all().labels("app=web".parse().unwrap());
-        for (wide, narrow, part) in [
-            (Scope::all(), shop.clone(), true),
-            (Scope::all(), web.clone(), true),
-            (web.clone(), shop.clone().labels("app=web".parse().unwrap()), true),
-            (shop.clone(), Scope::all(), false),
-            (shop.clone(), Scope::namespace("bank"), false),
-            (web.clone(), Scope::all(), false),
-            (web.clone(), shop.clone(), false),
-            (Scope::all(), Scope::all().fields("metadata.name=a"), false),
-            (Scope::all().fields("metadata.name=a"), shop.clone().fields("metadata.name=a"), true),
-        ] {
-            assert_eq!(Lens::on(&wide, &narrow).is_some(), part, "{narrow} in {wide}");
-        }
-    }
-}
+mod tests;

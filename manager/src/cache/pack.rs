@@ -1,18 +1,19 @@
-//! Packs the bodies of a kind, once that pays, behind the back of everybody else.
+//! Packs the bodies of a kind in the background, once that pays.
 //!
 //! New bodies stay plain for a moment, because the reconcile that follows reads them; then they are packed in turns
 //! of bounded size on a thread of the blocking pool, one turn at a time in the whole process. The dictionary is
-//! learnt from the store's own objects, and again when what comes in no longer looks like them.
+//! trained on the store's own objects, and again only when its ratio on incoming bodies has fallen to half of its
+//! ratio right after training.
 //!
 //! # Invariants
 //! 1. Packing changes how a version is kept, never which version is stored, and tells nobody.
-//! 2. No lock is held while anything is packed, unpacked or learnt; the table's is taken to swap a turn's results.
+//! 2. No lock is held while bodies are packed or unpacked or a dictionary is trained; the table's lock is taken to swap
+//!    in a turn's results.
 //! 3. Plain bytes on their way to being packed are bounded: the reflector reads on when there is room again. It waits
 //!    for [`PATIENCE`] at most: a blocking pool that others have filled costs memory, never a watch.
 //! 4. A dictionary lives as long as a body needs it.
 
 mod codec;
-mod fit;
 mod intake;
 mod shelf;
 #[cfg(test)]
@@ -22,23 +23,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub use self::codec::Damage;
-pub(super) use self::codec::{Dictionary, Packed, Press, Workbench};
+pub(super) use self::codec::{Dictionary, Packed, Workbench};
 pub(super) use self::intake::{Intake, Waiting};
 pub use self::shelf::Packing;
 pub(super) use self::shelf::Shelf;
 
 use self::codec::Samples;
-use self::fit::{Fit, Sum};
 use super::body::Form;
 use super::store::Core;
 use super::view::View;
 
 /// Whether the bodies of a kind are kept packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Pack {
     /// Once the kind has a megabyte of them, if that saves at least a third.
     #[default]
@@ -62,10 +64,8 @@ pub(super) struct Rules {
     pub(super) full: usize,
     /// Plain bytes packed in one turn; a body longer than that has a turn of its own.
     pub(super) turn: usize,
-    /// Plain bytes over which the ratio is looked at.
+    /// Plain bytes over which the ratio is measured; at least so many are packed between two trainings.
     pub(super) window: usize,
-    /// Plain bytes packed between two dictionaries, however badly the first does.
-    pub(super) retrain: usize,
 }
 
 /// All packing of one process happens at one bench.
@@ -88,17 +88,20 @@ pub(super) struct Packer {
     again: VecDeque<Waiting>,
 }
 
-/// A press with what was found out about it.
+/// A new dictionary, measured on samples that it was not trained on.
 struct Trained {
-    press: Press,
-    /// Objects it was learnt from.
-    samples: usize,
-    /// Whether more objects would teach little more.
-    enough: bool,
-    /// Samples it was not learnt from, packed with it.
+    dictionary: Arc<Dictionary>,
+    /// These samples, packed with it.
     new: Sum,
-    /// The same, packed with the press before it.
+    /// The same samples, packed with the previous dictionary.
     old: Sum,
+}
+
+/// Bytes of some bodies, plain and as they are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    plain: usize,
+    kept: usize,
 }
 
 /// What came of one turn.
@@ -129,8 +132,7 @@ impl Default for Rules {
             eager: 1024 * 1024,
             full: 4 * 1024 * 1024,
             turn: 512 * 1024,
-            window: 4 * 1024 * 1024,
-            retrain: 16 * 1024 * 1024,
+            window: 16 * 1024 * 1024,
         }
     }
 }
@@ -172,7 +174,7 @@ impl Packer {
                 tracing::error!(%kind, %error, "packing failed; objects are kept as they come from now on");
                 return;
             }
-            at = self.store.intake(|_, bytes| bytes).saturating_mul(2).max(self.rules.worth_a_look);
+            at = self.bytes().saturating_mul(2).max(self.rules.worth_a_look);
             tracing::debug!(kind = %self.store.kind(), "packing does not pay; looking again at twice the size");
         }
     }
@@ -202,22 +204,32 @@ impl Packer {
         self.pack == Pack::Always || samples.kept <= percent(samples.plain, WORTH)
     }
 
-    /// Packs what is there and what comes in.
+    /// Packs stored and incoming bodies.
     async fn work(&mut self, first: Trained) -> Result<(), JoinError> {
-        let mut fit = Fit::new(self.rules, &first, self.store.count());
-        let mut press = self.adopt(first);
+        // With `Pack::Always` the first training may have had too few objects.
+        let mut immature = self.bytes() < self.rules.worth_a_look;
+        let mut baseline = first.new;
+        let mut window = Sum::default();
+        let mut dictionary = self.adopt(first);
         loop {
             if self.store.intake(|intake, _| intake.resume()) {
                 tracing::info!(kind = %self.store.kind(), "packing goes on");
                 self.pack_again();
             }
-            if fit.is_poor(self.store.count()) {
-                let trained = self.train(Some(press.clone())).await?;
-                fit.judge(self.store.count());
+            let mature = immature && self.bytes() >= self.rules.worth_a_look;
+            let measured = window.plain >= self.rules.window;
+            if mature || (measured && window.has_half_the_ratio_of(baseline)) {
+                immature = immature && !mature;
+                let trained = self.train(Some(dictionary.clone())).await?;
                 if let Some(trained) = trained.filter(Trained::is_better) {
-                    fit = Fit::new(self.rules, &trained, self.store.count());
-                    press = self.adopt(trained);
+                    baseline = trained.new;
+                    dictionary = self.adopt(trained);
+                } else if measured {
+                    baseline = window;
                 }
+            }
+            if measured {
+                window = Sum::default();
             }
             self.rotate();
             let fresh = !self.due.is_empty();
@@ -226,23 +238,27 @@ impl Packer {
                 self.idle().await;
                 continue;
             }
-            let sum = self.turn(press.clone(), turn).await?;
+            let sum = self.turn(dictionary.clone(), turn).await?;
             if fresh {
-                fit.note(sum);
+                window.add(sum.plain, sum.kept);
             } else {
                 sleep(PAUSE).await;
             }
         }
     }
 
-    /// Starts packing with a press: what is there, little by little, and what comes in.
-    fn adopt(&mut self, trained: Trained) -> Arc<Press> {
-        let Trained { press, samples, new: Sum { plain, kept }, .. } = trained;
-        tracing::debug!(kind = %self.store.kind(), dictionary = ?press.dictionary(), samples, plain, kept, "packing");
-        let press = Arc::new(press);
-        self.store.shelf.put(&press);
+    /// Starts packing with a dictionary: incoming bodies, and in the background the stored ones.
+    fn adopt(&mut self, trained: Trained) -> Arc<Dictionary> {
+        let Trained { dictionary, new: Sum { plain, kept }, .. } = trained;
+        tracing::debug!(kind = %self.store.kind(), ?dictionary, plain, kept, "packing");
+        self.store.shelf.put(&dictionary);
         self.pack_again();
-        press
+        dictionary
+    }
+
+    /// Returns the bytes of the stored bodies.
+    fn bytes(&self) -> usize {
+        self.store.intake(|_, bytes| bytes)
     }
 
     /// Looks at all that is stored, little by little.
@@ -285,13 +301,13 @@ impl Packer {
     }
 
     /// Packs some bodies on another thread and swaps them in.
-    async fn turn(&self, press: Arc<Press>, turn: Vec<Waiting>) -> Result<Sum, JoinError> {
+    async fn turn(&self, dictionary: Arc<Dictionary>, turn: Vec<Waiting>) -> Result<Sum, JoinError> {
         let taken = turn.iter().map(|one| one.bytes).sum();
         let mut bench = self.workshop.clone().lock_owned().await;
         let work = move || {
             let mut done = Turn::default();
             for Waiting { view, .. } in turn {
-                done.pack(&press, &mut bench, view);
+                done.pack(&dictionary, &mut bench, view);
             }
             done
         };
@@ -300,15 +316,15 @@ impl Packer {
         Ok(sum)
     }
 
-    /// Makes a press from what is stored; nothing comes of it without memory.
-    async fn train(&mut self, old: Option<Arc<Press>>) -> Result<Option<Trained>, JoinError> {
+    /// Trains a dictionary on stored bodies; `None` without memory.
+    async fn train(&mut self, old: Option<Arc<Dictionary>>) -> Result<Option<Trained>, JoinError> {
         if old.is_none() {
             self.store.intake(|intake, _| intake.open(self.rules));
         }
         let views = spread(&self.store.everything(), Samples::MOST);
         self.made += 1;
         let (number, mut bench) = (self.made, self.workshop.clone().lock_owned().await);
-        spawn_blocking(move || Trained::learn(number, &views, old.as_deref(), &mut bench)).await
+        spawn_blocking(move || Trained::measure(number, &views, old.as_ref(), &mut bench)).await
     }
 }
 
@@ -323,16 +339,16 @@ impl Drop for Packer {
 
 impl Turn {
     /// Packs one body, unless it is packed like that already, is not stored any more, or is better left as it is.
-    fn pack(&mut self, press: &Press, bench: &mut Workbench, view: View) {
+    fn pack(&mut self, dictionary: &Arc<Dictionary>, bench: &mut Workbench, view: View) {
         if !view.is_held_elsewhere() {
             return;
         }
         let (plain, packed) = match view.body().form() {
-            Form::Plain(plain) => (plain.len(), press.pack(bench, &plain)),
-            Form::Packed(packed) if packed.is_of(press.dictionary()) => return,
+            Form::Plain(plain) => (plain.len(), dictionary.pack(bench, &plain)),
+            Form::Packed(packed) if packed.is_of(dictionary) => return,
             // One that cannot be read stays as it is: whoever reads it is told.
             Form::Packed(packed) => {
-                (packed.plain_len(), packed.read(|plain| press.pack(bench, plain)).ok().flatten())
+                (packed.plain_len(), packed.read(|plain| dictionary.pack(bench, plain)).ok().flatten())
             }
         };
         let packed = packed.filter(|packed| packed.len() <= percent(plain, WORTH));
@@ -344,28 +360,47 @@ impl Turn {
 // === impl Trained ===
 
 impl Trained {
-    /// Learns from some bodies; `None` without memory.
-    fn learn(number: u32, views: &[View], old: Option<&Press>, bench: &mut Workbench) -> Option<Self> {
+    /// Trains on some bodies and measures the result; `None` without memory.
+    fn measure(
+        number: u32,
+        views: &[View],
+        old: Option<&Arc<Dictionary>>,
+        bench: &mut Workbench,
+    ) -> Option<Self> {
         let mut samples = Samples::default();
         for view in views {
-            // One that cannot be read teaches nothing.
+            // A body that cannot be read is left out.
             view.body().read(|plain| samples.add(plain)).unwrap_or_default();
         }
-        let press = Press::train(number, &samples)?;
-        let mut sums = (Sum::default(), Sum::default());
+        let dictionary = Arc::new(Dictionary::train(number, &samples)?);
+        let (mut new, mut before) = (Sum::default(), Sum::default());
         for plain in samples.held_out() {
-            sums.0.add(plain.len(), press.pack(bench, plain)?.len());
+            new.add(plain.len(), dictionary.pack(bench, plain)?.len());
             if let Some(old) = old {
-                sums.1.add(plain.len(), old.pack(bench, plain)?.len());
+                before.add(plain.len(), old.pack(bench, plain)?.len());
             }
         }
-        let (samples, enough) = (samples.count(), samples.are_enough());
-        Some(Self { press, samples, enough, new: sums.0, old: sums.1 })
+        Some(Self { dictionary, new, old: before })
     }
 
     /// Returns whether it is worth packing everything again.
     fn is_better(&self) -> bool {
         self.new.kept <= percent(self.old.kept, BETTER)
+    }
+}
+
+// === impl Sum ===
+
+impl Sum {
+    fn add(&mut self, plain: usize, kept: usize) {
+        self.plain += plain;
+        self.kept += kept;
+    }
+
+    fn has_half_the_ratio_of(self, other: Self) -> bool {
+        // plain / kept <= other.plain / other.kept / 2, without dividing.
+        let ours = self.plain.saturating_mul(other.kept).saturating_mul(2);
+        ours <= other.plain.saturating_mul(self.kept)
     }
 }
 

@@ -9,15 +9,7 @@
 //! 2. Waits grow until the watch itself moves; lists and connections alone do not reset them.
 //! 3. Everything between two awaits is complete: dropping [`Reflector::run`] at any of them leaves the store sound.
 
-#[cfg(test)]
-mod backlog;
 mod backoff;
-#[cfg(test)]
-mod bad_input;
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod refusals;
 mod request;
 mod rights;
 mod stream;

@@ -21,7 +21,7 @@ use super::required::Required;
 use super::store::Core;
 use super::table::Table;
 use crate::key::KindId;
-use crate::metrics::Paced;
+use crate::util::LogEvery;
 
 pub(super) use self::families::Families;
 
@@ -127,14 +127,14 @@ pub(super) struct Counts {
     /// Never goes back. Written under `health`.
     progress: watch::Sender<Progress>,
     handlers: Mutex<BTreeMap<String, Trouble>>,
-    unindexed: Mutex<BTreeMap<String, Paced>>,
+    unindexed: Mutex<BTreeMap<String, LogEvery>>,
 }
 
 /// A [`HandlerTrouble`] and what of it was told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trouble {
-    panics: Paced,
-    slow: Paced,
+    panics: LogEvery,
+    slow: LogEvery,
 }
 
 /// How far the slowest part of a store has come.
@@ -169,7 +169,7 @@ struct Down {
     absent: bool,
     /// The last error that was told.
     told: Option<String>,
-    pace: Paced,
+    pace: LogEvery,
 }
 
 // === impl Counts ===
@@ -393,7 +393,7 @@ fn after_first(by_part: &[AtomicU64]) -> u64 {
 
 impl Down {
     fn now() -> Self {
-        Self { since: Instant::now(), error: None, absent: false, told: None, pace: Paced::default() }
+        Self { since: Instant::now(), error: None, absent: false, told: None, pace: LogEvery::default() }
     }
 }
 
@@ -418,27 +418,4 @@ impl Trouble {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn reasons_that_take_turns_are_told_once_a_minute_and_that_a_kind_is_gone_at_once() {
-        let counts = Counts::new(&[None]);
-        let mut told = Vec::new();
-        for round in 0..49_u64 {
-            let reason = if round % 2 == 0 { "refused" } else { "closed" };
-            if counts.down(0, reason.to_owned(), false) {
-                told.push((round, reason));
-            }
-            advance(Duration::from_millis(2_500)).await;
-        }
-        assert_eq!(told, [(0, "refused"), (25, "closed")]);
-        assert!(!counts.down(0, "closed".to_owned(), false), "it goes on");
-        assert!(counts.down(0, "403".to_owned(), true), "that is for somebody to act");
-        assert!(!counts.down(0, "404".to_owned(), true));
-        counts.up(0);
-        assert!(counts.down(0, "404".to_owned(), false), "another outage");
-    }
-}
+mod tests;

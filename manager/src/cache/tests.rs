@@ -1,3 +1,5 @@
+pub(crate) mod fixtures;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,11 +7,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::testing::{ByHand, Rig, config_map, object, request, teller};
 use super::*;
 use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 use crate::metrics::Format;
+use fixtures::{ByHand, Rig, config_map, object, request, teller};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 fn path(name: Option<&str>) -> ResourcePath {
@@ -187,7 +189,7 @@ async fn readers_of_one_version_share_one_decoded_object() {
 
 #[tokio::test(start_paused = true)]
 async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_start() {
-    let (_server, client) = super::testing::server::scripted();
+    let (_server, client) = fixtures::server::scripted();
     let registry = Registry::new();
     let settings = CacheSettings { namespaces: vec!["shop".into()], ..CacheSettings::default() };
     let cache = Cache::new(settings, client, &registry);
@@ -377,7 +379,7 @@ async fn own_writes_after_the_stop_are_read_and_kept_for_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_stopped_before_it_runs_asks_the_server_nothing() {
-    let (server, client) = testing::server::scripted();
+    let (server, client) = fixtures::server::scripted();
     let cache = Cache::new(CacheSettings::default(), client, &Registry::new());
     let _store = cache.store::<ConfigMap>(Scope::all());
     let stop = CancellationToken::new();

@@ -133,7 +133,7 @@ impl<K: DeserializeOwned> Applier<K> {
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
-        self.ensure_part(cx, current, object, Part::Object).await
+        self.write(cx, current, object, Part::Object, false).await
     }
 
     /// Makes the status as `object` says: as [`ensure`](Self::ensure), through the `status` subresource.
@@ -146,7 +146,7 @@ impl<K: DeserializeOwned> Applier<K> {
         current: &impl Current,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
-        self.ensure_part(cx, Some(current), object, Part::Status).await
+        self.write(cx, Some(current), object, Part::Status, false).await
     }
 
     /// Applies everything but the status, whatever is there, and returns the object as the server now has it.
@@ -187,7 +187,7 @@ impl<K: DeserializeOwned> Applier<K> {
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
-        self.dry_run_part(cx, current, object, Part::Object).await
+        self.write(cx, current, object, Part::Object, true).await
     }
 
     /// Returns what [`ensure_status`](Self::ensure_status) would come to, with nothing stored.
@@ -200,7 +200,7 @@ impl<K: DeserializeOwned> Applier<K> {
         current: &impl Current,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
-        self.dry_run_part(cx, Some(current), object, Part::Status).await
+        self.write(cx, Some(current), object, Part::Status, true).await
     }
 
     async fn apply_part(
@@ -215,40 +215,31 @@ impl<K: DeserializeOwned> Applier<K> {
         decode(&what, answer.body())
     }
 
-    async fn ensure_part(
+    async fn write(
         &self,
         cx: &(impl Authority + Sync),
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
         part: Part,
+        dry_run: bool,
     ) -> Result<Effect<K>, WriteError> {
-        let body = Body::of(&self.kind, object, "apply")?;
-        match current {
-            Some(current) if self.memory.still_stands(&body, part, current, cx.term()) => {
+        let body = Body::of(&self.kind, object, if dry_run { "dry run" } else { "apply" })?;
+        if !dry_run {
+            if current.is_some_and(|current| self.memory.still_stands(&body, part, current, cx.term())) {
                 return Ok(Effect::Unchanged);
             }
-            _ => self.memory.forget(&body.name, part),
+            self.memory.forget(&body.name, part);
         }
-        let (what, answer) = self.send(cx, &body, part, false).await?;
+        let (what, answer) = self.send(cx, &body, part, dry_run).await?;
         let now: Value = read(&what, answer.body())?;
-        self.memory.remember(&body, part, &now, cx.term());
-        let unchanged = current.is_some_and(|current| is_version(&now, current));
+        let unchanged = if dry_run {
+            // A dry run gives no new version, so the content has to tell.
+            current.is_some_and(|current| self.memory.same_content(&now, &current.json(), part, &body))
+        } else {
+            self.memory.remember(&body, part, &now, cx.term());
+            current.is_some_and(|current| is_version(&now, current))
+        };
         effect(&what, &answer, unchanged)
-    }
-
-    async fn dry_run_part(
-        &self,
-        cx: &(impl Authority + Sync),
-        current: Option<&impl Current>,
-        object: &(impl Serialize + Sync),
-        part: Part,
-    ) -> Result<Effect<K>, WriteError> {
-        let body = Body::of(&self.kind, object, "dry run")?;
-        let (what, answer) = self.send(cx, &body, part, true).await?;
-        // A dry run gives no new version, so the content has to tell.
-        let now: Value = read(&what, answer.body())?;
-        let same = |current: &_| self.memory.same_content(&now, &Current::json(current), part, &body);
-        effect(&what, &answer, current.is_some_and(same))
     }
 
     /// Sends the body and returns what it was, for errors, with the answer.

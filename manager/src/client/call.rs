@@ -7,6 +7,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::core::Status;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::key::{KindId, Request as ObjectName};
 
@@ -14,6 +15,16 @@ use super::error::{WriteError, is_fenced};
 
 /// Longest field manager that the server takes, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
+
+/// Characters of a field manager that stand escaped in a query: those that a query may not have or reads otherwise.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@');
 
 /// Which part of an object a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,18 +61,8 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
         );
         return Err(WriteError::Malformed { what: what.to_owned(), why });
     }
-    let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit & 0xf)]);
-    let mut query = "fieldManager=".to_owned();
-    for byte in field_manager.bytes() {
-        match char::from(byte) {
-            plain if plain.is_ascii_alphanumeric() || "-._~/:@".contains(plain) => query.push(plain),
-            _ => query.extend(['%', hex(byte >> 4), hex(byte)]),
-        }
-    }
-    if dry_run {
-        query.push_str("&dryRun=All");
-    }
-    Ok(query)
+    let dry_run = if dry_run { "&dryRun=All" } else { "" };
+    Ok(format!("fieldManager={}{dry_run}", utf8_percent_encode(field_manager, ESCAPED)))
 }
 
 /// Builds a request that is answered with JSON.
@@ -138,17 +139,4 @@ fn retry_after_header<B>(response: &Response<B>) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_manager_is_escaped_and_nonsense_is_refused() {
-        assert_eq!(query("mainstay-test", false, "").unwrap(), "fieldManager=mainstay-test");
-        assert_eq!(query("a&b=c d%", true, "").unwrap(), "fieldManager=a%26b%3Dc%20d%25&dryRun=All");
-        for nonsense in ["", "a\nb", &"a".repeat(129)] {
-            let error = query(nonsense, false, "apply of Pod shop/web").unwrap_err().to_string();
-            assert!(error.starts_with("apply of Pod shop/web was not sent: its field manager is"), "{error}");
-        }
-        assert!(query(&"a".repeat(128), false, "").is_ok());
-    }
-}
+mod tests;

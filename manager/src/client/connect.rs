@@ -21,22 +21,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Uri, header};
+use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use kube::client::ConfigExt as _;
-use tower::util::option_layer;
-use tower::{BoxError, Layer as _};
+use kube::client::{Body, ConfigExt as _};
+use tower::util::{BoxCloneService, option_layer};
+use tower::{BoxError, Layer as _, ServiceExt as _};
 
-use crate::client::observe::{ObserveLayer, ObserverSlot, WriteObserver};
+use crate::client::observe::{ObserverSlot, WriteObserver, observed};
 use crate::key::Fence;
 use crate::metrics::Registry;
 
-use count::CountLayer;
-use deadline::{ConnectDeadline, DeadlineLayer};
-use fenced::{GuardLayer, Transport};
+use count::counted;
+use deadline::{connect_deadline, deadlined};
+use fenced::{Transport, guarded};
 use metrics::RequestMetrics;
-use tcp::TcpConnector;
-use warnings::{WarningLayer, Warnings};
+use warnings::Warnings;
 
 pub use super::infer::{Tried, infer};
 pub use deadline::DeadlineExceeded;
@@ -47,6 +46,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of every response inside a stack.
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// A stack from its parts' next one inwards. Every part is always ready, so none polls the readiness of the next.
+pub(super) type Stack = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// What a client is for. Each has connections of its own.
 #[derive(Clone, Debug)]
@@ -188,27 +190,21 @@ impl Connections {
             Role::Watches | Role::Lease { .. } => None,
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-        let tcp = TcpConnector::new(fence.clone(), timeout, self.metrics.clone());
-        let https = ConnectDeadline::new(config.rustls_https_connector_with_connector(tcp)?, timeout);
+        let tcp = tcp::connector(fence.clone(), timeout, self.metrics.clone());
+        let https = connect_deadline(config.rustls_https_connector_with_connector(tcp)?, timeout);
 
-        let transport = Transport::new(https, fence);
-        let service = config.extra_headers_layer()?.layer(transport);
+        let service = config.extra_headers_layer()?.layer(Transport::new(https, fence).into_service());
         let service = option_layer(config.auth_layer()?).layer(service);
-        let service = config.base_uri_layer().layer(service);
-        let service = CountLayer::new(&self.metrics, &config.cluster_url).layer(service);
-        let namespace = config.default_namespace;
-        let warned = WarningLayer { warnings: self.warnings.clone() };
-        Ok(match role {
-            Role::Watches => kube::Client::new(warned.layer(service), namespace),
+        let service = Stack::new(config.base_uri_layer().layer(service).map_err(Into::into));
+        let service = counted(service, &self.metrics, &config.cluster_url);
+        let service = match role {
+            Role::Watches => self.warnings.of(service),
             Role::Writes(fence) => {
-                let service =
-                    ObserveLayer { slot: Arc::clone(&self.observer.0) }.layer(warned.layer(service));
-                kube::Client::new(GuardLayer { fence }.layer(service), namespace)
+                guarded(observed(self.warnings.of(service), Arc::clone(&self.observer.0)), fence)
             }
-            Role::Lease { request_timeout } => {
-                kube::Client::new(DeadlineLayer { timeout: request_timeout }.layer(service), namespace)
-            }
-        })
+            Role::Lease { request_timeout } => deadlined(service, request_timeout),
+        };
+        Ok(kube::Client::new(service, config.default_namespace))
     }
 }
 

@@ -1,20 +1,17 @@
-//! Tells people what happened to an object, as Events of `events.k8s.io/v1`.
+//! Records what happened to an object, as Events of `events.k8s.io/v1`.
 //!
 //! A [`Recorder`] enters an occurrence in a bounded table of series and never waits; one [`EventWriter`] per manager
-//! writes what the server does not know yet. Events are a courtesy: when there is no room, or the server says no for too
-//! long, they are dropped, counted, logged at most once a minute, and nothing else suffers.
+//! writes the series that have changed. Namespaces share the table and the writes fairly. An Event that finds no room, or
+//! that the server rejects for too long, is dropped, counted and logged at most once a minute.
 //!
-//! Differs from client-go's recorder: `regarding.resourceVersion` is not part of what makes two occurrences the same,
-//! a growing count is visible within seconds instead of minutes, 429 and 5xx are retried, all memory is bounded, and one
-//! noisy object takes nothing from the others.
+//! Differs from client-go's recorder: `regarding.resourceVersion` does not distinguish Events, a growing count is
+//! written within seconds instead of minutes, 429 and 5xx are retried, all memory is bounded, and a flood in one
+//! namespace does not delay or displace the Events of another.
 
-mod budget;
-mod drops;
+mod counts;
 #[cfg(feature = "testing")]
 mod heard;
-mod identity;
 mod series;
-mod wire;
 mod writer;
 
 use std::fmt;
@@ -22,6 +19,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -29,9 +28,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::metrics::Registry;
 
-use drops::{Cause, EventCounts};
-use identity::SeriesKey;
-use series::{Ledger, Taken};
+use counts::{EventCounts, cause};
+use series::{Ledger, Lost, Taken};
 
 #[cfg(feature = "testing")]
 pub(crate) use heard::Heard;
@@ -44,64 +42,41 @@ const MAX_WORD: usize = 128;
 /// Limit of the API for `note`, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Whether an event is news or a warning. The API knows no third.
+/// Whether an Event is news or a warning; the API has no third type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Something happened as it should.
+    /// Expected.
     Normal,
-    /// Somebody should look.
+    /// Needs attention.
     Warning,
 }
 
-/// Records events in the name of one controller. Cheap to clone; never waits.
+/// Records Events of one controller. Cheap to clone; never waits.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
     controller: Arc<str>,
-    /// The last one to go tells the writer.
+    /// Cancels the writer's token when the last recorder is dropped.
     _alive: Arc<DropGuard>,
 }
 
 struct Shared {
-    /// Held for a few look-ups at a time, so that a reconcile hardly notices. Nothing is logged or awaited under it.
+    /// Held for a few look-ups at a time. Nothing is logged or awaited under it.
     ledger: Mutex<Ledger>,
-    /// There is something new to write. One permit is kept while the writer looks elsewhere.
+    /// Notified when a write becomes due. One permit is kept while the writer is busy.
     wake: Notify,
-    /// As the ledger has it, for the recorder of another API server.
+    /// The reporting instance of each Event.
     instance: Box<str>,
     counts: EventCounts,
-    clock: Clock,
-    /// Where a test hears what is recorded; nothing reaches the ledger then.
+    /// Receives the occurrences in a test; nothing reaches the ledger then.
     #[cfg(feature = "testing")]
     heard: Option<Heard>,
-}
-
-/// The wall clock, as a value that tests replace.
-type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// One call of [`Recorder::event`].
-#[derive(Clone, Debug)]
-struct Occurrence {
-    regarding: ObjectReference,
-    related: Option<ObjectReference>,
-    kind: EventType,
-    reason: String,
-    action: String,
-    note: String,
-    controller: Arc<str>,
-    at: Timestamp,
-}
-
-/// An event as one line for people.
-struct Described<'a> {
-    reason: &'a str,
-    regarding: &'a ObjectReference,
 }
 
 // === impl EventType ===
 
 impl EventType {
-    /// Returns the word the API uses.
+    /// Returns the value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -116,33 +91,22 @@ impl Recorder {
     /// Makes a recorder and the writer it feeds; nothing is written until the writer runs. Registers
     /// `mainstay_events_total`.
     ///
-    /// `controller` is the reporting controller, such as `mainstay.dev/wait-deployment`; `instance` tells replicas
-    /// apart. The client must not be fenced: events are flushed after the Lease is given back.
+    /// `controller` is the reporting controller, such as `mainstay.dev/orders`; `instance` distinguishes
+    /// replicas. The client must not be fenced: events are flushed after the Lease is given back.
     pub fn new(
         controller: &str,
         instance: &str,
         client: kube::Client,
         registry: &Registry,
     ) -> (Self, EventWriter) {
-        Self::with_clock(controller, instance, client, registry, Arc::new(Timestamp::now))
-    }
-
-    fn with_clock(
-        controller: &str,
-        instance: &str,
-        client: kube::Client,
-        registry: &Registry,
-        clock: Clock,
-    ) -> (Self, EventWriter) {
         let instance = if instance.is_empty() { controller } else { instance };
-        Self::with_shared(Shared::new(instance, EventCounts::register(registry), clock), controller, client)
+        Self::with_shared(Shared::new(instance, EventCounts::register(registry)), controller, client)
     }
 
     /// Makes a recorder for another API server and the writer it feeds, in the name of the same controller and instance
     /// and counted in the same metric. Nothing else is shared.
     pub fn beside(&self, client: kube::Client) -> (Self, EventWriter) {
-        let Shared { instance, counts, clock, .. } = &*self.shared;
-        let shared = Shared::new(instance, counts.clone(), Arc::clone(clock));
+        let shared = Shared::new(&self.shared.instance, self.shared.counts.clone());
         Self::with_shared(shared, &self.controller, client)
     }
 
@@ -210,29 +174,47 @@ impl Recorder {
             [reason, ""] => (reason, reason),
             [reason, action] => (reason, action),
         };
-        let outcome = if reason.is_empty() {
-            Err(Cause::Invalid)
-        } else {
-            let occurrence = Occurrence {
-                regarding: without_version(regarding),
-                related: related.map(without_version),
-                kind,
-                reason: cut(reason, MAX_WORD),
-                action: cut(action, MAX_WORD),
-                note: cut(note, MAX_NOTE),
-                controller: Arc::clone(&self.controller),
-                at: (self.shared.clock)(),
-            };
-            self.shared.observe(&occurrence)
+        let counts = &self.shared.counts;
+        if reason.is_empty() {
+            return counts.lost(cause::INVALID, 1, &describe(reason, regarding));
+        }
+        let at = Timestamp::now();
+        let regarding = without_version(regarding);
+        // The API requires this namespace for cluster-scoped objects.
+        let namespace = regarding.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+        let metadata = ObjectMeta {
+            name: Some(event_name(&regarding, at)),
+            namespace: Some(namespace.unwrap_or("default").to_owned()),
+            ..ObjectMeta::default()
         };
-        match outcome {
-            Ok(taken) => {
-                if taken != Taken::Repeated {
-                    self.shared.wake.notify_one();
-                }
-                self.shared.counts.taken(if taken == Taken::New { "new" } else { "repeated" });
+        let described = describe(reason, &regarding);
+        let taken = self.shared.observe(Event {
+            metadata,
+            event_time: Some(MicroTime(at)),
+            type_: Some(kind.as_str().to_owned()),
+            reason: Some(cut(reason, MAX_WORD)),
+            action: Some(cut(action, MAX_WORD)),
+            note: Some(cut(note, MAX_NOTE)).filter(|note| !note.is_empty()),
+            regarding: Some(regarding),
+            related: related.map(without_version),
+            reporting_controller: Some(self.controller.to_string()),
+            reporting_instance: Some(self.shared.instance.to_string()),
+            ..Event::default()
+        });
+        match taken {
+            Ok(Taken::Repeated) => counts.taken("repeated"),
+            Ok(Taken::Raised) => {
+                self.shared.wake.notify_one();
+                counts.taken("repeated");
             }
-            Err(cause) => self.shared.counts.lost(cause, 1, &Described { reason, regarding }),
+            Ok(Taken::New(evicted)) => {
+                self.shared.wake.notify_one();
+                counts.taken("new");
+                if let Some(evicted) = evicted {
+                    self.shared.lost(*evicted);
+                }
+            }
+            Err(cause) => counts.lost(cause, 1, &described),
         }
     }
 }
@@ -246,39 +228,52 @@ impl fmt::Debug for Recorder {
 // === impl Shared ===
 
 impl Shared {
-    fn new(instance: &str, counts: EventCounts, clock: Clock) -> Self {
+    fn new(instance: &str, counts: EventCounts) -> Self {
         Self {
-            ledger: Mutex::new(Ledger::new(cut(instance, MAX_WORD), Instant::now())),
+            ledger: Mutex::new(Ledger::new()),
             wake: Notify::new(),
-            instance: instance.into(),
+            instance: cut(instance, MAX_WORD).into(),
             counts,
-            clock,
             #[cfg(feature = "testing")]
             heard: None,
         }
     }
 
-    fn observe(&self, occurrence: &Occurrence) -> Result<Taken, Cause> {
+    fn observe(&self, event: Event) -> Result<Taken, &'static str> {
         #[cfg(feature = "testing")]
         if let Some(heard) = &self.heard {
-            return Ok(heard.hear(occurrence));
+            return Ok(heard.hear(event));
         }
-        let key = SeriesKey::of(occurrence);
-        self.ledger.lock().observe(key, occurrence, Instant::now())
+        self.ledger.lock().observe(event, Instant::now())
+    }
+
+    /// Counts and logs a series that was given up.
+    fn lost(&self, lost: Lost) {
+        let Lost { cause, count, event, why } = lost;
+        let event = describe(&event.reason.unwrap_or_default(), &event.regarding.unwrap_or_default());
+        self.counts.lost(cause, count, &format_args!("{event}: {why}"));
     }
 }
 
-// === impl Described ===
-
-impl fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |text: &Option<String>| text.clone().unwrap_or_default();
-        let ObjectReference { kind, namespace, name, .. } = self.regarding;
-        write!(f, "{} on {} {}/{}", self.reason, of(kind), of(namespace), of(name))
-    }
+/// `name.hextime` as client-go makes it, with `event` in place of a name that is not valid there. The last digits are
+/// random: one object can have two Events at one clock reading.
+fn event_name(regarding: &ObjectReference, at: Timestamp) -> String {
+    let name = regarding.name.as_deref().unwrap_or_default();
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let label = |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+    let usable = name.len() <= 220 && name.chars().all(allowed) && name.split('.').all(label);
+    let stem = if usable { name } else { "event" };
+    format!("{stem}.{:x}{:04x}", at.as_nanosecond(), fastrand::u16(..))
 }
 
-/// The version differs at each occurrence, and says nothing that the time does not.
+/// Returns an Event as one line of the log.
+fn describe(reason: &str, regarding: &ObjectReference) -> String {
+    let ObjectReference { kind, namespace, name, .. } = regarding;
+    let [kind, namespace, name] = [kind, namespace, name].map(|text| text.as_deref().unwrap_or_default());
+    format!("{reason} on {kind} {namespace}/{name}")
+}
+
+/// The version differs at each occurrence, and would make each an Event of its own.
 fn without_version(reference: &ObjectReference) -> ObjectReference {
     ObjectReference { resource_version: None, ..reference.clone() }
 }

@@ -11,20 +11,18 @@
 //! 3. The response reaches the caller byte for byte.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::{Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use kube::client::Body;
 use parking_lot::RwLock;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service as _, service_fn};
 
-use super::connect::ResponseBody;
+use super::connect::{ResponseBody, Stack};
 use super::writer::Writer;
 
 /// Longest response that is collected for the observer; etcd refuses objects a fifth of this size.
@@ -85,18 +83,6 @@ pub trait WriteObserver: Send + Sync + 'static {
 
 /// The observer of one [`Connections`](super::Connections), shared with the clients already handed out.
 pub(super) type ObserverSlot = Arc<RwLock<Option<Arc<dyn WriteObserver>>>>;
-
-/// Puts [`Observed`] around a service.
-pub(super) struct ObserveLayer {
-    pub(super) slot: ObserverSlot,
-}
-
-/// A service whose successful writes are reported.
-#[derive(Clone)]
-pub(super) struct Observed<S> {
-    inner: S,
-    slot: ObserverSlot,
-}
 
 /// What a request is about to do, as far as it can be known before the answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -184,45 +170,19 @@ impl Uncovered {
     }
 }
 
-// === impl Observed ===
-
-impl<S> Layer<S> for ObserveLayer {
-    type Service = Observed<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Observed { inner, slot: Arc::clone(&self.slot) }
-    }
-}
-
-impl<S> Service<Request<Body>> for Observed<S>
-where
-    S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let observer = self.slot.read().clone();
-        let intent = observer.and_then(|observer| {
+/// Reports the successful writes of a stack.
+pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
+    Stack::new(service_fn(move |request: Request<Body>| {
+        let intent = slot.read().clone().and_then(|observer| {
             let path = ResourcePath::parse(request.uri().path())?;
             let intent = path.intent(request.method(), request.headers())?;
             Some((observer, path, intent))
         });
-        let Some((observer, path, intent)) = intent else {
-            return Box::pin(self.inner.call(request));
-        };
-        let writer = Writer::of(&request);
-        let shown = if intent == Intent::Delete { observer.shown(&path) } else { Vec::new() };
-        // The clone takes the place of the service that `poll_ready` was asked about.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
-        Box::pin(async move {
+        let mut inner = inner.clone();
+        async move {
+            let Some((observer, path, intent)) = intent else { return inner.call(request).await };
+            let writer = Writer::of(&request);
+            let shown = if intent == Intent::Delete { observer.shown(&path) } else { Vec::new() };
             let (request, dry) = detect_dry_run(request).await?;
             let response = inner.call(request).await?;
             if dry || !response.status().is_success() {
@@ -241,8 +201,8 @@ where
                     Ok(response)
                 }
             }
-        })
-    }
+        }
+    }))
 }
 
 /// Tells `seen` the whole body and gives the response back with it.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use super::text::as_text;
+
 /// What every address matches as it is written.
-pub(super) const PATTERN: &str =
+const PATTERN: &str =
     r"^(|0|[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]:[0-9]{1,5})$";
 
 /// Where a server listens.
@@ -28,6 +30,8 @@ pub enum BindAddress {
     Tcp(SocketAddr),
 }
 
+as_text!(BindAddress, PATTERN);
+
 // === impl BindAddress ===
 
 impl BindAddress {
@@ -37,11 +41,6 @@ impl BindAddress {
             Self::Off => None,
             Self::Tcp(address) => Some(address),
         }
-    }
-
-    /// Returns the address as the file says it.
-    pub(super) fn as_written(&self) -> String {
-        self.socket().map_or_else(String::new, |address| address.to_string())
     }
 
     /// Returns whether both cannot be bound at once.
@@ -73,7 +72,7 @@ impl FromStr for BindAddress {
 impl fmt::Display for BindAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Off => f.write_str("off"),
+            Self::Off => Ok(()),
             Self::Tcp(address) => write!(f, "{address}"),
         }
     }

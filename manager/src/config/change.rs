@@ -1,16 +1,17 @@
-//! What two configurations differ in, and which of it a running process takes over.
+//! Differences between two configurations, and which of them a running process takes over.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use super::raw::RawManager;
-use super::walk::Applies;
-use super::written::{Written, written};
-use super::{Logging, ManagerConfiguration};
+use super::ManagerConfiguration;
+use super::controllers::RESTART;
+use super::schema::RUNTIME;
+use super::section::{Applies, applies};
+use super::words::child;
 
-/// What two configurations differ in, key by key, in the order of the file.
+/// The differences between two configurations, key by key, in the order of their paths.
 ///
 /// ```
 /// use mainstay::config::{Change, ManagerConfiguration, Overrides};
@@ -26,22 +27,22 @@ use super::{Logging, ManagerConfiguration};
 /// assert_eq!(change.live[1].to_string(), "controllers.web.workers unset -> 1");
 /// assert_eq!(change.restart[0].to_string(), "cache.resync 10h -> 1h");
 ///
-/// // What holds in a process that was started with the old one and has been told the new one:
+/// // What holds in a process that was started with the old one and has read the new one:
 /// let in_force = old.reloaded(&new);
 /// assert_eq!(Change::between(&in_force, &new).restart, change.restart);
 /// # Ok::<(), mainstay::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// What applies while the process runs.
+    /// Keys that apply while the process runs.
     pub live: Vec<Difference>,
-    /// What applies when the process is started again.
+    /// Keys that apply when the process is started again.
     pub restart: Vec<Difference>,
 }
 
 /// One key whose value differs.
 ///
-/// Displays as `PATH OLD -> NEW`, where nothing written is `unset`.
+/// Displays as `PATH OLD -> NEW`, where a key that is not there is `unset`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// The key, such as `controllers["*"].workers`.
@@ -55,38 +56,54 @@ pub struct Difference {
 // === impl Change ===
 
 impl Change {
-    /// Compares two configurations. What the code of a controller sets is in neither.
+    /// Compares two configurations. Settings from the code of controllers are in neither.
     pub fn between(old: &ManagerConfiguration, new: &ManagerConfiguration) -> Self {
-        let keys = |configuration: &ManagerConfiguration| written("", &mut RawManager::from(configuration));
-        let (before, after) = (keys(old), keys(new));
-        let mut left: BTreeMap<&str, &Written> = before.iter().map(|key| (&*key.path, key)).collect();
-        let mut change = Self::default();
-        for key in &after {
-            let old = left.remove(&*key.path).map(|old| &old.value);
-            change.note(key, old, Some(&key.value));
-        }
-        // Entries of controllers that are no longer there.
-        for key in before.iter().filter(|key| left.contains_key(&*key.path)) {
-            change.note(key, Some(&key.value), None);
-        }
-        change
+        let mut differences = Vec::new();
+        compare(String::new(), Some(&old.tree()), Some(&new.tree()), &mut differences);
+        let (restart, live) = differences
+            .into_iter()
+            .partition(|difference| new.applies(&difference.path) == Applies::AtNextStart);
+        Self { live, restart }
     }
 
     /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.restart.is_empty()
     }
+}
 
-    fn note(&mut self, key: &Written, old: Option<&Json>, new: Option<&Json>) {
-        if old == new {
-            return;
+/// Adds the keys whose values differ. A mapping on one side only is one value, unless the key is not there on the other.
+fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &mut Vec<Difference>) {
+    let keys =
+        |value: Option<&Json>| value.map_or_else(|| Some(Map::new()), |value| value.as_object().cloned());
+    match (keys(old), keys(new)) {
+        (Some(before), Some(after)) if old.or(new).is_some() => {
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for name in names {
+                compare(child(&path, name), before.get(name), after.get(name), differences);
+            }
         }
-        let list = match key.applies {
-            Applies::Live => &mut self.live,
-            Applies::AtNextStart => &mut self.restart,
-        };
-        list.push(Difference { path: key.path.clone(), old: old.cloned(), new: new.cloned() });
+        _ if old == new => {}
+        _ => differences.push(Difference { path, old: old.cloned(), new: new.cloned() }),
     }
+}
+
+/// Returns the keys of a tree with their values, in the order of their paths. A list is one value, and so is an empty
+/// mapping.
+pub(super) fn leaves(tree: &Json) -> Vec<(String, Json)> {
+    fn collect(path: String, value: &Json, leaves: &mut Vec<(String, Json)>) {
+        match value {
+            Json::Object(keys) if !keys.is_empty() => {
+                for (name, value) in keys {
+                    collect(child(&path, name), value, leaves);
+                }
+            }
+            value => leaves.push((path, value.clone())),
+        }
+    }
+    let mut leaves = Vec::new();
+    collect(String::new(), tree, &mut leaves);
+    leaves
 }
 
 impl fmt::Display for Difference {
@@ -103,21 +120,18 @@ impl fmt::Display for Difference {
 // === impl ManagerConfiguration ===
 
 impl ManagerConfiguration {
-    /// Returns what holds in a process that runs by this configuration once another one was loaded: what applies live is
-    /// the other's, the rest stays until the next start.
-    #[must_use]
-    pub fn reloaded(&self, new: &Self) -> Self {
-        Self {
-            leader_election: self.leader_election.clone(),
-            health: self.health.clone(),
-            metrics: self.metrics.clone(),
-            inspect: self.inspect.clone(),
-            cache: self.cache.clone(),
-            shutdown: new.shutdown.clone(),
-            logging: Logging { format: self.logging.format, level: new.logging.level.clone() },
-            probe_policy: new.probe_policy.clone(),
-            wait_deployment: self.wait_deployment.clone(),
-            controllers: new.controllers.clone(),
+    /// Returns when a change of a key applies.
+    pub(super) fn applies(&self, path: &str) -> Applies {
+        let (section, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
+        if section == "controllers" {
+            // Below the name, which is quoted if it has other characters than a key.
+            let after = if rest.starts_with('[') { rest.find("\"]").map(|end| end + 2) } else { None };
+            let below = after.map_or_else(|| rest.trim_start_matches('.').find('.').map(|end| end + 1), Some);
+            let key = below.and_then(|below| rest.get(below..)).unwrap_or_default();
+            return applies(key.trim_start_matches('.'), RESTART);
         }
+        let own = RUNTIME.iter().find(|declared| declared.name == section);
+        let restart = own.map_or_else(|| self.sections.restart(section), |own| own.default.restart());
+        applies(rest.trim_start_matches('.'), restart)
     }
 }

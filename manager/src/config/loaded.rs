@@ -1,30 +1,26 @@
-//! A configuration with where it came from.
+//! A configuration with the origin of each value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use serde_json::Value as Json;
 
-use super::cursor::{self, Cursor};
-use super::problem::Problems;
-use super::raw::{RawController, RawManager};
-use super::shape::{number, time};
-use super::walk::{Applies, read as read_section};
-use super::written::{Written, written};
+use super::change::leaves;
+use super::controllers::{ControllerKeys, path_of, tree_of};
+use super::document::Document;
+use super::schema::{CONTROLLER, RUNTIME};
+use super::section::{Applies, Section, Sections, is_within};
 use super::{
-    ConfigError, EVERY_CONTROLLER, FILE_NAME, ManagerConfiguration, Overrides, Position, resolve, tree,
+    API_VERSION, ConfigError, ConfigSchema, Controllers, EVERY_CONTROLLER, FILE_NAME, KIND,
+    ManagerConfiguration, Overrides, Problem,
 };
 use crate::controller::ControllerSettings;
-use crate::queue::{Delay, Rate};
+use crate::util::MAX_FILE_BYTES;
 
-/// The largest file read: what the API server lets a `ConfigMap` hold.
-const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// A configuration with where each value came from.
+/// A configuration with the origin of each value.
 ///
 /// ```
 /// use mainstay::config::{Loaded, Overrides};
@@ -38,15 +34,15 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 ///     let setting = settings.iter().find(|setting| setting.path == path).unwrap();
 ///     format!("{} from {}", setting.value, setting.origin)
 /// };
-/// assert_eq!(from("controllers.web.reconcileTimeout"), r#""10s" from file 3:58"#);
-/// assert_eq!(from("controllers.web.workers"), r#"4 from "*" 3:30"#);
+/// assert_eq!(from("controllers.web.reconcileTimeout"), r#""10s" from file"#);
+/// assert_eq!(from("controllers.web.workers"), r#"4 from "*""#);
 /// assert_eq!(from("controllers.web.queue.maxDepth"), "500 from code");
 /// assert_eq!(from("controllers.web.queue.retryShare"), "50 from default");
 /// # Ok::<(), mainstay::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What was read, complete and valid.
+    /// The settings, complete and valid.
     pub configuration: ManagerConfiguration,
     /// Where its values came from.
     pub origins: Origins,
@@ -57,33 +53,26 @@ pub struct Loaded {
 /// Where the values of one configuration came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// What is written in the file, by path.
-    file: HashMap<String, Position>,
-    /// What flags say, by path.
+    /// Paths that are written in the file.
+    file: HashSet<String>,
+    /// Paths that flags set, with the names of the flags.
     flags: HashMap<&'static str, &'static str>,
-    /// What a value is from that neither names.
-    rest: Rest,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Rest {
-    #[default]
-    Default,
-    Code,
+    /// Whether all other values come from code, rather than from defaults.
+    from_code: bool,
 }
 
 /// Where one value came from.
 ///
-/// Displays as `default`, `file 12:14`, `"*" 8:5`, `flag --log-level` or `code`.
+/// Displays as `default`, `file`, `"*"`, `flag --log-level` or `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The default.
     Default,
-    /// The file, at this key's value.
-    File(Position),
+    /// The file.
+    File,
     /// The file's entry of `"*"`, for a controller that has none of its own for this key.
-    Every(Position),
+    Every,
     /// A flag, by its name.
     Flag(&'static str),
     /// The program's own code.
@@ -103,91 +92,129 @@ pub struct Setting {
     pub applies: Applies,
 }
 
+/// Reads the sections of one document, and collects their problems.
+struct Reader<'t> {
+    document: Document<'t>,
+    problems: Vec<Problem>,
+}
+
 // === impl Loaded ===
 
 impl Loaded {
-    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it. With the names of the controllers
-    /// of this binary given, a name that is not among them is an error.
+    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it. Without a schema any controller may be
+    /// named, and there are no sections but the runtime's own.
     ///
     /// # Errors
     /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
     pub fn load(
         path: &Path,
         overrides: &Overrides,
-        controllers: Option<&[&str]>,
+        schema: Option<&ConfigSchema>,
     ) -> Result<Self, ConfigError> {
         let path = file_in(path);
         let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        Self::parse(&text, &path.display().to_string(), overrides, controllers)
+        Self::parse(&text, &path.display().to_string(), overrides, schema)
     }
 
     /// Reads a text. `origin` names it in messages.
     ///
     /// # Errors
-    /// If anything in the text is wrong, or wrong together with the flags.
+    /// If anything in the text is wrong, or wrong together with the flags: of each section the first value that does not
+    /// have the shape of its key, and of the others every value that is out of bounds or does not fit.
     pub fn parse(
         text: &str,
         origin: &str,
         overrides: &Overrides,
-        controllers: Option<&[&str]>,
+        schema: Option<&ConfigSchema>,
     ) -> Result<Self, ConfigError> {
-        let problems = Problems::default();
-        let resolved = match tree::parse(text) {
-            Ok(node) => {
-                let mut raw: RawManager = read_section(&Cursor::root(&node, &problems), controllers);
-                let flags = raw.put_over(overrides);
-                Some((resolve::resolve(&raw, &problems), flags))
-            }
-            Err(error) => {
-                problems.push(error.at, "", format!("not YAML: {}", error.message));
-                None
-            }
-        };
-        let hash = sha256(text);
-        Self::finish(resolved, problems, hash, origin)
+        let document =
+            Document::parse(text).map_err(|problem| ConfigError::invalid(origin, vec![problem]))?;
+        let schema = schema.cloned().unwrap_or_default();
+        let constants = [("apiVersion", API_VERSION), ("kind", KIND)];
+        let problems = document.check_keys(constants, &schema.names());
+        let mut loaded = Self::read(Reader { document, problems }, origin, overrides, &schema)?;
+        loaded.hash = sha256(text);
+        Ok(loaded)
     }
 
     /// Returns the defaults with flags put over them.
     ///
     /// # Errors
     /// If flags contradict each other or a default, such as two servers on one address.
-    pub fn from_overrides(overrides: &Overrides) -> Result<Self, ConfigError> {
-        let problems = Problems::default();
-        let mut raw = RawManager::default();
-        let flags = raw.put_over(overrides);
-        let resolved = resolve::resolve(&raw, &problems);
-        Self::finish(Some((resolved, flags)), problems, String::new(), "flags")
+    pub fn from_overrides(overrides: &Overrides, schema: Option<&ConfigSchema>) -> Result<Self, ConfigError> {
+        let reader = Reader { document: Document::default(), problems: Vec::new() };
+        Self::read(reader, "flags", overrides, &schema.cloned().unwrap_or_default())
     }
 
-    fn finish(
-        resolved: Option<(ManagerConfiguration, HashMap<&'static str, &'static str>)>,
-        problems: Problems,
-        hash: String,
+    fn read(
+        mut reader: Reader<'_>,
         origin: &str,
+        overrides: &Overrides,
+        schema: &ConfigSchema,
     ) -> Result<Self, ConfigError> {
-        let (problems, file) = problems.finish();
-        match resolved {
-            Some((configuration, flags)) if problems.is_empty() => {
-                Ok(Self { configuration, origins: Origins { file, flags, rest: Rest::Default }, hash })
-            }
-            _ => Err(ConfigError::Invalid { origin: origin.to_owned(), problems }),
-        }
-    }
-
-    /// Returns every key with its value, in the order of the file. Of controllers there is what the file says: `"*"`
-    /// complete, and the entries that have a name. What holds for one tells [`Loaded::controller`].
-    pub fn settings(&self) -> Vec<Setting> {
-        let keys = written("", &mut RawManager::from(&self.configuration));
-        let setting = |key: Written| {
-            let origin = self.origins.of(&key.path);
-            Setting { path: key.path, value: key.value, origin, applies: key.applies }
+        let mut configuration = ManagerConfiguration {
+            leader_election: reader.section("leaderElection"),
+            health: reader.section("health"),
+            metrics: reader.section("metrics"),
+            inspect: reader.section("inspect"),
+            cache: reader.section("cache"),
+            shutdown: reader.section("shutdown"),
+            logging: reader.section("logging"),
+            controllers: Controllers::default(),
+            sections: Sections::default(),
         };
-        keys.into_iter().map(setting).collect()
+        for declared in &schema.sections {
+            if schema.names().iter().filter(|name| **name == declared.name).count() > 1 {
+                let message = "the program declares a section by a name of the runtime; expected another one"
+                    .to_owned();
+                reader.problems.push(Problem::message(declared.name, message));
+            }
+        }
+        let controllers = reader.controllers();
+        let sections = schema.sections.iter().map(|declared| {
+            let read = (declared.read)(&reader.document, declared);
+            let value = reader.problems_of(read).unwrap_or_else(|| declared.default.clone());
+            (declared.name, value)
+        });
+        configuration.sections = Sections::new(sections.collect::<Vec<_>>());
+        let Reader { document, mut problems } = reader;
+        let tree = Json::Object(document.tree);
+        // In the order of the file.
+        problems.sort_by_key(|problem| problem.position);
+        let mut values = Vec::new();
+        let flags = configuration.put_over(overrides);
+        configuration.judge(&tree, &mut values);
+        if problems.is_empty() {
+            values.extend(configuration.check_addresses());
+        }
+        let known = schema.controllers.as_deref();
+        configuration.controllers = Controllers::new(controllers, &tree["controllers"], known, &mut values);
+        for declared in &schema.sections {
+            configuration.sections.judge(declared, &tree[declared.name], &mut values);
+        }
+        // A value without the shape of its key is reported once, whatever is below it.
+        values.retain(|value| !problems.iter().any(|shape| is_within(&value.path, &shape.path)));
+        problems.append(&mut values);
+        if !problems.is_empty() {
+            return Err(ConfigError::invalid(origin, problems));
+        }
+        let file = leaves(&tree).into_iter().map(|(path, _)| path).collect();
+        let origins = Origins { file, flags, from_code: false };
+        Ok(Self { configuration, origins, hash: String::new() })
     }
 
-    /// Returns every key of one controller with the value that holds for it, its code being asked as in
-    /// [`Controllers::settings`](super::Controllers::settings). Several delays or rates, which only code can ask for, stand
-    /// under `queue.retry.delays` and `queue.retryRate`.
+    /// Returns every key with its value, in the order of the paths. Of controllers these are the keys of the file: `"*"`
+    /// complete, and the entries that have a name. [`Loaded::controller`] returns the settings in force for one.
+    pub fn settings(&self) -> Vec<Setting> {
+        let setting = |(path, value): (String, Json)| {
+            let (origin, applies) = (self.origins.of(&path), self.configuration.applies(&path));
+            Setting { path, value, origin, applies }
+        };
+        leaves(&self.configuration.tree()).into_iter().map(setting).collect()
+    }
+
+    /// Returns every key of one controller with the value that holds for it, `code` being its own changes as in
+    /// [`Controllers::settings`](super::Controllers::settings).
     pub fn controller(&self, name: &str, code: impl FnOnce(&mut ControllerSettings)) -> Vec<Setting> {
         let controllers = &self.configuration.controllers;
         let mut coded = controllers.every.clone();
@@ -195,41 +222,56 @@ impl Loaded {
             code(settings);
             coded = settings.clone();
         });
-        let [path, every_path] = [name, EVERY_CONTROLLER].map(|name| cursor::child("controllers", name));
-        // All three have the same keys under other paths, except where code asks for more than a file can.
-        let values = |settings: &ControllerSettings| -> HashMap<String, Json> {
-            keys_of(&path, settings).into_iter().map(|key| (key.path, key.value)).collect()
+        let [path, every_path] = [name, EVERY_CONTROLLER].map(path_of);
+        let keys = |settings: &ControllerSettings| -> BTreeMap<String, Json> {
+            leaves(&tree_of(settings)).into_iter().collect()
         };
-        let (every, coded) = (values(&controllers.every), values(&coded));
-        let origin = |key: &Written| {
-            if let Some(at) = self.origins.file.get(&key.path) {
-                return Origin::File(*at);
-            }
-            if coded.get(&key.path) != every.get(&key.path) {
-                return Origin::Code;
-            }
-            match self.origins.of(&format!("{every_path}{}", key.path.get(path.len()..).unwrap_or_default()))
-            {
-                Origin::File(at) => Origin::Every(at),
-                other => other,
-            }
+        let (every, coded) = (keys(&controllers.every), keys(&coded));
+        let setting = |(key, value): (String, Json)| {
+            let path = format!("{path}.{key}");
+            let origin = if self.origins.file.contains(&path) {
+                Origin::File
+            } else if coded.get(&key) != every.get(&key) {
+                Origin::Code
+            } else {
+                match self.origins.of(&format!("{every_path}.{key}")) {
+                    Origin::File => Origin::Every,
+                    other => other,
+                }
+            };
+            let applies = self.configuration.applies(&path);
+            Setting { path, value, origin, applies }
         };
-        let setting = |key: Written| {
-            let origin = origin(&key);
-            Setting { path: key.path, value: key.value, origin, applies: key.applies }
-        };
-        keys_of(&path, &settings).into_iter().map(setting).collect()
+        keys(&settings).into_iter().map(setting).collect()
     }
 }
 
 /// Everything in a configuration that code has made comes from code.
 impl From<ManagerConfiguration> for Loaded {
     fn from(configuration: ManagerConfiguration) -> Self {
-        Self {
-            configuration,
-            origins: Origins { rest: Rest::Code, ..Origins::default() },
-            hash: String::new(),
-        }
+        let origins = Origins { from_code: true, ..Origins::default() };
+        Self { configuration, origins, hash: String::new() }
+    }
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    /// Reads a section of the runtime; the default where it is wrong.
+    fn section<S: Section>(&mut self, name: &str) -> S {
+        let schema = RUNTIME.iter().find(|declared| declared.name == name).map(|declared| &declared.schema);
+        let read = self.document.section(name, schema.unwrap_or(&Json::Null));
+        self.problems_of(read).unwrap_or_default()
+    }
+
+    fn controllers(&mut self) -> BTreeMap<String, Option<ControllerKeys>> {
+        let schema = serde_json::json!({"type": "object", "additionalProperties": &*CONTROLLER});
+        let read = self.document.section("controllers", &schema);
+        self.problems_of(read).unwrap_or_default()
+    }
+
+    fn problems_of<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
+        read.map_err(|problem| self.problems.push(problem)).ok()
     }
 }
 
@@ -238,13 +280,11 @@ impl From<ManagerConfiguration> for Loaded {
 impl Origins {
     /// Returns where the value of a key came from, by the path that [`Setting::path`] has.
     pub fn of(&self, path: &str) -> Origin {
-        if let Some(flag) = self.flags.get(path) {
-            return Origin::Flag(flag);
-        }
-        match (self.file.get(path), self.rest) {
-            (Some(at), _) => Origin::File(*at),
-            (None, Rest::Default) => Origin::Default,
-            (None, Rest::Code) => Origin::Code,
+        match self.flags.get(path) {
+            Some(flag) => Origin::Flag(flag),
+            None if self.file.contains(path) => Origin::File,
+            None if self.from_code => Origin::Code,
+            None => Origin::Default,
         }
     }
 }
@@ -253,8 +293,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(at) => write!(f, "file {at}"),
-            Self::Every(at) => write!(f, "\"{EVERY_CONTROLLER}\" {at}"),
+            Self::File => f.write_str("file"),
+            Self::Every => write!(f, "\"{EVERY_CONTROLLER}\""),
             Self::Flag(flag) => write!(f, "flag {flag}"),
             Self::Code => f.write_str("code"),
         }
@@ -268,61 +308,13 @@ pub(crate) fn file_in(path: &Path) -> PathBuf {
 
 /// Reads a file of bounded length, or what comes out of a pipe.
 fn read(path: &Path) -> io::Result<String> {
-    read_bounded(File::open(path)?)
-}
-
-/// As [`read`], and never waits for another process: what is no regular file is refused.
-pub(super) fn read_regular(path: &Path) -> io::Result<String> {
-    // Opening a pipe would wait for who writes to it.
-    let file = File::from(rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("is no regular file"));
-    }
-    read_bounded(file)
-}
-
-fn read_bounded(file: File) -> io::Result<String> {
     let mut text = String::new();
     // One byte more than allowed tells a full file from one that is too long.
-    let length = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    let length = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
         return Err(io::Error::other("longer than 1 MiB"));
     }
     Ok(text)
-}
-
-/// Returns every key of one controller, with what the file has no words for.
-fn keys_of(path: &str, settings: &ControllerSettings) -> Vec<Written> {
-    let mut keys = written(path, &mut RawController::from(settings));
-    let mut add = |key: &str, values: Vec<Json>| {
-        keys.push(Written { path: format!("{path}.{key}"), value: values.into(), applies: Applies::Live });
-    };
-    let retry = &settings.queue.retry;
-    if !matches!(&*retry.delays, [Delay::Exponential { .. }]) {
-        add("queue.retry.delays", retry.delays.iter().map(delay).collect());
-    }
-    if retry.rates.len() > 1 {
-        let rate =
-            |rate: &Rate| serde_json::json!({"perSecond": number(rate.per_second), "burst": rate.burst});
-        add("queue.retryRate", retry.rates.iter().map(rate).collect());
-    }
-    keys
-}
-
-fn delay(delay: &Delay) -> Json {
-    match *delay {
-        Delay::Exponential { base, factor, max } => {
-            serde_json::json!({"baseDelay": time(base), "factor": number(factor), "maxDelay": time(max)})
-        }
-        Delay::FastSlow { fast, slow, max_fast } => {
-            serde_json::json!({"fast": time(fast), "slow": time(slow), "maxFast": max_fast})
-        }
-        Delay::Fixed(wait) => time(wait),
-    }
 }
 
 pub(super) fn sha256(text: &str) -> String {

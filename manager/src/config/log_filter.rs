@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::cursor;
+use super::text::as_text;
+use super::words::{closest, one_of};
 
 /// What every filter matches.
-pub(super) const PATTERN: &str =
+const PATTERN: &str =
     "^(off|error|warn|info|debug|trace)(,[A-Za-z0-9_:]+=(off|error|warn|info|debug|trace))*$";
 
 /// Which log lines are written: a level, and levels of single modules. Libraries that quote what peers send (`h2`,
@@ -48,6 +49,8 @@ pub enum LogLevel {
     Trace,
 }
 
+as_text!(LogFilter, PATTERN);
+
 // === impl LogFilter ===
 
 impl FromStr for LogFilter {
@@ -62,10 +65,9 @@ impl FromStr for LogFilter {
             return Ok(Self { level, modules });
         }
         let words = LogLevel::ALL.map(LogLevel::as_str);
-        let hint =
-            cursor::closest(text, &words).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let hint = closest(text, &words).map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let form = "with MODULE=LEVEL after commas for single modules";
-        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", cursor::one_of(&words)))
+        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", one_of(&words)))
     }
 }
 

@@ -1,16 +1,14 @@
-//! What is wrong with a configuration, one line each: all of it, up to a bound.
-//!
-//! The bound is there because a file that a running manager must survive may be wrong in a hundred thousand places.
+//! What is wrong with a configuration, one line each.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::tree::Position;
+use serde_json::Value as Json;
 
-/// Most problems that are told; more only cost whoever reads them, and the process its memory.
+use super::words::shown;
+
+/// Most problems that are reported: a file that a running manager reads may be wrong in a hundred thousand places.
 const MOST: usize = 100;
 
 /// Why a configuration was refused. Nothing of it is applied.
@@ -22,15 +20,15 @@ pub enum ConfigError {
     Read {
         /// The file, after `manager.yaml` was appended to a directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file was read and is wrong. Displays one line per problem, in the order of the file.
+    /// The file was read and is wrong. Displays one line per problem.
     #[error("{}", lines(origin, problems))]
     Invalid {
-        /// The file, or what else the text came from.
+        /// The file, or where else the text came from.
         origin: String,
-        /// Never empty. Of more than a hundred those that were found first, with the number of the others at the end.
+        /// Never empty. Of more than a hundred the first ones, with the number of the others at the end.
         problems: Vec<Problem>,
     },
 }
@@ -40,7 +38,7 @@ pub enum ConfigError {
 /// Displays as `PATH: FOUND; expected EXPECTED`, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where in the file; `None` for what is not in it, such as a key that is missing.
+    /// Where in the file, for a value that does not have the shape of its key.
     pub position: Option<Position>,
     /// The key, such as `controllers["*"].queue.retry.baseDelay`; empty for the document as a whole.
     pub path: String,
@@ -48,22 +46,28 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Collects problems while a document is read. Shared by all readers of one document, hence the cell.
-#[derive(Debug, Default)]
-pub(super) struct Problems {
-    /// Those that are told: at most [`MOST`].
-    found: RefCell<Vec<Problem>>,
-    /// How many more there are.
-    untold: Cell<usize>,
-    /// The paths of those that are told, and each path around them.
-    touched: RefCell<HashSet<String>>,
-    /// Where each key that was asked for and present stands, by path.
-    positions: RefCell<HashMap<String, Position>>,
+/// A place in a file; both count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line.
+    pub line: u64,
+    /// The character within the line.
+    pub column: u64,
 }
 
 // === impl ConfigError ===
 
 impl ConfigError {
+    /// Refuses a text; of many problems the first ones are kept and the others counted.
+    pub(super) fn invalid(origin: &str, mut problems: Vec<Problem>) -> Self {
+        let more = problems.len().saturating_sub(MOST);
+        if more > 0 {
+            problems.truncate(MOST);
+            problems.push(Problem::message("", format!("and {more} more problems")));
+        }
+        Self::Invalid { origin: origin.to_owned(), problems }
+    }
+
     /// Returns the lines to print, one per problem with its cause, each beginning with the file's name.
     pub fn lines(&self) -> Vec<String> {
         match self {
@@ -83,6 +87,35 @@ fn lines(origin: &str, problems: &[Problem]) -> String {
 
 // === impl Problem ===
 
+impl Problem {
+    /// A value that is wrong at a path below the section, such as `prices.apple` or `regions[2]`.
+    ///
+    /// ```
+    /// use mainstay::config::Problem;
+    ///
+    /// let problem = Problem::new("prices.apple", &0, "a price above 0");
+    /// assert_eq!(problem.to_string(), "prices.apple: 0; expected a price above 0");
+    /// ```
+    pub fn new(
+        path: impl Into<String>,
+        value: &(impl serde::Serialize + ?Sized),
+        expected: impl fmt::Display,
+    ) -> Self {
+        let value = serde_json::to_value(value).unwrap_or(Json::Null);
+        Self::message(path, format!("{}; expected {expected}", shown(&value)))
+    }
+
+    pub(super) fn message(path: impl Into<String>, message: String) -> Self {
+        Self { position: None, path: path.into(), message }
+    }
+
+    /// The same problem seen from above the section.
+    pub(super) fn below(self, section: &str) -> Self {
+        let separator = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        Self { path: format!("{section}{separator}{}", self.path), ..self }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
@@ -92,94 +125,10 @@ impl fmt::Display for Problem {
     }
 }
 
-// === impl Problems ===
+// === impl Position ===
 
-impl Problems {
-    /// Remembers where a key stands, so that [`Problems::about`] can point at it later.
-    pub(super) fn seen(&self, path: &str, at: Position) {
-        self.positions.borrow_mut().insert(path.to_owned(), at);
-    }
-
-    /// Reports a problem at a known place.
-    pub(super) fn at(&self, position: Position, path: &str, message: String) {
-        self.push(Some(position), path, message);
-    }
-
-    /// Reports a problem found after reading, at the key or else at the closest section around it.
-    pub(super) fn about(&self, path: &str, message: String) {
-        let position = {
-            let positions = self.positions.borrow();
-            ancestors(path).find_map(|path| positions.get(path).copied())
-        };
-        self.push(position, path, message);
-    }
-
-    /// Returns whether anything at or below the path was refused, so that checks which combine several values
-    /// do not judge a default put in place of a value the user wrote. Where more is wrong than is told, anything may be.
-    pub(super) fn touches(&self, path: &str) -> bool {
-        self.untold.get() > 0 || self.touched.borrow().contains(path)
-    }
-
-    /// Returns whether one more would only be counted.
-    pub(super) fn is_full(&self) -> bool {
-        self.found.borrow().len() >= MOST
-    }
-
-    /// Counts problems that nobody has to put into words.
-    pub(super) fn count(&self, more: usize) {
-        self.untold.set(self.untold.get().saturating_add(more));
-    }
-
-    /// Returns what is told, in the order of the file, what has no place first; and where each key stands.
-    pub(super) fn finish(self) -> (Vec<Problem>, HashMap<String, Position>) {
-        let mut found = self.found.into_inner();
-        found.sort_by_key(|problem| problem.position);
-        let untold = self.untold.get();
-        if untold > 0 {
-            found.push(Problem {
-                position: None,
-                path: String::new(),
-                message: format!("and {untold} more problems"),
-            });
-        }
-        (found, self.positions.into_inner())
-    }
-
-    /// Reports a problem whose place may be unknown.
-    pub(super) fn push(&self, position: Option<Position>, path: &str, message: String) {
-        if self.is_full() {
-            return self.count(1);
-        }
-        self.touched.borrow_mut().extend(ancestors(path).map(str::to_owned));
-        self.found.borrow_mut().push(Problem { position, path: path.to_owned(), message });
-    }
-}
-
-/// Yields the path itself, then each path around it: `a["b"].c`, `a["b"]`, `a`.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| {
-        let cut =
-            if path.ends_with('"') || path.ends_with(']') { path.rfind('[') } else { path.rfind(['.', '[']) };
-        cut.and_then(|cut| path.get(..cut))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_inside_each_of_its_sections() {
-        let all: Vec<_> = ancestors(r#"controllers["*"].queue.retry"#).collect();
-        assert_eq!(
-            all,
-            [
-                r#"controllers["*"].queue.retry"#,
-                r#"controllers["*"].queue"#,
-                r#"controllers["*"]"#,
-                "controllers"
-            ]
-        );
-        assert_eq!(ancestors("probePolicy.allow[3]").nth(1), Some("probePolicy.allow"));
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
     }
 }

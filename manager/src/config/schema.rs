@@ -1,127 +1,187 @@
-//! The file's JSON Schema, for editors and for whoever makes such files.
-//!
-//! It is derived from the keys as they are read; the words come from the shipped file. What a schema cannot say, such as the ends of a duration or what two
-//! keys must be to each other, only reading the file refuses.
+//! Which keys a file may have: those of the runtime, and those that a program adds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::cursor::child;
-use super::guide::{self, Comment};
-use super::raw::{RawController, RawManager};
-use super::walk::{Applies, Section, Shape, Walk};
-use super::written::written;
-use super::{DEFAULTS_TEXT, EVERY_CONTROLLER, ManagerConfiguration};
+use super::controllers::{ControllerKeys, RESTART};
+use super::section::{Applies, Declared, Section, applies, schema_of};
+use super::words::child;
+use super::{
+    API_VERSION, Cache, ConfigError, EVERY_CONTROLLER, Health, Inspect, KIND, LeaderElection, Loaded,
+    Logging, Metrics, Overrides, Shutdown, default_file,
+};
 
 /// The version of JSON Schema that is written.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// Says of each key when a change of it applies.
+pub(super) const APPLIES: &str = "x-mainstay-applies";
 
-/// Returns the JSON Schema (2020-12) of the file for a program with these controllers; `None` lets any be named.
+/// The runtime's own sections, without those of controllers.
+pub(super) static RUNTIME: LazyLock<[Declared; 7]> = LazyLock::new(|| {
+    [
+        Declared::of::<LeaderElection>("leaderElection"),
+        Declared::of::<Health>("health"),
+        Declared::of::<Metrics>("metrics"),
+        Declared::of::<Inspect>("inspect"),
+        Declared::of::<Cache>("cache"),
+        Declared::of::<Shutdown>("shutdown"),
+        Declared::of::<Logging>("logging"),
+    ]
+});
+
+/// The settings of one controller.
+pub(super) static CONTROLLER: LazyLock<Json> = LazyLock::new(schema_of::<ControllerKeys>);
+
+/// Which keys a configuration file may have.
+///
+/// The runtime's own are always among them. A program adds sections of its own, each with a type, and says which
+/// controllers there are.
 ///
 /// ```
-/// let schema = mainstay::config::schema(Some(&["web"]));
+/// use mainstay::config::ConfigSchema;
+///
+/// let schema = ConfigSchema::new().controllers(["web"]).json();
 /// let workers = &schema["$defs"]["controller"]["properties"]["workers"];
 /// assert_eq!((&workers["minimum"], &workers["maximum"]), (&1.into(), &1000.into()));
+/// assert_eq!(workers["x-mainstay-applies"], "live");
 /// assert_eq!(schema["properties"]["controllers"]["additionalProperties"], false);
 /// ```
-pub fn schema(controllers: Option<&[&str]>) -> Json {
-    let words = Words::of_the_shipped_file();
-    let mut describer = Describer { known: controllers, words: Some(&words), ..Describer::default() };
-    RawManager::default().walk(&mut describer);
-    let every = child("controllers", EVERY_CONTROLLER);
-    json!({
-        "$schema": DIALECT,
-        "title": super::KIND,
-        "type": "object",
-        "properties": describer.properties,
-        "required": describer.required,
-        "additionalProperties": false,
-        "$defs": {"controller": describe(&mut RawController::default(), every, Some(&words))},
-    })
-}
-
-/// Returns the schema of a section that is the value of a key, `null` being an empty one.
-pub(super) fn section<S: Section>() -> Json {
-    describe(&mut S::default(), String::new(), None)
-}
-
-fn describe(section: &mut impl Section, path: String, words: Option<&Words>) -> Json {
-    let mut describer = Describer { path, words, ..Describer::default() };
-    section.walk(&mut describer);
-    json!({"type": ["object", "null"], "properties": describer.properties, "additionalProperties": false})
-}
-
-#[derive(Default)]
-struct Describer<'w> {
-    /// Where the keys stand.
-    path: String,
-    /// `None` where the shipped file does not name the keys, because it explains all of them at once.
-    words: Option<&'w Words>,
-    properties: Map<String, Json>,
-    required: Vec<&'static str>,
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ConfigSchema {
     /// The only names that controllers may have; `None` for any.
-    known: Option<&'w [&'w str]>,
+    pub(super) controllers: Option<Vec<String>>,
+    pub(super) sections: Vec<Declared>,
 }
 
-/// What is said of each key, by path.
-struct Words {
-    comments: HashMap<String, Comment>,
-    defaults: HashMap<String, Json>,
-}
+// === impl ConfigSchema ===
 
-// === impl Words ===
-
-impl Words {
-    fn of_the_shipped_file() -> Self {
-        let keys = written("", &mut RawManager::from(&ManagerConfiguration::default()));
-        let defaults = keys.into_iter().map(|key| (key.path, key.value)).collect();
-        Self { comments: guide::comments(DEFAULTS_TEXT), defaults }
+impl ConfigSchema {
+    /// Returns the schema of a file for a program without sections, which may name any controller.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    fn add_to(&self, schema: &mut Json, path: &str) {
-        if let Some(comment) = self.comments.get(path) {
-            schema["description"] = comment.text.as_str().into();
+    /// Sets the controllers that the file may name.
+    pub fn controllers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.controllers = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Adds a section, a mapping below this name. A second one of a name replaces the first; the names of the runtime's
+    /// own sections are taken.
+    pub fn section<S: Section>(mut self, name: &'static str) -> Self {
+        self.sections.retain(|declared| declared.name != name);
+        self.sections.push(Declared::of::<S>(name));
+        self
+    }
+
+    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
+    pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
+        Loaded::load(path, overrides, Some(self))
+    }
+
+    /// Reads a text. `origin` names it in messages.
+    ///
+    /// # Errors
+    /// If anything in the text is wrong, or wrong together with the flags.
+    pub fn parse(&self, text: &str, origin: &str, overrides: &Overrides) -> Result<Loaded, ConfigError> {
+        Loaded::parse(text, origin, overrides, Some(self))
+    }
+
+    /// Returns the defaults with flags put over them.
+    ///
+    /// # Errors
+    /// If flags contradict each other or a default, such as two servers on one address.
+    pub fn from_overrides(&self, overrides: &Overrides) -> Result<Loaded, ConfigError> {
+        Loaded::from_overrides(overrides, Some(self))
+    }
+
+    /// Returns the text of a file with every key: its meaning, range and default, and when a change of it applies. `program`
+    /// is the name of the command.
+    pub fn default_file(&self, program: &str) -> String {
+        default_file::text(program, self)
+    }
+
+    /// Returns the JSON Schema (2020-12) of the file, for editors and for programs that write such files.
+    ///
+    /// Each key has its default, and `x-mainstay-applies` is `live` or `restart`.
+    pub fn json(&self) -> Json {
+        let mut properties = Map::new();
+        properties.insert("apiVersion".to_owned(), json!({"const": API_VERSION}));
+        properties.insert("kind".to_owned(), json!({"const": KIND}));
+        for declared in RUNTIME.iter().chain(&self.sections) {
+            properties.insert(declared.name.to_owned(), declared.described());
         }
-        if let Some(default) = self.defaults.get(path) {
-            schema["default"] = default.clone();
-        }
-    }
-}
-
-// === impl Describer ===
-
-impl Walk for Describer<'_> {
-    fn constant(&mut self, name: &'static str, value: &'static str) {
-        // The comment above is that of the whole file.
-        self.properties.insert(name.to_owned(), json!({"const": value}));
-        self.required.push(name);
-    }
-
-    fn key<T>(&mut self, name: &'static str, _: Applies, _: &mut Option<T>, shape: impl Shape<Value = T>) {
-        self.put(name, shape.schema());
-    }
-
-    fn section(&mut self, name: &'static str, section: &mut impl Section) {
-        self.put(name, describe(section, child(&self.path, name), self.words));
-    }
-
-    fn controllers(&mut self, name: &'static str, _: &mut BTreeMap<String, RawController>) {
         let controller = json!({"$ref": "#/$defs/controller"});
-        let names = self.known.unwrap_or_default().iter().copied().chain([EVERY_CONTROLLER]);
+        let names = self.controllers.iter().flatten().map(String::as_str).chain([EVERY_CONTROLLER]);
         let each: Map<String, Json> = names.map(|name| (name.to_owned(), controller.clone())).collect();
-        let others = if self.known.is_some() { false.into() } else { controller };
+        let others = if self.controllers.is_some() { false.into() } else { controller };
         let controllers =
             json!({"type": ["object", "null"], "properties": each, "additionalProperties": others});
-        self.put(name, controllers);
+        properties.insert("controllers".to_owned(), controllers);
+        json!({
+            "$schema": DIALECT,
+            "title": KIND,
+            "type": "object",
+            "properties": properties,
+            "required": ["apiVersion", "kind"],
+            "additionalProperties": false,
+            "$defs": {"controller": controller_described()},
+        })
+    }
+
+    /// The names that may stand at the root of a file, beside `apiVersion` and `kind`.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let runtime = RUNTIME.iter().map(|declared| declared.name);
+        runtime.chain(["controllers"]).chain(self.sections.iter().map(|declared| declared.name)).collect()
     }
 }
 
-impl Describer<'_> {
-    fn put(&mut self, name: &'static str, mut schema: Json) {
-        if let Some(words) = self.words {
-            words.add_to(&mut schema, &child(&self.path, name));
+// === impl Declared ===
+
+impl Declared {
+    /// Returns the schema, with default and time of application of each key.
+    pub(super) fn described(&self) -> Json {
+        let mut schema = self.schema.clone();
+        describe(&mut schema, self.default.tree(), "", self.default.restart());
+        // An absent value is an empty section.
+        schema["type"] = json!(["object", "null"]);
+        schema
+    }
+}
+
+/// Returns the schema of one controller, as [`Declared::described`].
+pub(super) fn controller_described() -> Json {
+    let mut schema = CONTROLLER.clone();
+    describe(&mut schema, &ControllerKeys::default_tree(), "", RESTART);
+    schema["type"] = json!(["object", "null"]);
+    schema
+}
+
+/// Whether the value of a key is a section with keys of its own.
+pub(super) fn is_section(schema: &Json, default: &Json) -> bool {
+    schema.get("properties").is_some() && default.as_object().is_some_and(|keys| !keys.is_empty())
+}
+
+fn describe(schema: &mut Json, default: &Json, path: &str, restart: &[&str]) {
+    let Some(Json::Object(properties)) = schema.get_mut("properties") else { return };
+    for (name, schema) in properties {
+        let (path, default) = (child(path, name), &default[name]);
+        if is_section(schema, default) {
+            describe(schema, default, &path, restart);
+        } else {
+            schema["default"] = default.clone();
+            let when = match applies(&path, restart) {
+                Applies::Live => "live",
+                Applies::AtNextStart => "restart",
+            };
+            schema[APPLIES] = when.into();
         }
-        self.properties.insert(name.to_owned(), schema);
     }
 }

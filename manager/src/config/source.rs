@@ -4,27 +4,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::loaded::file_in;
-use super::{ConfigError, Loaded, Overrides};
+use super::{ConfigError, ConfigSchema, Loaded, Overrides};
 
-/// The file of a manager's configuration, and what was said about it when it was read first: the flags over it, and the
-/// controllers it may name. Given to a manager, the file is followed: see
+/// The file of a manager's configuration, with the flags over it and the keys it may have. A manager follows it: see
 /// [`ManagerOptions::source`](crate::manager::ManagerOptions::source).
 #[derive(Clone, Debug)]
 pub struct Source {
     file: PathBuf,
     overrides: Overrides,
-    /// `None` for any.
-    controllers: Option<Vec<String>>,
+    /// `None` for any controller and no section of a program.
+    schema: Option<ConfigSchema>,
 }
 
 // === impl Source ===
 
 impl Source {
-    /// Names a file, or the `manager.yaml` of a directory, with what
-    /// [`Loaded::load`] is given beside it.
-    pub fn new(path: &Path, overrides: Overrides, controllers: Option<&[&str]>) -> Self {
-        let controllers = controllers.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        Self { file: file_in(path), overrides, controllers }
+    /// Names a file, or the `manager.yaml` of a directory, with the other arguments of [`Loaded::load`].
+    pub fn new(path: &Path, overrides: Overrides, schema: Option<&ConfigSchema>) -> Self {
+        Self { file: file_in(path), overrides, schema: schema.cloned() }
     }
 
     /// Returns the file.
@@ -32,15 +29,12 @@ impl Source {
         &self.file
     }
 
-    /// Reads what the file was found to hold.
+    /// Judges the text of the file.
     ///
     /// # Errors
     /// If it could not be read, or anything in it is wrong.
     pub(crate) fn parse(&self, read: io::Result<String>) -> Result<Loaded, ConfigError> {
         let text = read.map_err(|source| ConfigError::Read { path: self.file.clone(), source })?;
-        let controllers: Option<Vec<&str>> =
-            self.controllers.as_ref().map(|names| names.iter().map(String::as_str).collect());
-        let origin = self.file.display().to_string();
-        Loaded::parse(&text, &origin, &self.overrides, controllers.as_deref())
+        Loaded::parse(&text, &self.file.display().to_string(), &self.overrides, self.schema.as_ref())
     }
 }

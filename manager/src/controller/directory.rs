@@ -1,7 +1,7 @@
 //! The controllers that run, each seen without its type of key.
 //!
 //! The manager hands one directory down; a controller enters it when its life begins and leaves it when that ends.
-//! Whoever shows controllers to people, and lets people step in, reads it from above.
+//! The debug pages read it, and enqueue a key through it.
 //!
 //! # Locks
 //! One, over the list alone: a controller is taken out of the list before it is looked at.
@@ -30,40 +30,19 @@ pub trait ControllerView: Send + Sync + 'static {
     /// Tells `visitor` of every wanted key in its queue, in no order.
     fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
 
-    /// Does what a person asks for, and returns how many keys of the queue that concerns now.
+    /// Enqueues one object at once, whether it waits, is parked or is not on the queue. Returns how many keys those
+    /// were.
     ///
     /// # Errors
-    /// If that cannot be done, and nothing is.
-    fn intervene(&self, what: Intervention, target: &Target) -> Result<usize, InterventionError>;
+    /// If the name is empty, or the object cannot be in that namespace; the queue stays as it was.
+    fn reconcile(&self, namespace: Option<&str>, name: &str) -> Result<usize, ReconcileRefused>;
 }
 
-/// What a person may do to a controller. All of it is in memory, on this replica alone, and over with the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intervention {
-    /// Run a key now, also out of a backoff, whether its object has changed or not. The target has a name.
-    Reconcile,
-    /// Forget how often keys have failed, and run those now that have.
-    Forget,
-    /// Begin no run of these keys, or none at all. What runs ends in peace; deletions wait as well.
-    Pause,
-    /// End a pause: this one, or all of the controller's.
-    Resume,
-}
-
-/// Whom an intervention is for; the default is all of a controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
-    /// Only keys of this namespace; the empty string means keys without one.
-    pub namespace: Option<String>,
-    /// Only keys of this name.
-    pub name: Option<String>,
-}
-
-/// An intervention that makes no sense.
+/// A reconcile of one object was requested and names no possible object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum InterventionError {
-    /// It is for one object, which was not named.
+pub enum ReconcileRefused {
+    /// The name is empty.
     #[error("a reconcile is of one object; give its name")]
     NoName,
     /// The objects live in namespaces, and none was given, or the other way round.
@@ -74,25 +53,7 @@ pub enum InterventionError {
         /// Whether they do.
         namespaced: bool,
     },
-    /// There is no such pause.
-    #[error("that is not paused by hand; there are {}", Pauses(.pauses))]
-    NotPaused {
-        /// Those there are.
-        pauses: Vec<Target>,
-    },
-    /// A key, or the keys of a namespace, and none of these is on the queue and has failed.
-    #[error("no such key is on the queue and has failed")]
-    NothingToForget,
-    /// As many pauses as are kept.
-    #[error("{limit} pauses are kept at most; resume some, or pause a namespace or the controller")]
-    TooMany {
-        /// How many that is.
-        limit: usize,
-    },
 }
-
-/// Pauses in a sentence.
-struct Pauses<'a>(&'a [Target]);
 
 /// How a controller is doing.
 #[derive(Clone, Debug)]
@@ -109,8 +70,6 @@ pub struct ControllerStatus {
     pub settings: ControllerSettings,
     /// What its queue holds.
     pub counts: Counts,
-    /// What a person has paused of it.
-    pub pauses: Vec<Target>,
 }
 
 /// A key as text.
@@ -182,32 +141,6 @@ impl KeyText {
             namespace: key.namespace().map(ToOwned::to_owned),
             name: key.name().to_owned(),
         }
-    }
-}
-
-// === impl Target ===
-
-impl Target {
-    pub(super) fn is_all(&self) -> bool {
-        self.namespace.is_none() && self.name.is_none()
-    }
-
-    pub(super) fn admits(&self, key: &impl Key) -> bool {
-        let namespace = key.namespace().unwrap_or_default();
-        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
-            && self.name.as_deref().is_none_or(|wanted| wanted == key.name())
-    }
-}
-
-// === impl Pauses ===
-
-impl fmt::Display for Pauses<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |part: &Option<String>| part.clone().unwrap_or_else(|| "*".to_owned());
-        let pauses: Vec<_> =
-            self.0.iter().map(|pause| format!("{}/{}", part(&pause.namespace), part(&pause.name))).collect();
-        f.write_str(if pauses.is_empty() { "none" } else { "pauses of " })?;
-        f.write_str(&pauses.join(", "))
     }
 }
 

@@ -95,49 +95,39 @@ impl Counted {
 impl ControllerMetrics {
     /// Registers the families.
     pub fn register(registry: &Registry) -> Self {
-        let metrics = Self {
-            total: Family::default(),
-            errors: Family::default(),
-            terminal_errors: Family::default(),
-            panics: Family::default(),
-            timeouts: Family::default(),
-            time: Family::new_with_constructor(|| Histogram::new(TIME_BUCKETS)),
-            max_concurrent: Family::default(),
-            active: Family::default(),
+        let counter = |name: &str, help| {
+            registry.family(&format!("controller_runtime_{name}"), help, Family::<Labels, Counter>::default())
+        };
+        Self {
+            errors: counter("reconcile_errors", "Reconciles that ended with an error"),
+            terminal_errors: counter(
+                "terminal_reconcile_errors",
+                "Reconciles whose error is not tried again",
+            ),
+            panics: counter("reconcile_panics", "Reconciles that panicked"),
+            timeouts: counter("reconcile_timeouts", "Reconciles dropped at their deadline"),
+            total: registry.family(
+                "controller_runtime_reconcile",
+                "Reconciles by how they ended",
+                Family::default(),
+            ),
+            time: registry.family(
+                "controller_runtime_reconcile_time_seconds",
+                "How long reconciles took",
+                Family::new_with_constructor(|| Histogram::new(TIME_BUCKETS)),
+            ),
+            max_concurrent: registry.family(
+                "controller_runtime_max_concurrent_reconciles",
+                "Workers of the controller",
+                Family::default(),
+            ),
+            active: registry.family(
+                "controller_runtime_active_workers",
+                "Workers that are reconciling now",
+                Family::default(),
+            ),
             sources: SourceMetrics::register(registry),
-        };
-        let add = |name: &str, help: &str, family: &Family<Labels, Counter>| {
-            registry.register(&format!("controller_runtime_{name}"), help, family.clone());
-        };
-        add("reconcile_errors", "Reconciles that ended with an error", &metrics.errors);
-        add(
-            "terminal_reconcile_errors",
-            "Reconciles whose error is not tried again",
-            &metrics.terminal_errors,
-        );
-        add("reconcile_panics", "Reconciles that panicked", &metrics.panics);
-        add("reconcile_timeouts", "Reconciles dropped at their deadline", &metrics.timeouts);
-        registry.register(
-            "controller_runtime_reconcile",
-            "Reconciles by how they ended",
-            metrics.total.clone(),
-        );
-        registry.register(
-            "controller_runtime_reconcile_time_seconds",
-            "How long reconciles took",
-            metrics.time.clone(),
-        );
-        registry.register(
-            "controller_runtime_max_concurrent_reconciles",
-            "Workers of the controller",
-            metrics.max_concurrent.clone(),
-        );
-        registry.register(
-            "controller_runtime_active_workers",
-            "Workers that are reconciling now",
-            metrics.active.clone(),
-        );
-        metrics
+        }
     }
 
     /// Returns the part of one controller, with every series present from the start.
@@ -218,38 +208,4 @@ impl Drop for Active<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_way_to_end_has_a_place_of_its_own() {
-        for (place, result) in Counted::ALL.into_iter().enumerate() {
-            assert_eq!(result as usize, place, "{result:?}");
-        }
-    }
-
-    #[test]
-    fn series_of_a_controller_that_was_removed_do_not_come_back_and_those_of_its_successor_begin_at_zero() {
-        let registry = Registry::new();
-        let metrics = ControllerMetrics::register(&registry);
-        let successes = || {
-            let text = registry.encode(crate::metrics::Format::Text).unwrap();
-            let series = "controller_runtime_reconcile_total{controller=\"web\",result=\"success\"} ";
-            text.lines().find_map(|line| line.strip_prefix(series)?.parse::<u64>().ok())
-        };
-        let first = metrics.of("web");
-        first.count(Counted::success);
-        assert_eq!(successes(), Some(1));
-        first.remove();
-        // A worker that is late keeps the series it has.
-        first.count(Counted::success);
-        drop(first.started());
-        let text = registry.encode(crate::metrics::Format::Text).unwrap();
-        assert!(!text.contains("controller=\"web\""), "{text}");
-        let second = metrics.of("web");
-        first.count(Counted::success);
-        assert_eq!(successes(), Some(0));
-        second.count(Counted::success);
-        assert_eq!(successes(), Some(1));
-    }
-}
+mod tests;

@@ -7,10 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use super::directory::{
-    ControllerStatus, ControllerView, Intervention, InterventionError, KeyText, Target, Wanted,
-};
-use super::held::{BY_HAND, Held};
+use super::directory::{ControllerStatus, ControllerView, KeyText, ReconcileRefused, Wanted};
 use super::{ControllerSettings, Term};
 use crate::key::{Key, KindId};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
@@ -25,8 +22,6 @@ pub(crate) struct Post<Q: Key> {
     /// Whether its term is open.
     pub(super) open: watch::Receiver<bool>,
     pub(super) synced: SourcesSynced,
-    /// What a person has paused.
-    pub(super) held: Arc<Held>,
     /// The kind whose objects the queue is keyed by.
     primary: Option<KindId>,
     metrics: SourceMetrics,
@@ -55,8 +50,8 @@ impl<Q: Key> Post<Q> {
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Feed<Q>>) {
         let (feeds, added) = mpsc::unbounded_channel();
         let (open, synced) = (term.subscribe(), SourcesSynced::default());
-        let (metrics, held) = (metrics.clone(), Arc::default());
-        let post = Self { name, needs_lease, queue, settings, open, synced, held, primary, metrics, feeds };
+        let metrics = metrics.clone();
+        let post = Self { name, needs_lease, queue, settings, open, synced, primary, metrics, feeds };
         (Arc::new(post), added)
     }
 
@@ -70,37 +65,6 @@ impl<Q: Key> Post<Q> {
         let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.metrics);
         self.feeds.send(Feed { source, sink }).is_ok()
     }
-
-    /// Asks for a look at one object, queued or not. Returns how many keys that was.
-    fn reconcile(&self, target: &Target) -> Result<usize, InterventionError> {
-        let name = target.name.as_deref().filter(|name| !name.is_empty()).ok_or(InterventionError::NoName)?;
-        let namespace = target.namespace.as_deref().filter(|namespace| !namespace.is_empty());
-        let misplaced = self.primary.as_ref().filter(|kind| kind.is_namespaced() != namespace.is_some());
-        if let Some(kind) = misplaced {
-            let (kind, namespaced) = (kind.to_string(), kind.is_namespaced());
-            return Err(InterventionError::Namespace { kind, namespaced });
-        }
-        match Q::named(namespace, name) {
-            Some(key) => {
-                self.trigger(key);
-                Ok(1)
-            }
-            // Such a key cannot be made here, so it has to be there already.
-            None => Ok(self.add_each(&Add::by_hand(), |snapshot| target.admits(&snapshot.key))),
-        }
-    }
-
-    /// Adds every key of the queue that is `wanted`, and returns how many those were.
-    fn add_each(&self, add: &Add, wanted: impl Fn(&KeySnapshot<Q>) -> bool) -> usize {
-        let mut count = 0;
-        self.queue.visit(|snapshot| {
-            if wanted(&snapshot) {
-                count += 1;
-                self.queue.add(snapshot.key, add.clone());
-            }
-        });
-        count
-    }
 }
 
 impl<Q: Key> ControllerView for Post<Q> {
@@ -112,7 +76,6 @@ impl<Q: Key> ControllerView for Post<Q> {
             synced: self.synced.is_synced(),
             settings: self.settings.borrow().clone(),
             counts: self.queue.counts(),
-            pauses: self.held.all(),
         }
     }
 
@@ -124,34 +87,29 @@ impl<Q: Key> ControllerView for Post<Q> {
         });
     }
 
-    fn intervene(&self, what: Intervention, target: &Target) -> Result<usize, InterventionError> {
-        match what {
-            Intervention::Reconcile => self.reconcile(target),
-            Intervention::Forget => {
-                // As a new generation of its object would: what failed until now says nothing any more.
-                let add = Add::by_hand().with_new_generation();
-                let failed =
-                    |snapshot: &KeySnapshot<Q>| snapshot.attempts > 0 && target.admits(&snapshot.key);
-                let count = self.add_each(&add, failed);
-                if count == 0 && !target.is_all() {
-                    return Err(InterventionError::NothingToForget);
-                }
-                Ok(count)
-            }
-            Intervention::Pause => {
-                self.held.pause(target)?;
-                let mut count = 0;
-                self.queue.visit(|snapshot| count += usize::from(target.admits(&snapshot.key)));
-                Ok(count)
-            }
-            Intervention::Resume => {
-                if !self.held.resume(target) && !target.is_all() {
-                    return Err(InterventionError::NotPaused { pauses: self.held.all() });
-                }
-                let parked = |snapshot: &KeySnapshot<Q>| snapshot.reason == Some(BY_HAND);
-                let resumed = |snapshot: &KeySnapshot<Q>| parked(snapshot) && !self.held.holds(&snapshot.key);
-                Ok(self.add_each(&Add::by_hand(), resumed))
-            }
+    fn reconcile(&self, namespace: Option<&str>, name: &str) -> Result<usize, ReconcileRefused> {
+        if name.is_empty() {
+            return Err(ReconcileRefused::NoName);
         }
+        let in_namespace = namespace.filter(|namespace| !namespace.is_empty());
+        let misplaced = self.primary.as_ref().filter(|kind| kind.is_namespaced() != in_namespace.is_some());
+        if let Some(kind) = misplaced {
+            let (kind, namespaced) = (kind.to_string(), kind.is_namespaced());
+            return Err(ReconcileRefused::Namespace { kind, namespaced });
+        }
+        if let Some(key) = Q::named(in_namespace, name) {
+            self.trigger(key);
+            return Ok(1);
+        }
+        // Such a key cannot be made from namespace and name, so only keys that are on the queue can be meant.
+        let mut count = 0;
+        self.queue.visit(|KeySnapshot { key, .. }| {
+            let fits = namespace.is_none_or(|namespace| namespace == key.namespace().unwrap_or_default());
+            if fits && key.name() == name {
+                count += 1;
+                self.trigger(key);
+            }
+        });
+        Ok(count)
     }
 }

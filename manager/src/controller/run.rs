@@ -13,7 +13,7 @@ use tracing::{Instrument as _, debug, error, error_span, info, warn};
 use super::directory::Wanted;
 use super::post::{Feed, Post};
 use super::worker::{Crew, Workplace};
-use super::{ControllerError, Environment, Life, Wired};
+use super::{ControllerError, ControllerSettings, Environment, Life, Wired};
 use crate::client::Writer;
 use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
@@ -88,17 +88,22 @@ async fn live<Q: Key>(
         term: term.clone(),
         metrics: counted.clone(),
         pause,
-        held: Arc::clone(&post.held),
     };
     let mut work = AtWork::new(name, Crew::new(workplace));
-    let (mut open, mut paused) = (term.subscribe(), post.held.whole());
+    let mut open = term.subscribe();
+    // A controller that is disabled stays registered, and runs neither sources nor workers.
+    let enabled = settings.borrow().enabled;
+    if !enabled {
+        queue.shut_down();
+        info!("disabled by the configuration; it starts with none of its sources");
+    }
     // Whether every source has synced once, and whether one is waited for now: a source added later holds nobody up.
-    let (mut warm, mut syncing) = (false, true);
+    let (mut warm, mut syncing) = (false, enabled);
     let result = loop {
         let leading = warm && *open.borrow_and_update();
         queue.set_leading(leading);
-        let workers = settings.borrow().workers;
-        work.crew.resize(if leading && !*paused.borrow_and_update() { workers } else { 0 });
+        let ControllerSettings { workers, paused, .. } = *settings.borrow();
+        work.crew.resize(if leading && !paused { workers } else { 0 });
         // Told once it is so.
         counted.workers(workers);
         // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
@@ -107,7 +112,7 @@ async fn live<Q: Key>(
             biased;
             () = stop.cancelled() => break Ok(()),
             () = departure.leave.cancelled() => break Ok(()),
-            Some(feed) = added.recv() => {
+            Some(feed) = added.recv(), if enabled => {
                 work.feed(feed, stop.clone());
                 syncing = true;
             }
@@ -126,7 +131,6 @@ async fn live<Q: Key>(
                 }
                 Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
             },
-            Ok(()) = paused.changed() => {}
             Ok(()) = open.changed() => debug!(leading = *open.borrow(), "term changed"),
             Ok(()) = settings.changed() => {
                 let now = settings.borrow_and_update().clone();

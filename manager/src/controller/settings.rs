@@ -23,6 +23,10 @@ pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 /// the queue follows [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
+    /// Whether the controller runs; read once, when it starts.
+    pub enabled: bool,
+    /// Whether workers take no key; running reconciles end and all keys stay queued.
+    pub paused: bool,
     /// How many keys are reconciled at the same time: 1 to [`MAX_WORKERS`].
     pub workers: usize,
     /// How long one run may take before it is dropped and counted as failed; zero = as long as it likes.
@@ -67,6 +71,8 @@ impl ControllerSettings {
 impl Default for ControllerSettings {
     fn default() -> Self {
         Self {
+            enabled: true,
+            paused: false,
             workers: DEFAULT_WORKERS,
             reconcile_timeout: DEFAULT_RECONCILE_TIMEOUT,
             queue: QueueSettings::default(),

@@ -7,6 +7,7 @@ mod series;
 mod span;
 mod standby;
 mod steering;
+mod switches;
 mod wiring;
 
 use std::collections::VecDeque;
@@ -28,6 +29,17 @@ use crate::metrics::{Format, Registry};
 use crate::queue::{KeySnapshot, RetryPolicy, State};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError};
 use crate::watch::{Notifier, Sink, SourceError, channel, function};
+
+impl Departure {
+    /// That of a controller nobody takes out.
+    pub(crate) fn never() -> Self {
+        Self {
+            leave: CancellationToken::new(),
+            grace: Arc::new(|| Duration::ZERO),
+            stage: watch::Sender::default(),
+        }
+    }
+}
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
 const LONG: Duration = Duration::from_hours(1);
@@ -110,6 +122,15 @@ impl<Q: Key> Bench<Q> {
     }
 
     fn start_in(term: Term, controller: Controller<Q>, reconciler: impl Reconciler<Q>) -> Self {
+        Self::start_with(settings(), term, controller, reconciler)
+    }
+
+    fn start_with(
+        settings: ControllerSettings,
+        term: Term,
+        controller: Controller<Q>,
+        reconciler: impl Reconciler<Q>,
+    ) -> Self {
         let (notifier, source) = channel();
         let registration = controller.source(source).reconciler(reconciler);
         let registry = Registry::new();
@@ -119,7 +140,7 @@ impl<Q: Key> Bench<Q> {
         let client = kube::Client::new(refuse, "default");
         let (events, _writer) = Recorder::new("test", "test", client.clone(), &registry);
         let (directory, stop) = (Directory::default(), CancellationToken::new());
-        let (settings, live_settings) = watch::channel(settings());
+        let (settings, live_settings) = watch::channel(settings);
         let environment = Environment {
             settings: live_settings,
             surroundings: Surroundings::new(client, events, CancellationToken::new()),

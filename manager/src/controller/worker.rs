@@ -17,11 +17,10 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span, debug, error, error_span};
 
 use super::ControllerSettings;
-use super::held::{BY_HAND, Held};
 use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
 use crate::key::{Key, KindId, panic_text};
-use crate::queue::{Add, Retried, Running, WorkQueue};
+use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
 
 /// Whether a person wants the object of a key left alone.
@@ -42,8 +41,6 @@ pub(super) struct Workplace<Q: Key> {
     pub(super) term: Term,
     pub(super) metrics: OneController,
     pub(super) pause: Option<Pause<Q>>,
-    /// What a person has paused by hand.
-    pub(super) held: Arc<Held>,
 }
 
 /// A number of workers that changes while they work.
@@ -191,15 +188,6 @@ impl Roster {
 
 impl<Q: Key> Workplace<Q> {
     async fn run(&self, running: Running<Q>, permit: Work) {
-        if self.held.holds(running.key()) {
-            let key = running.key().clone();
-            running.park(BY_HAND);
-            // Whoever has ended the pause meanwhile may have looked for it before it was parked.
-            if !self.held.holds(&key) {
-                self.queue.add(key, Add::by_hand());
-            }
-            return;
-        }
         if self.pause.as_ref().is_some_and(|is_paused| is_paused(running.key())) {
             debug!(controller = self.name, key = %running.key(), "left alone, since it is paused");
             // The end of the pause is a strong add, which takes it out again; so does a deletion.

@@ -328,6 +328,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;

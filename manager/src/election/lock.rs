@@ -12,13 +12,15 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, GetParams, PostParams, Request as Requests, WatchEvent, WatchParams};
 use kube::core::request::Error as RequestError;
 use kube::{Client, Error};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::decide::{Answer, Call, Event};
 use super::record::{Record, Version};
-use super::told::{Told, Trouble};
+use super::trouble::{Trouble, trouble_log};
 use crate::client::connect::DeadlineExceeded;
 use crate::client::error::links;
+use crate::key::Chain;
+use crate::util::LogOnce;
 
 /// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
 const WATCH_SECONDS: u32 = 290;
@@ -77,7 +79,7 @@ struct Watching<P> {
     /// Wait before the next try after a watch that told nothing.
     pause: P,
     now: Phase,
-    told: Told,
+    logged: LogOnce<Trouble>,
 }
 
 enum Phase {
@@ -188,7 +190,7 @@ impl LeaseLock {
         silence: Duration,
         pause: impl Fn() -> Duration + Send + 'static,
     ) -> BoxStream<'static, Event> {
-        let watching = Watching { lock: self, silence, pause, now: Phase::Beginning, told: Told::default() };
+        let watching = Watching { lock: self, silence, pause, now: Phase::Beginning, logged: trouble_log() };
         stream::unfold(watching, |watching| async { Some(watching.next().await) }).boxed()
     }
 
@@ -276,12 +278,12 @@ impl<P: Fn() -> Duration> Watching<P> {
     }
 
     fn complain(&mut self, error: &LockError) {
-        let news = self.told.is_news(error.trouble());
-        let (lease, error) = (&self.lock, error as &dyn std::error::Error);
+        let news = self.logged.is_first(error.trouble(), Instant::now());
+        let (lease, error) = (&self.lock, Chain(error));
         if news {
-            tracing::warn!(%lease, error, "cannot watch the lease; looking at it from time to time instead");
+            tracing::warn!(%lease, %error, "cannot watch the lease; looking at it from time to time instead");
         } else {
-            tracing::debug!(%lease, error, "cannot watch the lease");
+            tracing::debug!(%lease, %error, "cannot watch the lease");
         }
     }
 }

@@ -47,25 +47,9 @@ struct Timings {
 impl Metrics {
     pub(super) fn register(registry: &Registry, lease_name: &str, fence: &Fence) -> Self {
         let labels: Labels = [("name", lease_name.to_owned())];
-        let gauge = Family::<Labels, Gauge>::default();
         let counter = |name: &str, help: &str| {
-            let family = Family::<Labels, Counter>::default();
-            registry.register(name, help, family.clone());
-            family.get_or_create_owned(&labels)
+            registry.family(name, help, Family::<Labels, Counter>::default()).get_or_create_owned(&labels)
         };
-        registry.register(
-            "leader_election_master_status",
-            "Whether this replica leads: 0 is a standby, 1 the leader. 'name' is the name of the Lease",
-            gauge.clone(),
-        );
-        let slow_path = counter(
-            "leader_election_slowpath",
-            "Renewals that had to read the Lease first. 'name' is the name of the Lease",
-        );
-        let terms = counter("mainstay_election_transitions", "How often this replica became the leader");
-        let losses =
-            counter("mainstay_election_losses", "How often this replica lost the Lease while leading");
-        let failures = counter("mainstay_election_renew_failures", "Tries to renew that did not renew");
         let histogram = |name: &str, help: &str| {
             let family = Family::<Labels, Histogram>::new_with_constructor(|| {
                 // 1 ms to 16 s: from a round trip in one rack to the lease duration that we ship.
@@ -74,30 +58,39 @@ impl Metrics {
                     16.0,
                 ])
             });
-            registry.register(name, help, family.clone());
-            family.get_or_create_owned(&labels)
+            registry.family(name, help, family).get_or_create_owned(&labels)
         };
-        let renew_seconds =
-            histogram("mainstay_election_renew_seconds", "Time from sending a renewal to its answer");
-        let take_over_seconds = histogram(
-            "mainstay_election_take_over_seconds",
-            "Time from when a released Lease was seen to when this replica led",
-        );
-        let release_seconds = histogram(
-            "mainstay_election_release_seconds",
-            "Time from when a term was to end to when the Lease was given up, its work included",
+        let master = registry.family(
+            "leader_election_master_status",
+            "Whether this replica leads: 0 is a standby, 1 the leader. 'name' is the name of the Lease",
+            Family::<Labels, Gauge>::default(),
         );
         registry.reserve([FENCE]);
         registry.register_collector(Box::new(Timings { fence: fence.clone(), labels: labels.clone() }));
         Self {
-            master: gauge.get_or_create_owned(&labels),
-            slow_path,
-            terms,
-            losses,
-            failures,
-            renew_seconds,
-            take_over_seconds,
-            release_seconds,
+            master: master.get_or_create_owned(&labels),
+            slow_path: counter(
+                "leader_election_slowpath",
+                "Renewals that had to read the Lease first. 'name' is the name of the Lease",
+            ),
+            terms: counter("mainstay_election_transitions", "How often this replica became the leader"),
+            losses: counter(
+                "mainstay_election_losses",
+                "How often this replica lost the Lease while leading",
+            ),
+            failures: counter("mainstay_election_renew_failures", "Tries to renew that did not renew"),
+            renew_seconds: histogram(
+                "mainstay_election_renew_seconds",
+                "Time from sending a renewal to its answer",
+            ),
+            take_over_seconds: histogram(
+                "mainstay_election_take_over_seconds",
+                "Time from when a released Lease was seen to when this replica led",
+            ),
+            release_seconds: histogram(
+                "mainstay_election_release_seconds",
+                "Time from when a term was to end to when the Lease was given up, its work included",
+            ),
         }
     }
 

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::record::LONGEST_LEASE;
 
 /// client-go's defaults, used by every Kubernetes component.
@@ -35,7 +38,7 @@ pub struct ElectionSettings {
 }
 
 /// What a replica does once its leader-only work has ended after a loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnLost {
     /// End the process: a fresh one is the safest candidate.
     #[default]
@@ -162,84 +165,4 @@ fn is_object_name(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(lease_ms: u64, renew_ms: u64, retry_ms: u64) -> ElectionSettings {
-        ElectionSettings {
-            lease_duration: Duration::from_millis(lease_ms),
-            renew_deadline: Duration::from_millis(renew_ms),
-            retry_period: Duration::from_millis(retry_ms),
-            ..ElectionSettings::new("default", "mainstay", "a")
-        }
-    }
-
-    #[track_caller]
-    fn check(settings: &ElectionSettings, expected: &[&str]) {
-        let found: Vec<_> = settings.validate().iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn the_defaults_and_short_leases_are_accepted() {
-        check(&ElectionSettings::new("default", "mainstay", unique_identity()), &[]);
-        for (lease, renew, retry) in
-            [(15_000, 10_000, 2_000), (5_000, 4_000, 500), (3_000, 2_000, 500), (1_000, 700, 100)]
-        {
-            check(&settings(lease, renew, retry), &[]);
-        }
-    }
-
-    #[test]
-    fn a_leader_that_would_try_longer_than_it_may_write_is_refused() {
-        check(
-            &settings(5_000, 4_900, 3_000),
-            &[
-                "leaderElection.renewDeadline 4.9s: with retryPeriod 3s the leader would try for 7.9s, but may write \
-               only for 4.5s, 0.9 x leaseDuration 5s; lower renewDeadline or retryPeriod, or raise leaseDuration",
-            ],
-        );
-        assert_eq!(settings(5_000, 4_001, 500).validate().len(), 1, "one millisecond beyond");
-    }
-
-    #[test]
-    fn timings_that_contradict_each_other_are_all_named() {
-        check(
-            &settings(15_000, 15_000, 2_000),
-            &["leaderElection.renewDeadline 15s: expected less than leaseDuration 15s"],
-        );
-        check(
-            &settings(15_000, 2_400, 2_000),
-            &[
-                "leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no second try",
-            ],
-        );
-        check(&settings(15_000, 2_401, 2_000), &[]);
-        check(
-            &settings(1_500, 1_000, 0),
-            &[
-                "leaderElection.leaseDuration 1.5s: expected whole seconds from 1s to 3600s: the Lease stores no fractions",
-                "leaderElection.retryPeriod 0ns: expected at least 1ms",
-            ],
-        );
-        assert_eq!(settings(900, 600, 100).validate().len(), 1);
-        assert_eq!(settings(3_601_000, 10_000, 2_000).validate().len(), 1);
-    }
-
-    #[test]
-    fn names_are_refused_before_the_server_does() {
-        check(
-            &ElectionSettings::new("", "Main", " "),
-            &[
-                "leaderElection.namespace \"\": expected lower-case letters, digits, '-' and '.'",
-                "leaderElection.leaseName \"Main\": expected lower-case letters, digits, '-' and '.'",
-                "identity \" \": expected a name no other replica has",
-            ],
-        );
-    }
-
-    #[test]
-    fn identities_differ_within_one_host() {
-        assert_ne!(unique_identity(), unique_identity());
-    }
-}
+mod tests;

@@ -1,6 +1,5 @@
 //! The thin task under the decision: it sends, waits and publishes what was decided, and decides nothing.
 
-use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::decide::{Action, Answer, Call, Ending, Event, State, decide};
 use super::lock::LockError;
 use super::record::Record;
-use super::told::{Told, Trouble};
+use super::trouble::{Trouble, trouble_log};
 use super::{Elector, Ended, Leadership, LeaseEvent};
+use crate::key::Chain;
+use crate::util::LogOnce;
 
 /// An elector that runs.
 struct Task<W, F> {
@@ -30,7 +31,7 @@ struct Task<W, F> {
     named: Option<Arc<str>>,
     /// The last loss that no later term made good.
     lost: Option<Ending>,
-    told: Told,
+    logged: LogOnce<Trouble>,
     /// Since when the Lease has been known to name nobody.
     free_since: Option<Instant>,
     /// Since when the term that ends does so.
@@ -67,7 +68,7 @@ where
         holder: None,
         named: None,
         lost: None,
-        told: Told::default(),
+        logged: trouble_log(),
         free_since: None,
         ending_since: None,
         failing: false,
@@ -158,20 +159,20 @@ where
     }
 
     fn complain(&mut self, error: &LockError) {
-        let news = self.told.is_news(error.trouble());
-        let (lease, error) = (&self.elector.lock, error as &dyn Error);
+        let news = self.logged.is_first(error.trouble(), Instant::now());
+        let (lease, error) = (&self.elector.lock, Chain(error));
         if news {
             self.failing = true;
-            tracing::warn!(%lease, error, "request for the lease failed; trying again");
+            tracing::warn!(%lease, %error, "request for the lease failed; trying again");
         } else {
-            tracing::debug!(%lease, error, "request for the lease failed again");
+            tracing::debug!(%lease, %error, "request for the lease failed again");
         }
     }
 
     fn warn_if_absurd(&mut self, record: &Record) {
         // What others make of our own record is told where it is mended.
         let of_another = record.holder.as_ref() != Some(&self.elector.settings.identity);
-        if of_another && record.is_absurd() && self.told.is_news(Trouble::Absurd) {
+        if of_another && record.is_absurd() && self.logged.is_first(Trouble::Absurd, Instant::now()) {
             let believed = record.duration(self.elector.settings.lease_duration);
             tracing::warn!(
                 lease = %self.elector.lock,
@@ -203,7 +204,7 @@ where
             Action::Suspend => {
                 self.elector.fence.close();
                 let lease = &self.elector.lock;
-                if self.told.is_news(Trouble::Missing) {
+                if self.logged.is_first(Trouble::Missing, Instant::now()) {
                     tracing::warn!(%lease, "the lease was deleted or its holder cleared; taking it again");
                 } else {
                     tracing::debug!(%lease, "the lease was deleted or its holder cleared again");
@@ -211,7 +212,7 @@ where
             }
             Action::Mend => {
                 let lease = &self.elector.lock;
-                if self.told.is_news(Trouble::Edited) {
+                if self.logged.is_first(Trouble::Edited, Instant::now()) {
                     tracing::warn!(%lease, "the lease was edited by somebody else; the next renewal writes it anew");
                 } else {
                     tracing::debug!(%lease, "the lease was edited by somebody else again");

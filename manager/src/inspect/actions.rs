@@ -1,29 +1,21 @@
-//! What a person may do, by POST: to the keys of a controller, and to the log.
+//! Actions, by POST: the reconcile of one object, and the log level.
 //!
-//! A browser on this machine can be made to send requests too, by any page it shows. It cannot give them this content
-//! type without asking first, which nobody here answers, and it says where the page is from.
+//! A browser on this machine can be made to send requests too, by any page it shows. It cannot send this content type
+//! without a preflight request, which is not answered here, and it names the origin of the page.
 
 use http::header::{CONTENT_TYPE, HeaderValue, ORIGIN};
 use http::{Request, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tracing::{Level as Severity, enabled, warn};
 
+use super::pages::{LogLevel, Reconciled};
 use super::{Refusal, host};
 use crate::config::LogFilter;
-use crate::controller::{ControllerView, Intervention, InterventionError, Target};
-
-/// The words in paths.
-const INTERVENTIONS: [(&str, Intervention); 4] = [
-    ("reconcile", Intervention::Reconcile),
-    ("forget", Intervention::Forget),
-    ("pause", Intervention::Pause),
-    ("resume", Intervention::Resume),
-];
+use crate::controller::ControllerView;
 
 /// Changes what is logged; the text of an error says why it could not.
 pub type SetLogLevel = dyn Fn(LogFilter) -> Result<(), String> + Send + Sync;
 
-/// For whom: `{}` is all of the controller.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -31,30 +23,7 @@ struct Body {
     name: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Level {
-    level: String,
-}
-
-#[derive(Serialize)]
-pub(super) struct Done {
-    /// How many keys of the queue that concerns now.
-    matched: usize,
-}
-
-#[derive(Serialize)]
-pub(super) struct Logged {
-    /// The filter in force from now on.
-    level: String,
-}
-
-/// Returns what a word in a path stands for.
-pub(super) fn intervention(word: &str) -> Option<Intervention> {
-    INTERVENTIONS.into_iter().find(|(known, _)| *known == word).map(|(_, intervention)| intervention)
-}
-
-/// Refuses what a browser may have been made to send.
+/// Refuses requests that a web page of another host may have caused.
 pub(super) fn admit<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut types = request.headers().get_all(CONTENT_TYPE).iter();
     if (types.next().map(HeaderValue::as_bytes), types.next()) != (Some(b"application/json"), None) {
@@ -70,34 +39,19 @@ pub(super) fn admit<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn intervene(
-    controller: &dyn ControllerView,
-    what: Intervention,
-    body: &[u8],
-) -> Result<Done, Refusal> {
+pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<Reconciled, Refusal> {
     let Body { namespace, name } = read(body)?;
-    let target = Target { namespace, name };
-    let matched = controller.intervene(what, &target).map_err(|error| {
-        let nothing =
-            matches!(error, InterventionError::NotPaused { .. } | InterventionError::NothingToForget);
-        let status = if nothing { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
-        Refusal(status, error.to_string())
-    })?;
-    let word = INTERVENTIONS.into_iter().find(|(_, known)| *known == what).map(|(word, _)| word);
-    let Target { namespace, name } = target;
-    warn!(
-        controller = controller.status().name,
-        action = word,
-        namespace,
-        name,
-        matched,
-        "asked for by hand"
-    );
-    Ok(Done { matched })
+    let name = name.unwrap_or_default();
+    let matched = controller
+        .reconcile(namespace.as_deref(), &name)
+        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let controller = controller.status().name;
+    warn!(controller, action = "reconcile", namespace, name, matched, "asked for by hand");
+    Ok(Reconciled { matched })
 }
 
-pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<Logged, Refusal> {
-    let Level { level } = read(body)?;
+pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<LogLevel, Refusal> {
+    let LogLevel { level } = read(body)?;
     let filter: LogFilter = level.parse().map_err(|expected| {
         Refusal(StatusCode::BAD_REQUEST, format!("level {level:?} is none; expected {expected}"))
     })?;
@@ -111,7 +65,7 @@ pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<Lo
     if !told {
         warn!(level, "the log level was set by hand");
     }
-    Ok(Logged { level })
+    Ok(LogLevel { level })
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {

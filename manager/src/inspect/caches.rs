@@ -1,69 +1,8 @@
 //! `/debug/caches`: every store of the cache, by cluster, kind and scope; the manager's own cluster first.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
+use super::pages::{Caches, Packed, Store, Trouble};
 use super::seconds;
 use crate::cache::{KindStatus, Packing, Projection};
-
-#[derive(Serialize)]
-pub(super) struct Caches {
-    caches: Vec<Store>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Store {
-    /// `null` for the manager's own.
-    cluster: Option<String>,
-    /// As kubectl takes it.
-    kind: String,
-    version: String,
-    scope: String,
-    /// `full`, or `metadata` for metadata only.
-    projection: &'static str,
-    synced: bool,
-    /// `null` while every list and watch of it works.
-    down_seconds: Option<f64>,
-    last_error: Option<String>,
-    /// The kind is not served or not readable: somebody has to act.
-    absent: bool,
-    objects: usize,
-    bytes: usize,
-    /// `null` where nothing is packed.
-    packed: Option<Packed>,
-    restarts: u64,
-    relists: u64,
-    events: u64,
-    last_event_seconds: Option<f64>,
-    decode_errors: u64,
-    /// Objects served as they were before, or not at all, and why: some of them, if they are many.
-    left_out: BTreeMap<String, String>,
-    /// Handlers that had trouble, by name.
-    handlers: BTreeMap<String, Trouble>,
-    /// Versions left out of an index whose function failed, by index.
-    unindexed: BTreeMap<String, u64>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Packed {
-    objects: usize,
-    /// Of their bodies as they are kept, and as they are read.
-    bytes: usize,
-    plain_bytes: usize,
-    /// How many bytes one stands for.
-    ratio: f64,
-    dictionaries: usize,
-    dictionary_bytes: usize,
-}
-
-#[derive(Serialize)]
-struct Trouble {
-    panics: u64,
-    slow: u64,
-}
 
 pub(super) fn page(mut kinds: Vec<KindStatus>) -> Caches {
     // Stable, so that stores that differ in their projection alone stay in the order of declaration.
@@ -80,10 +19,7 @@ impl From<KindStatus> for Store {
             kind: status.kind.to_string(),
             version: status.kind.version().to_owned(),
             scope: status.scope,
-            projection: match status.projection {
-                Projection::Full => "full",
-                Projection::Metadata => "metadata",
-            },
+            projection: word(status.projection).into(),
             synced: status.synced,
             down_seconds: status.down_since.map(|since| seconds(since.elapsed())),
             last_error: status.last_error,
@@ -115,5 +51,12 @@ impl Packed {
             dictionaries: packing.dictionaries,
             dictionary_bytes: packing.dictionary_bytes,
         })
+    }
+}
+
+pub(super) fn word(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Full => "full",
+        Projection::Metadata => "metadata",
     }
 }

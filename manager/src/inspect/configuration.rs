@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seconds;
@@ -11,39 +11,39 @@ use crate::config::{Applies, Change, Origin, Setting, Standing};
 /// The key whose value a person may set by hand.
 const LOG_LEVEL: &str = "logging.level";
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Page {
+pub(crate) struct Page {
     /// `null` where no file is followed.
-    file: Option<String>,
+    pub(crate) file: Option<String>,
     /// SHA-256 of the text that was accepted last, as `sha256sum` prints it; empty where there was none.
-    hash: String,
-    loaded_seconds: f64,
+    pub(crate) hash: String,
+    pub(crate) loaded_seconds: f64,
     /// What is wrong with the file as it is now; `null` if it is what was accepted last.
-    refused: Option<Refused>,
+    pub(crate) refused: Option<Refused>,
     /// What differs from the file until the next start, as `cache.resync 10h -> 1h`.
-    restart_needed: Vec<String>,
+    pub(crate) restart_needed: Vec<String>,
     /// Every key with the value in force, by path: those of the manager, of `"*"`, of every controller there is, and of
     /// those that only the file names.
-    settings: Vec<Row>,
+    pub(crate) settings: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Refused {
-    seconds_ago: f64,
-    problems: Vec<String>,
+pub(crate) struct Refused {
+    pub(crate) seconds_ago: f64,
+    pub(crate) problems: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Row {
-    path: String,
-    value: Value,
-    /// `default`, `file 12:14` (line and column), `"*" 8:5`, `flag --log-level`, `code`, `action`, or `file at the start`
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) path: String,
+    pub(crate) value: Value,
+    /// `default`, `file`, `"*"` (the entry of all controllers), `flag --log-level`, `code`, `action`, or `file at the start`
     /// where the file says something else by now.
-    from: String,
+    pub(crate) from: String,
     /// A change in the file applies at once, and not at the next start.
-    live: bool,
+    pub(crate) live: bool,
 }
 
 /// `controllers`: every key of every controller there is, under what was accepted last.
@@ -88,7 +88,7 @@ pub(super) fn page(standing: &Standing, controllers: Vec<Setting>) -> Page {
 impl Row {
     /// A key whose value is another one in the file by now, or is not there: its old place means nothing any more.
     fn of_the_start(setting: Setting) -> Self {
-        let in_file = matches!(setting.origin, Origin::File(_));
+        let in_file = matches!(setting.origin, Origin::File);
         let row = Self::from(setting);
         if in_file { Self { from: "file at the start".to_owned(), ..row } } else { row }
     }

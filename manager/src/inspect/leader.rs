@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::pages::{self, Lease, Turn};
 use super::seconds;
 use crate::controller::Term;
 use crate::election::{Ending, Leadership, LeaseEvent};
@@ -52,52 +52,12 @@ pub struct History {
     turns: Arc<Mutex<VecDeque<(Instant, LeaseEvent)>>>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Page<'a> {
-    identity: &'a str,
-    /// `null` without an election.
-    lease: Option<Lease<'a>>,
-    leading: bool,
-    /// `null` if nobody holds the Lease, nobody is known to, or there is none.
-    holder: Option<String>,
-    /// How often the Lease changed hands; known to who leads.
-    transitions: Option<i32>,
-    /// Why the last term ended, until the next candidacy: `stopped`, `expired` or `taken`.
-    lost: Option<&'static str>,
-    fence_open: bool,
-    /// How long writes may leave without another renewal; `null` while they may not, and without an election.
-    fence_seconds: Option<f64>,
-    /// Since when this replica knows the holder for the holder.
-    holder_seconds: Option<f64>,
-    /// What has happened to the Lease as far as this replica saw it, the newest first; at most 32.
-    history: Vec<Turn>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Turn {
-    seconds_ago: f64,
-    /// `becameLeader`, `stoppedLeading` of this replica; `newHolder` of any.
-    event: &'static str,
-    /// `null` for a Lease that nobody holds.
-    identity: Option<String>,
-    /// Why this replica stopped, as in `lost`.
-    reason: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct Lease<'a> {
-    namespace: &'a str,
-    name: &'a str,
-}
-
 // === impl Leader ===
 
 impl Leader {
-    pub(super) fn page(&self) -> Page<'_> {
-        let mut page = Page {
-            identity: &self.identity,
+    pub(super) fn page(&self) -> pages::Leader {
+        let mut page = pages::Leader {
+            identity: self.identity.clone(),
             lease: None,
             leading: *self.term.subscribe().borrow(),
             holder: None,
@@ -109,7 +69,7 @@ impl Leader {
             history: Vec::new(),
         };
         let Some(election) = &self.election else { return page };
-        page.lease = Some(Lease { namespace: &election.namespace, name: &election.lease_name });
+        page.lease = Some(Lease { namespace: election.namespace.clone(), name: election.lease_name.clone() });
         let leadership = election.leadership.borrow().clone();
         page.leading = matches!(leadership, Leadership::Leading { .. });
         match leadership {
@@ -119,7 +79,7 @@ impl Leader {
                 page.transitions = Some(transitions);
             }
             Leadership::Lost(ending) => {
-                page.lost = Some(word(&ending));
+                page.lost = Some(word(&ending).into());
                 if let Ending::Taken(holder) = ending {
                     page.holder = Some(holder.to_string());
                 }
@@ -147,21 +107,21 @@ impl History {
 
     fn newest_first(&self) -> Vec<Turn> {
         let turns = self.turns.lock().clone();
-        turns.into_iter().rev().map(|(at, event)| Turn::of(at, event)).collect()
+        turns.into_iter().rev().map(|(at, event)| turn(at, event)).collect()
     }
 }
 
-// === impl Turn ===
-
-impl Turn {
-    fn of(at: Instant, event: LeaseEvent) -> Self {
-        let (event, identity, reason) = match event {
-            LeaseEvent::BecameLeader { identity } => ("becameLeader", Some(identity), None),
-            LeaseEvent::StoppedLeading { identity, ending } => (STOPPED, Some(identity), Some(word(&ending))),
-            LeaseEvent::NewLeader { holder } => ("newHolder", holder, None),
-        };
-        let identity = identity.map(|identity| identity.to_string());
-        Self { seconds_ago: seconds(at.elapsed()), event, identity, reason }
+fn turn(at: Instant, event: LeaseEvent) -> Turn {
+    let (event, identity, reason) = match event {
+        LeaseEvent::BecameLeader { identity } => ("becameLeader", Some(identity), None),
+        LeaseEvent::StoppedLeading { identity, ending } => (STOPPED, Some(identity), Some(word(&ending))),
+        LeaseEvent::NewLeader { holder } => ("newHolder", holder, None),
+    };
+    Turn {
+        seconds_ago: seconds(at.elapsed()),
+        event: event.into(),
+        identity: identity.map(|identity| identity.to_string()),
+        reason: reason.map(Into::into),
     }
 }
 

@@ -56,8 +56,8 @@ impl OwnPages {
     }
 }
 
-/// What the pages of every manager are called.
-const RESERVED: [&str; 6] = ["caches", "config", "controllers", "leader", "log", "watches"];
+/// The names of the pages of every manager.
+pub(super) const RESERVED: [&str; 6] = ["caches", "config", "controllers", "leader", "log", "watches"];
 
 impl fmt::Debug for OwnPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,23 +66,4 @@ impl fmt::Debug for OwnPages {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_has_one_page() {
-        let pages = OwnPages::default();
-        let nothing = |_: &[&str]| Ok(Value::Null);
-        assert!(pages.add("prices", nothing));
-        assert!(!pages.add("prices", nothing), "another page has it");
-        for name in RESERVED {
-            assert!(!pages.add(name, nothing), "every manager has {name}");
-        }
-        assert_eq!(pages.names(), ["prices"]);
-        for name in RESERVED {
-            let path = format!("/debug/{name}");
-            let own = matches!(super::super::Page::at(&path), Some(super::super::Page::Own(..)));
-            assert!(!own, "{path} is a page of every manager");
-        }
-    }
-}
+mod tests;

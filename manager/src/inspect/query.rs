@@ -61,12 +61,12 @@ pub(super) enum Sort {
 }
 
 /// Returns the words that `?state=` takes.
-pub(crate) fn states() -> impl Iterator<Item = &'static str> {
+pub fn states() -> impl Iterator<Item = &'static str> {
     STATES.into_iter().map(|(word, _)| word)
 }
 
 /// Returns the words that `?sort=` takes, the default first.
-pub(crate) fn sorts() -> impl Iterator<Item = &'static str> {
+pub fn sorts() -> impl Iterator<Item = &'static str> {
     SORTS.into_iter().map(|(word, _)| word)
 }
 
@@ -128,54 +128,4 @@ fn limit(value: &str) -> Result<usize, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_order_and_bound_are_read() {
-        let query = "state=delayed&state=parked&namespace=shop&name=a%2Fb&sort=name&limit=5&after=shop/a";
-        let wanted = Wanted {
-            states: vec![State::Backoff, State::Requeued, State::Parked],
-            namespace: Some("shop".to_owned()),
-            name: Some("a/b".to_owned()),
-        };
-        let after = Some("shop/a".to_owned());
-        assert_eq!(Query::parse(Some(query)), Ok(Query { wanted, sort: Sort::Name, limit: 5, after }));
-        let everything =
-            Query { wanted: Wanted::default(), sort: Sort::Trouble, limit: DEFAULT_LIMIT, after: None };
-        assert_eq!(Query::parse(None), Ok(everything));
-    }
-
-    #[test]
-    fn every_state_can_be_asked_for_by_its_own_word() {
-        for state in State::ALL {
-            let query = Query::parse(Some(&format!("state={}", state.as_str())));
-            assert_eq!(query.map(|query| query.wanted.states), Ok(vec![state]));
-        }
-        assert_eq!(states().count(), State::ALL.len() + 1);
-    }
-
-    #[test]
-    fn what_would_do_nothing_is_refused() {
-        let known = "there are state, namespace, name, sort, limit and after";
-        let states = "expected one of delayed, backoff, requeued, parked, running, dirty, ready";
-        let sorts = "expected one of trouble, attempts, next, since, name";
-        let pages = "after goes with sort=name; any other order changes from page to page";
-        for (query, expected) in [
-            ("sate=ready", &*format!(r#""sate" is no parameter here; {known}"#)),
-            ("state=", &format!(r#"state "" is none; {states}"#)),
-            ("state=Ready", &format!(r#"state "Ready" is none; {states}"#)),
-            ("name=a&name=b", "name is given twice; give it once"),
-            ("sort=age", &format!(r#"sort "age" is none; {sorts}"#)),
-            ("limit=0", r#"limit "0" is none; expected 1 to 100000"#),
-            ("limit=100001", r#"limit "100001" is none; expected 1 to 100000"#),
-            ("limit=all", r#"limit "all" is none; expected 1 to 100000"#),
-            ("after=shop/a", pages),
-            ("sort=next&after=shop/a", pages),
-        ] {
-            assert_eq!(Query::parse(Some(query)), Err(expected.to_owned()), "{query}");
-        }
-        assert_eq!(none(Some("")), Ok(()));
-        assert_eq!(none(Some("a")), Err(r#""a" is no parameter here; this path takes none"#.to_owned()));
-    }
-}
+mod tests;

@@ -4,13 +4,15 @@ mod actions;
 mod configuration;
 mod leader;
 
+use futures_util::FutureExt as _;
 use http::header::HOST;
-use kube::client::Body;
+use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::cache::{CacheSettings, KindStatus, Packing, Projection, Scope};
 use crate::client::Recorder;
@@ -24,8 +26,8 @@ use crate::watch::{Notifier, channel};
 
 /// A client whose requests are never answered.
 fn silent() -> kube::Client {
-    let service = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
     kube::Client::new(service, "default")
 }
@@ -46,15 +48,23 @@ fn request(method: &str, host: &str, path: &str) -> Request<Bytes> {
     Request::builder().method(method).uri(path).header(HOST, host).body(Bytes::new()).unwrap()
 }
 
+/// The answer of these pages, which wait for nothing.
+fn answer(pages: &Router, request: Request<Bytes>) -> Response<Bytes> {
+    let answered = pages.clone().oneshot(request.map(Body::from)).now_or_never();
+    let (head, body) = answered.expect("an answer at once").unwrap().into_parts();
+    let body = body.collect().now_or_never().expect("a body at once").unwrap();
+    Response::from_parts(head, body.to_bytes())
+}
+
 /// Status and text of the answer to a GET from this machine.
-fn get(inspect: &Inspect, path: &str) -> (u16, String) {
-    let response = inspect.answer(&request("GET", "127.0.0.1:8082", path));
+fn get(pages: &Router, path: &str) -> (u16, String) {
+    let response = answer(pages, request("GET", "127.0.0.1:8082", path));
     assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
     (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
 /// The texts of the keys that are listed, and how many match.
-fn listed(inspect: &Inspect, query: &str) -> (Vec<String>, Value) {
+fn listed(inspect: &Router, query: &str) -> (Vec<String>, Value) {
     let (status, text) = get(inspect, &format!("/debug/controllers/web/queue?{query}"));
     assert_eq!(status, 200, "{text}");
     let page: Value = serde_json::from_str(&text).unwrap();
@@ -143,7 +153,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
     live.notify(&[("shop", "slow"), ("shop", "forbidden"), ("", "node"), ("shop", "fails")]).await;
     live.notifier.notify(ObjectName::namespaced("shop", "slow"));
     sleep(Duration::from_millis(100)).await;
-    let inspect = inspect(&live.controllers);
+    let inspect = inspect(&live.controllers).pages();
     let expected = concat!(
         r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"#,
         r#""running":1,"dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"#,
@@ -170,7 +180,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
 async fn filters_and_bound_choose_among_the_keys() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "fails"), ("site", "fails"), ("", "node")]).await;
-    let inspect = inspect(&live.controllers);
+    let inspect = inspect(&live.controllers).pages();
     for (query, expected, matched) in [
         ("", &["shop/fails", "site/fails", "shop/slow", "node"][..], 4),
         ("state=backoff", &["shop/fails", "site/fails"], 2),
@@ -208,9 +218,9 @@ async fn filters_and_bound_choose_among_the_keys() {
 async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_lead() {
     let live = Live::start(Term::new());
     live.notify(&[("shop", "a")]).await;
-    let inspect = inspect(&live.controllers);
+    let inspect = inspect(&live.controllers).pages();
     let standby = concat!(
-        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"pauses":[],"queue":"#,
+        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"enabled":true,"paused":false,"queue":"#,
         r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
         r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
         "\n",
@@ -231,7 +241,7 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let _site = cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
     let _nodes = cache.kind(KindId::new("", "v1", "Node", "nodes", false), Scope::all(), Projection::Full);
     advance(Duration::from_millis(2_500)).await;
-    let inspect = Inspect::new(Directory::default(), cache, unelected());
+    let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
     let expected = concat!(
         r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
         r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
@@ -252,7 +262,7 @@ async fn every_watch_of_a_store_is_told_by_itself() {
     let _maps =
         cache.kind(KindId::new("", "v1", "ConfigMap", "configmaps", true), Scope::all(), Projection::Full);
     advance(Duration::from_millis(1_500)).await;
-    let inspect = Inspect::new(Directory::default(), cache, unelected());
+    let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
     let row = |namespace: &str| {
         format!(
             concat!(
@@ -274,7 +284,7 @@ async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() 
     let kind = |name: &str| KindId::new("", "v1", name, "any", true);
     let _theirs = edge.kind(kind("Apple"), Scope::all(), Projection::Full);
     let _ours = own.kind(kind("Pear"), Scope::all(), Projection::Full);
-    let inspect = Inspect::new(Directory::default(), own, unelected());
+    let inspect = Inspect::new(Directory::default(), own, unelected()).pages();
     let (status, page) = get(&inspect, "/debug/caches");
     let page: serde_json::Value = serde_json::from_str(&page).unwrap();
     let rows: Vec<_> =
@@ -326,16 +336,16 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
 
 #[tokio::test]
 async fn what_is_not_answered_says_why() {
-    let inspect = inspect(&Directory::default());
+    let inspect = inspect(&Directory::default()).pages();
     let refused = |method: &str, host: &str, path: &str| {
-        let response = inspect.answer(&request(method, host, path));
+        let response = answer(&inspect, request(method, host, path));
         let allow = response.headers().get(ALLOW).map(|allow| allow.to_str().unwrap().to_owned());
         let text = String::from_utf8(response.body().to_vec()).unwrap();
         let text: Value = serde_json::from_str(&text).unwrap();
         (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
     };
     let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-                 /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile, forget, pause, resume and /debug/log";
+                 /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile and /debug/log";
     for path in [
         "/",
         "/debug",
@@ -345,11 +355,16 @@ async fn what_is_not_answered_says_why() {
     ] {
         assert_eq!(refused("GET", "localhost", path), (404, None, paths.to_owned()), "{path}");
     }
-    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"] {
+    let head = answer(&inspect, request("HEAD", "localhost", "/debug/leader"));
+    assert_eq!(
+        (head.status().as_u16(), head.headers()[ALLOW].as_bytes(), head.body().len()),
+        (405, &b"GET"[..], 0)
+    );
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         let text = format!("{method} is not answered here; use GET");
         assert_eq!(refused(method, "localhost", "/debug/leader"), (405, Some("GET".to_owned()), text));
     }
-    for path in ["/debug/controllers/web/pause", "/debug/log"] {
+    for path in ["/debug/controllers/web/reconcile", "/debug/log"] {
         let text = "GET is not answered here; use POST".to_owned();
         assert_eq!(refused("GET", "localhost", path), (405, Some("POST".to_owned()), text));
     }
@@ -376,7 +391,7 @@ async fn exchange(address: std::net::SocketAddr, line: &str, host: &str) -> Stri
 async fn a_server_on_loopback_answers_those_who_mean_it() {
     let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
     let (address, stop) = (bound.local_addr(), CancellationToken::new());
-    let running = JoinSet::from_iter([bound.run(inspect(&Directory::default()).handler(), stop.clone())]);
+    let running = JoinSet::from_iter([bound.run(inspect(&Directory::default()).router(), stop.clone())]);
 
     let answer = exchange(address, "GET /debug/leader", &address.to_string()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -436,6 +451,11 @@ impl fmt::Display for Difficult {
     }
 }
 
+/// Asks for a page from this machine.
+async fn asked(router: Router, path: &str) -> response::Response {
+    router.oneshot(request("GET", "localhost", path).map(Body::from)).await.unwrap()
+}
+
 struct Never;
 
 impl Reconciler<Difficult> for Never {
@@ -452,8 +472,8 @@ async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
         live.notifier.notify(Difficult { name, meet: Arc::clone(&meet) });
     }
     let ask = {
-        let handler = inspect(&live.controllers).handler();
-        move |path| handler(request("GET", "localhost", path))
+        let router = inspect(&live.controllers).router();
+        move |path| asked(router.clone(), path)
     };
     while listed_count(&live.controllers) < 2 {
         tokio::task::yield_now().await;
@@ -467,7 +487,7 @@ async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
 
     let failed = ask("/debug/controllers/web/queue?name=panics").await;
     assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(failed.body(), "the answer panicked\n");
+    assert_eq!(failed.into_body().collect().await.unwrap().to_bytes(), "the answer panicked\n");
     assert_eq!(ask("/debug/leader").await.status(), StatusCode::OK, "the turn went on");
     live.end().await;
 }
@@ -479,8 +499,8 @@ async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
         live.notifier.notify(ObjectName::namespaced("shop", "any"));
         tokio::task::yield_now().await;
     }
-    let handler = inspect(&live.controllers).handler();
-    let ask = |path| handler(request("GET", "localhost", path));
+    let router = inspect(&live.controllers).router();
+    let ask = |path| asked(router.clone(), path);
     let unread = ask("/debug/controllers/web/queue").await;
     let status = async |path| ask(path).await.status();
     assert_eq!(status("/debug/leader").await, StatusCode::OK);
@@ -499,13 +519,13 @@ fn listed_count(controllers: &Directory) -> usize {
 #[tokio::test]
 async fn a_program_has_pages_of_its_own() {
     let own = OwnPages::default();
-    let answer = |rest: &[&str]| match rest {
+    let price = |rest: &[&str]| match rest {
         ["milk"] => Ok(serde_json::json!({"price": 3})),
         [] => Err(PageError::BadRequest("expected a product".to_owned())),
         _ => Err(PageError::NotFound(format!("no product {}", rest.join("/")))),
     };
-    assert!(own.add("prices", answer));
-    let inspect = inspect(&Directory::default()).with_own(own);
+    assert!(own.add("prices", price));
+    let inspect = inspect(&Directory::default()).with_own(own).pages();
     let error = |text: &str| format!("{{\"error\":\"{text}\"}}\n");
     assert_eq!(get(&inspect, "/debug/prices/milk"), (200, "{\"price\":3}\n".to_owned()));
     assert_eq!(get(&inspect, "/debug/prices"), (400, error("expected a product")));
@@ -513,6 +533,10 @@ async fn a_program_has_pages_of_its_own() {
     let (status, text) = get(&inspect, "/debug/price");
     assert!(status == 404 && text.contains("/debug/prices"), "the pages there are: {text}");
     assert_eq!(get(&inspect, "/debug/prices/milk?a=b").0, 400, "a question that nobody reads");
-    let foreign = inspect.answer(&request("GET", "example.com", "/debug/prices/milk"));
+    let foreign = answer(&inspect, request("GET", "example.com", "/debug/prices/milk"));
     assert_eq!(foreign.status(), 403);
+    for name in own::RESERVED {
+        let (_, text) = get(&inspect, &format!("/debug/{name}"));
+        assert!(!text.contains("no such path"), "{name} is a page of every manager: {text}");
+    }
 }

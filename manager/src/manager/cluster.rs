@@ -175,7 +175,7 @@ impl Cluster {
     ) -> Result<(Self, EventWriter), ConnectError> {
         let connections = Connections::new(connection, registry)?;
         let watches = connections.client(Role::Watches)?;
-        let cache = Cache::new(configuration.cache.clone(), watches.clone(), registry);
+        let cache = Cache::new(configuration.cache.settings(), watches.clone(), registry);
         // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
         let events = Recorder::new(options.name, &options.identity, watches, registry);
         Self::of("", connections, cache, fence, events)

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::guard::TokenFileError;
 use crate::client::connect::ConnectError;
-use crate::config::EVERY_CONTROLLER;
+use crate::config::{EVERY_CONTROLLER, SectionError};
 use crate::controller::WiringError;
 use crate::election::InvalidSettings;
 use crate::key::Chain;
@@ -103,8 +103,11 @@ pub enum RegisterError {
         #[source]
         source: WiringError,
     },
+    /// The program has no such section in its configuration file.
+    #[error(transparent)]
+    Section(#[from] SectionError),
     /// A runnable that needs the Lease runs once, and this manager may lead more than once: what the configuration says, so
-    /// a [`Program`](super::Program) ends as with any wrong input.
+    /// a `Program` ends as with any wrong input.
     #[error(
         "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or a controller"
     )]

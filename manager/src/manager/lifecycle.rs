@@ -122,7 +122,7 @@ impl Manager {
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
         info!("stopping");
-        let grace = shared.members.configuration().shutdown.grace_period;
+        let grace = *shared.members.configuration().shutdown.grace_period;
         let deadline = Instant::now() + grace;
         let timers = control.timers();
         let mut problems = Problems::default();

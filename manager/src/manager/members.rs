@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RegisterError;
 use super::runnable::Recruit;
-use crate::config::ManagerConfiguration;
+use crate::config::{Channels, ManagerConfiguration, Section, SectionError};
 use crate::controller::{ControllerSettings, InCode, Life, Stage};
 use crate::key::panic_text;
 
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     /// Tells users of the configuration in force, without the lock: who reads what a channel holds has whoever sends on it
     /// wait, and may well take a seat meanwhile.
     told: watch::Sender<Arc<ManagerConfiguration>>,
+    /// Publish the sections of the program, also without the lock.
+    channels: Channels,
     /// Permit = somebody waits to be started.
     arrived: Notify,
 }
@@ -92,7 +94,8 @@ impl Members {
         let configuration = Arc::new(configuration);
         let told = watch::Sender::new(Arc::clone(&configuration));
         let state = State { configuration, closed: false, seats: BTreeMap::new(), waiting: Vec::new() };
-        let shared = Shared { state: Mutex::new(state), told, arrived: Notify::new() };
+        let channels = Channels::new(&told.borrow().sections);
+        let shared = Shared { state: Mutex::new(state), told, channels, arrived: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -104,6 +107,11 @@ impl Members {
     /// Tells of the configuration in force, now and whenever it has become another.
     pub(super) fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
         self.shared.told.subscribe()
+    }
+
+    /// The channel of a section of the program.
+    pub(super) fn section<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
+        self.shared.channels.subscribe(name)
     }
 
     /// Takes a name for a controller whose code sets this, and returns its seat and the settings that go down to the
@@ -159,7 +167,8 @@ impl Members {
                 return Err(problems);
             }
             if self.shared.put_in_force(&configuration, &worked_out) {
-                self.shared.told.send_replace(configuration);
+                let before = self.shared.told.send_replace(Arc::clone(&configuration));
+                self.shared.channels.publish(&before.sections, &configuration.sections);
                 return Ok(());
             }
         }

@@ -1,12 +1,14 @@
 //! What a program says of its manager that is in no file.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::cli::logging::LogHandle;
-use crate::config::Source;
+use crate::config::{LogFilter, Source};
 use crate::election::unique_identity;
+use crate::reconcile::BoxError;
 
 /// What a manager is, apart from its configuration file.
 #[derive(Clone, Debug)]
@@ -26,10 +28,16 @@ pub struct ManagerOptions {
     /// the log level, what probes may connect to and the grace period is applied as soon as it is saved, unless anything in
     /// it is wrong. `None` follows nothing.
     pub source: Option<Source>,
-    /// What changes the log level together with the file; `None` where the program logs in its own way.
-    pub log: Option<LogHandle>,
+    /// Changes the log level together with the file; `None` leaves the log as the program has set it up.
+    pub log: Option<Arc<dyn SetLogLevel>>,
     /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
     pub pod: Option<ObjectReference>,
+}
+
+/// Changes which lines the process logs, while it runs. `program::logging::LogHandle` is one.
+pub trait SetLogLevel: fmt::Debug + Send + Sync {
+    /// Logs by this filter from now on. An error leaves the former filter in force.
+    fn set_log_level(&self, filter: &LogFilter) -> Result<(), BoxError>;
 }
 
 // === impl ManagerOptions ===

@@ -29,15 +29,17 @@ use tracing::{debug, error, info, warn};
 
 use super::control::Job;
 use super::members::Members;
-use super::{Manager, ManagerOptions, Shared};
-use crate::cli::logging::{LogHandle, LoggingError};
+use super::{Manager, ManagerOptions, SetLogLevel, Shared};
 use crate::client::{EventType, Recorder};
 use crate::config::{
-    Change, Difference, Follower, Loaded, LogFilter, ManagerConfiguration, Refused, Setting, Source, Standing,
+    Change, Difference, Loaded, LogFilter, ManagerConfiguration, Refused, Section, SectionError, Setting,
+    Source, Standing,
 };
 use crate::controller::InCode;
 use crate::key::{Chain, panic_text};
 use crate::metrics::Registry;
+use crate::reconcile::BoxError;
+use crate::util::Follower;
 
 use metrics::{Outcome, ReloadMetrics};
 
@@ -60,7 +62,7 @@ pub(super) struct Reloads {
     /// Kept while the log and what `standing` says of it change.
     log_turn: Arc<Mutex<()>>,
     /// `None` where the program has set up its logs by itself.
-    log: Option<LogHandle>,
+    log: Option<Arc<dyn SetLogLevel>>,
     metrics: ReloadMetrics,
     events: Recorder,
     /// `None` outside a cluster.
@@ -86,12 +88,22 @@ impl Manager {
     /// # async fn follow(manager: &mainstay::manager::Manager) {
     /// let mut configurations = manager.configurations();
     /// while configurations.changed().await.is_ok() {
-    ///     println!("{:?}", configurations.borrow_and_update().probe_policy);
+    ///     println!("{:?}", configurations.borrow_and_update().shutdown);
     /// }
     /// # }
     /// ```
     pub fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
         self.shared.members.configurations()
+    }
+
+    /// Returns a section of the program, and follows it: the channel has the value in force, and each new one while the file
+    /// is followed. Keys of the section that apply at the next start keep the values of this start.
+    ///
+    /// # Errors
+    /// If the program has not declared the section, or with another type; see
+    /// [`ConfigSchema::section`](crate::config::ConfigSchema::section).
+    pub fn section<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
+        self.shared.members.section(name)
     }
 
     /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
@@ -103,7 +115,7 @@ impl Manager {
     ///
     /// # Errors
     /// If the manager was given no [`ManagerOptions::log`].
-    pub fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
+    pub fn set_log_level(&self, filter: LogFilter) -> Result<(), BoxError> {
         self.shared.reloads.set_log_level(filter)
     }
 }
@@ -144,11 +156,15 @@ impl Reloads {
     ///
     /// # Errors
     /// If the logs are not the manager's to change.
-    pub(super) fn set_log_level(&self, filter: LogFilter) -> Result<(), LoggingError> {
+    pub(super) fn set_log_level(&self, filter: LogFilter) -> Result<(), BoxError> {
         let _turn = self.log_turn.lock();
-        self.log.as_ref().ok_or(LoggingError::Gone)?.set(&filter)?;
+        self.set_log(&filter)?;
         self.standing.send_modify(|standing| standing.log_level = Some(filter));
         Ok(())
+    }
+
+    fn set_log(&self, filter: &LogFilter) -> Result<(), BoxError> {
+        self.log.as_ref().ok_or("the program has set up its logs by itself")?.set_log_level(filter)
     }
 
     /// Returns every key of every controller there is, with what its code sets. Calls code of users.
@@ -168,15 +184,17 @@ impl Reloads {
     pub(super) fn log_level(&self) -> Option<impl Fn(LogFilter) -> Result<(), String> + use<>> {
         self.log.as_ref()?;
         let reloads = self.clone();
-        Some(move |filter| reloads.set_log_level(filter).map_err(|error| Chain(&error).to_string()))
+        Some(move |filter| reloads.set_log_level(filter).map_err(|error| Chain(&*error).to_string()))
     }
 
     /// Follows the file until `stop`.
     async fn follow(self, source: Source, stop: CancellationToken) {
-        let started = self.standing.borrow().started.hash.clone();
-        let mut follower = Follower::new(source.file().to_owned(), started);
+        let mut follower = Follower::new([source.file().to_owned()]);
         let mut first = true;
-        while let Some(read) = stop.run_until_cancelled(follower.next()).await {
+        while let Some([read]) = stop.run_until_cancelled(follower.next()).await {
+            let not_utf8 =
+                |_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
+            let read = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_utf8));
             match stop.run_until_cancelled(self.judge(source.clone(), read)).await {
                 // What was there at the start is no news.
                 Some(Ok(Outcome::Unchanged)) if first => {}
@@ -226,14 +244,18 @@ impl Reloads {
 
     fn accept(&self, loaded: Loaded) -> Result<Outcome, Vec<String>> {
         let (before, next) = (self.members.configuration(), &loaded.configuration);
-        self.members.reconfigure(before.reloaded(next))?;
+        let in_force = before.reloaded(next);
+        // Values that wait for the next start may not go with the new ones of the same section.
+        let problems = in_force.sections.problems();
+        if !problems.is_empty() {
+            return Err(problems.iter().map(|problem| format!("until the next start: {problem}")).collect());
+        }
+        self.members.reconfigure(in_force)?;
         let mut change = Change::between(&before, next);
         let level = (next.logging.level != before.logging.level).then(|| next.logging.level.clone());
         let turn = self.log_turn.lock();
-        let kept = level.as_ref().and_then(|level| match &self.log {
-            Some(log) => log.set(level).err().map(|error| Chain(&error).to_string()),
-            None => Some("the program has set up its logs by itself".to_owned()),
-        });
+        let kept = level.as_ref().and_then(|level| self.set_log(level).err());
+        let kept = kept.map(|error| Chain(&*error).to_string());
         let mut outcome = Outcome::Applied;
         self.standing.send_modify(|standing| {
             if standing.accepted.configuration == loaded.configuration && standing.refused.is_none() {

@@ -1,8 +1,14 @@
-//! What the manager serves by itself: probes, metrics, inspection.
+//! The servers of every manager: probes, metrics, debug pages.
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
+use http::{Request, StatusCode};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -10,12 +16,12 @@ use super::candidate::Candidate;
 use super::control::Job;
 use super::guard::{Reviews, reviewed, token_required};
 use super::{BuildError, Shared};
-use crate::client::connect::Role;
+use crate::client::connect::{Connections, Role};
 use crate::config;
 use crate::health::{Checks, Group};
 use crate::inspect::{self, Inspect, Leader};
 use crate::metrics::{Answers, Format, Registry};
-use crate::serve::{Bound, Certificates, Handler, Reads, blocking};
+use crate::serve::{Bound, Certificates, Reads, Turns};
 
 /// Probes of one group that are answered at the same time: those of a kubelet, and of a few people.
 const PROBES_AT_ONCE: usize = 8;
@@ -39,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// What serves probes, metrics and inspection on the control thread.
+    /// Returns the servers of probes, metrics and debug pages, for the control thread.
     pub(super) fn servers(
         &self,
         probes: Option<Bound>,
@@ -47,51 +53,52 @@ impl Shared {
         inspect: Option<(Bound, Leader)>,
         stop: &CancellationToken,
     ) -> Vec<Job> {
-        let probe = probe(&self.checks);
-        let answers = Answers::new(self.registry.clone());
-        // Collectors may be users' own, and block.
-        let scrape = blocking(1, move |request| scrape(&answers, request));
-        let (inspect, inspection) = inspect
-            .map(|(bound, leader)| {
-                let cache = self.clusters.own().cache().clone();
-                let inspect = Inspect::new(self.directory.clone(), cache, leader);
-                let reloads = self.reloads.clone();
-                let controllers = move |loaded: &_| reloads.controllers(loaded);
-                let inspect = inspect.with_own(self.pages.clone());
-                let mut inspect = inspect.with_configuration(self.reloads.standing(), controllers);
-                if let Some(set) = self.reloads.log_level() {
-                    inspect = inspect.with_log_level(set);
-                }
-                (bound, inspect.handler())
-            })
-            .unzip();
-        let inspection = inspection.map(|handler| match self.guards.token.clone() {
-            Some(file) => token_required(handler, file),
-            None => handler,
-        });
-        let reviewers = self.guards.reviewed.then(|| self.clusters.own().connections().clone());
-        let servers = [
-            ("probes", probes, Some(probe), None),
-            ("metrics", metrics, Some(scrape), reviewers),
-            ("inspect", inspect, inspection, None),
-        ];
-        servers
-            .into_iter()
-            .filter_map(|(name, bound, handler, reviewers)| {
-                let (bound, handler, stop) = (bound?, handler?, stop.clone());
-                info!(server = name, address = %bound.local_addr(), "serving");
-                Some(Job::new(name, move || async move {
-                    let handler = match reviewers {
-                        // No leader-only work, and nobody's own write.
-                        Some(connections) => {
-                            reviewed(handler, Reviews::new(connections.client(Role::Watches)?))
-                        }
-                        None => handler,
-                    };
-                    Ok(bound.run(handler, stop).await?)
-                }))
-            })
-            .collect()
+        let mut jobs = Vec::new();
+        let mut serve = |name, bound: Bound, router: Router, reviewers: Option<Connections>| {
+            info!(server = name, address = %bound.local_addr(), "serving");
+            let stop = stop.clone();
+            jobs.push(Job::new(name, move || async move {
+                let router = match reviewers {
+                    // Neither leader-only work nor writes that the cache has to learn of.
+                    Some(connections) => reviewed(router, Reviews::new(connections.client(Role::Watches)?)),
+                    None => router,
+                };
+                Ok(bound.run(router, stop).await?)
+            }));
+        };
+        if let Some(bound) = probes {
+            serve("probes", bound, self::probes(&self.checks), None);
+        }
+        if let Some(bound) = metrics {
+            let reviewers = self.guards.reviewed.then(|| self.clusters.own().connections().clone());
+            serve("metrics", bound, scrapes(Answers::new(self.registry.clone())), reviewers);
+        }
+        if let Some((bound, leader)) = inspect {
+            let (pages, token) = (self.debug_pages(leader), self.guards.token.clone());
+            let Some(token) = token else {
+                serve("inspect", bound, pages, None);
+                return jobs;
+            };
+            serve("inspect", bound, token_required(pages, token.clone()), None);
+            let stop = stop.clone();
+            jobs.push(Job::new("inspect token", move || async move {
+                stop.run_until_cancelled(token.follow()).await;
+                Ok(())
+            }));
+        }
+        jobs
+    }
+
+    fn debug_pages(&self, leader: Leader) -> Router {
+        let cache = self.clusters.own().cache().clone();
+        let reloads = self.reloads.clone();
+        let controllers = move |loaded: &_| reloads.controllers(loaded);
+        let inspect = Inspect::new(self.directory.clone(), cache, leader).with_own(self.pages.clone());
+        let inspect = inspect.with_configuration(self.reloads.standing(), controllers);
+        match self.reloads.log_level() {
+            Some(set) => inspect.with_log_level(set).router(),
+            None => inspect.router(),
+        }
     }
 }
 
@@ -110,50 +117,39 @@ pub(super) fn secured(
     Ok(Some(bound.with_certificates(certificates)))
 }
 
-/// Answers each group by turns of its own. Checks may be users' own, and block: where one of readiness hangs, a kubelet
-/// still has to hear that the process lives, or it would kill what a restart does not mend.
-fn probe(checks: &Checks) -> Handler {
-    let turns = Group::ALL.map(|group| {
-        let checks = checks.clone();
-        (group, blocking(PROBES_AT_ONCE, move |request| checks.respond(request)))
-    });
+/// Answers each group in turns of its own. Checks may be users' own, and block: while one of readiness hangs, a kubelet
+/// still has to learn that the process lives, or it would kill a process that a restart does not mend.
+fn probes(checks: &Checks) -> Router {
+    let turns = Group::ALL.map(|group| (group, Turns::new(PROBES_AT_ONCE)));
     let checks = checks.clone();
-    Arc::new(move |request| {
+    Router::new().fallback(async move |head: Parts| {
+        let request = Request::from_parts(head, ());
         let asked = Group::at(request.uri().path());
-        match turns.iter().find(|(group, _)| Some(*group) == asked) {
-            Some((_, answer)) => answer(request),
+        match turns.into_iter().find(|(group, _)| Some(*group) == asked) {
+            Some((_, turns)) => turns.answer(move || checks.respond(&request).map(Body::from)).await,
             // There is nothing to run.
-            None => std::future::ready(checks.respond(&request)).boxed(),
+            None => checks.respond(&request).map(Body::from),
         }
     })
 }
 
-fn scrape<B>(answers: &Answers, request: &http::Request<B>) -> http::Response<bytes::Bytes> {
-    let status = |code: http::StatusCode| {
-        let mut response = http::Response::new(bytes::Bytes::from_static(b""));
-        *response.status_mut() = code;
-        response
-    };
-    if request.uri().path().trim_end_matches('/') != "/metrics" {
-        return status(http::StatusCode::NOT_FOUND);
-    }
-    if !matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
-        let mut refusal = status(http::StatusCode::METHOD_NOT_ALLOWED);
-        refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static("GET, HEAD"));
-        return refusal;
-    }
+fn scrapes(answers: Answers) -> Router {
+    // Collectors may be users' own, and block.
+    let (answers, turns) = (Arc::new(answers), Turns::new(1));
+    let scrape = get(async move |headers: HeaderMap| turns.answer(move || scrape(&answers, &headers)).await)
+        .fallback(async || (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]));
+    Router::new().route("/metrics", scrape.clone()).route("/metrics/", scrape)
+}
+
+fn scrape(answers: &Answers, headers: &HeaderMap) -> Response {
     // Several lines of it are one list, RFC 9110 5.3.
-    let accept = request.headers().get_all(http::header::ACCEPT).iter();
-    let accept: Vec<_> = accept.filter_map(|accept| accept.to_str().ok()).collect();
+    let accept: Vec<_> = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()).collect();
     let format = Format::negotiate(Some(&*accept.join(", ")).filter(|accept| !accept.is_empty()));
     let Ok(text) = answers.answer(format) else {
         error!("a collector could not write its metrics");
-        return status(http::StatusCode::INTERNAL_SERVER_ERROR);
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let mut response = http::Response::new(text);
-    let content_type = http::HeaderValue::from_static(format.content_type());
-    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
-    response
+    ([(CONTENT_TYPE, format.content_type())], text).into_response()
 }
 
 #[cfg(test)]

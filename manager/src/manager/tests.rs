@@ -53,8 +53,8 @@ fn refusal(controllers: &str, wire: impl FnOnce(Controller) -> Controller) -> Ve
     error.to_string().lines().map(str::to_owned).collect()
 }
 
-fn doubling(base: Duration, factor: f64, max: Duration) -> Vec<Delay> {
-    vec![Delay::Exponential { base, factor, max }]
+fn doubling(base: Duration, factor: f64, max: Duration) -> Delay {
+    Delay::Exponential { base, factor, max }
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_written_part_of_a_backoff_leaves_the_rest_of_it_to_the_code() {
         web.queue(|queue| queue.retry = RetryPolicy::exponential(SECOND, 60 * SECOND).with_max_attempts(3))
     };
     let written = in_force("{web: {queue: {retry: {maxDelay: 30s, jitter: 0}}}}", own).queue.retry;
-    assert_eq!(written.delays, doubling(SECOND, 2.0, 30 * SECOND));
+    assert_eq!(written.delay, doubling(SECOND, 2.0, 30 * SECOND));
     assert_eq!((written.jitter_percent, written.max_attempts), (0, 3));
 }
 
@@ -114,29 +114,24 @@ async fn a_policy_that_a_file_has_no_words_for_gives_way_to_the_files_own_once_a
     assert_eq!(kept, RetryPolicy::fast_slow(SECOND, 9 * SECOND, 3).with_jitter(1));
     let replaced =
         in_force(&format!("{{{star}, web: {{queue: {{retry: {{maxDelay: 8s}}}}}}}}"), steps).queue.retry;
-    assert_eq!(replaced.delays, doubling(2 * SECOND, 2.0, 8 * SECOND));
+    assert_eq!(replaced.delay, doubling(2 * SECOND, 2.0, 8 * SECOND));
 }
 
 #[tokio::test]
-async fn a_written_rate_replaces_those_of_the_code_and_null_lifts_them() {
-    let two = |web: Controller| {
-        web.queue(|queue| {
-            queue.retry.rates = vec![Rate { per_second: 1.0, burst: 1 }, Rate { per_second: 9.0, burst: 9 }];
-        })
+async fn a_written_rate_replaces_the_one_of_the_code_and_null_lifts_it() {
+    let coded = Rate { per_second: 1.0, burst: 1 };
+    let rate = |file: &str| {
+        in_force(file, |web| web.queue(move |queue| queue.retry.rate = Some(coded))).queue.retry.rate
     };
-    let rates = |file: &str| in_force(file, two).queue.retry.rates;
-    assert_eq!(rates("{}").len(), 2);
-    assert_eq!(rates("{web: {queue: {retryRate: null}}}"), []);
-    assert_eq!(
-        rates("{web: {queue: {retryRate: {perSecond: 5, burst: 6}}}}"),
-        [Rate { per_second: 5.0, burst: 6 }]
-    );
+    assert_eq!(rate("{}"), Some(coded));
+    assert_eq!(rate("{web: {queue: {retryRate: null}}}"), None);
+    let written = rate("{web: {queue: {retryRate: {perSecond: 5, burst: 6}}}}");
+    assert_eq!(written, Some(Rate { per_second: 5.0, burst: 6 }));
     let half =
         r#"{"*": {queue: {retryRate: {perSecond: 7, burst: 8}}}, web: {queue: {retryRate: {burst: 6}}}}"#;
-    assert_eq!(rates(half), [Rate { per_second: 7.0, burst: 6 }], "the half of two rates is none");
-    let one =
-        |web: Controller| web.queue(|queue| queue.retry.rates = vec![Rate { per_second: 1.0, burst: 1 }]);
-    assert_eq!(in_force(half, one).queue.retry.rates, [Rate { per_second: 1.0, burst: 6 }]);
+    assert_eq!(rate(half), Some(Rate { burst: 6, ..coded }), "the other half is the code's");
+    let uncoded = in_force(half, |web| web.queue(|queue| queue.retry.rate = None)).queue.retry.rate;
+    assert_eq!(uncoded, Some(Rate { per_second: 7.0, burst: 6 }), "or that of all");
 }
 
 #[tokio::test]

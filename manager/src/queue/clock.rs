@@ -3,6 +3,7 @@
 //! A moment is nanoseconds since the queue was made, in 8 bytes instead of the 16 of an `Instant`: every waiting key
 //! stores one or two. The range is 584 years; arithmetic saturates at its ends.
 
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// Nanoseconds since the queue was made.
@@ -33,11 +34,6 @@ impl Moment {
         Self(self.0.saturating_add(wait.into().0))
     }
 
-    /// Returns this moment, `span` earlier; the start at the earliest.
-    pub(super) fn before(self, span: impl Into<Span>) -> Self {
-        Self(self.0.saturating_sub(span.into().0))
-    }
-
     /// Returns how long after `earlier` this is; nothing if it is not after it.
     #[inline]
     pub(super) fn since(self, earlier: Self) -> Span {
@@ -47,6 +43,22 @@ impl Moment {
     /// Returns the time since the queue was made.
     pub(super) fn since_start(self) -> Duration {
         self.since(Self::START).duration()
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, wait: Duration) -> Self {
+        self.after(wait)
+    }
+}
+
+impl Sub for Moment {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier).duration()
     }
 }
 

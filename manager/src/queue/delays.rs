@@ -88,15 +88,7 @@ impl Delays {
             self.first = self.entries.first().copied();
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn check<Q: Key>(&self, slots: &Slots<Q>) {
-        assert_eq!(self.first, self.entries.first().copied(), "another entry is first");
-        for entry in &self.entries {
-            let Place::Delayed { until, order, .. } = slots.get(entry.slot).place else {
-                panic!("the deadlines list a key that is not delayed")
-            };
-            assert_eq!((until, order), (entry.until, entry.order), "a slot and its entry disagree");
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

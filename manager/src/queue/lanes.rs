@@ -7,14 +7,14 @@
 //! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh, whatever its lane;
 //! 2. with fresh keys and retries both waiting, a retry if retries hold less than their share of the workers and it
 //!    is their turn, else a fresh key;
-//! 3. whichever there is. A retry also needs a token of each rate that the policy has.
+//! 3. whichever there is. A retry also needs a token if the policy has a rate.
 
 use super::clock::{Moment, Span};
 use super::lists::{Links, List, Thread};
-use super::rate::TokenBucket;
 use super::slots::{Place, Slots};
 use super::{Lane, QueueSettings};
 use crate::key::Key;
+use crate::util::TokenBucket;
 
 /// Retries never get more than every second turn while fresh work waits, however large their share of the workers:
 /// with one worker, or short fresh runs beside long retries, the share alone would let them take every turn.
@@ -37,8 +37,8 @@ pub(super) struct Lanes {
     gain: u32,
     /// What it has gained so far; at 100 it has a turn.
     turn: u32,
-    /// Tokens for retries, one bucket per rate of the policy: a retry takes one of each.
-    buckets: Vec<TokenBucket>,
+    /// Tokens for retries; `None` without a limit of their rate.
+    bucket: Option<TokenBucket<Moment>>,
     max_wait: Span,
     /// When this replica began to lead: no key counts as ready for longer.
     pub(super) epoch: Moment,
@@ -66,7 +66,7 @@ impl Lanes {
             most_alone: 1,
             gain: 1,
             turn: 0,
-            buckets: Vec::new(),
+            bucket: None,
             max_wait: settings.max_wait.into(),
             epoch: Moment::START,
         };
@@ -81,12 +81,10 @@ impl Lanes {
         self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).clamp(1, self.most_alone);
         self.gain = share.min(MOST_TURNS_PERCENT);
         self.max_wait = settings.max_wait.into();
-        let rates = &settings.retry.rates;
-        self.buckets.truncate(rates.len());
-        for (bucket, rate) in self.buckets.iter_mut().zip(rates) {
-            bucket.change(rate, now);
+        match (settings.retry.rate, &mut self.bucket) {
+            (Some(rate), Some(bucket)) => bucket.set_limit(rate.limit(), now),
+            (rate, bucket) => *bucket = rate.map(|rate| TokenBucket::new(rate.limit())),
         }
-        self.buckets.extend(rates[self.buckets.len()..].iter().map(TokenBucket::new));
     }
 
     /// Returns how many keys are ready.
@@ -129,7 +127,7 @@ impl Lanes {
             return Some(Choice { slot: oldest, as_retry: false, contested: false });
         }
         let head = |lane: Lane| self.lists[lane as usize].head();
-        let retry = head(Lane::Retry).filter(|_| self.has_place_for_retry() && self.token_at() <= now);
+        let retry = head(Lane::Retry).filter(|_| self.has_place_for_retry() && self.token_at(now) <= now);
         let retry = retry.map(|slot| Choice { slot, as_retry: true, contested: false });
         let fresh = head(Lane::Live).or_else(|| head(Lane::Background));
         let fresh = fresh.map(|slot| Choice { slot, as_retry: false, contested: false });
@@ -154,8 +152,8 @@ impl Lanes {
         }
         if choice.as_retry {
             self.running_retries += 1;
-            for bucket in &mut self.buckets {
-                bucket.take(now);
+            if let Some(bucket) = &mut self.bucket {
+                bucket.spend(now);
             }
         }
         (lane, waited)
@@ -164,9 +162,9 @@ impl Lanes {
     /// Returns when time alone lets a key be handed out that may not be now: a token comes in, or the oldest key's
     /// wait is over. Retries that have all the places they may have wait for the end of a run, not for a token.
     /// `None` if nothing is ready.
-    pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>) -> Option<Moment> {
+    pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Moment> {
         let oldest = self.ready_since(slots, self.by_age.head()?).after(self.max_wait);
-        Some(if self.has_place_for_retry() { self.token_at().min(oldest) } else { oldest })
+        Some(if self.has_place_for_retry() { self.token_at(now).min(oldest) } else { oldest })
     }
 
     /// Returns how long the oldest ready key has been ready.
@@ -178,8 +176,8 @@ impl Lanes {
         self.running_retries < self.most_alone
     }
 
-    fn token_at(&self) -> Moment {
-        self.buckets.iter().map(TokenBucket::ready_at).max().unwrap_or(Moment::START)
+    fn token_at(&self, now: Moment) -> Moment {
+        self.bucket.as_ref().map_or(now, |bucket| bucket.ready_at(now))
     }
 
     fn ready_since<Q: Key>(&self, slots: &Slots<Q>, slot: u32) -> Moment {
@@ -188,23 +186,7 @@ impl Lanes {
             _ => Moment::NEVER,
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn check<Q: Key>(&self, slots: &Slots<Q>) {
-        let ready = |slot: &u32| matches!(slots.get(*slot).place, Place::Ready { .. });
-        let in_lanes: Vec<u32> = self.lists.iter().flat_map(|list| list.walk(slots)).collect();
-        let by_age = self.by_age.walk(slots);
-        assert!(by_age.iter().all(ready), "the list by age holds a key that is not ready");
-        assert_eq!(in_lanes.len(), by_age.len(), "a ready key is in one list and not in the other");
-        assert_eq!(by_age.len(), self.by_age.len(), "the list by age has lost count");
-        assert!(self.lists.iter().all(|list| list.walk(slots).len() == list.len()), "a lane has lost count");
-        for lane in [Lane::Live, Lane::Background, Lane::Retry] {
-            for slot in self.lists[lane as usize].walk(slots) {
-                let Place::Ready { lane: said, .. } = slots.get(slot).place else { panic!("not ready") };
-                assert_eq!(said, lane, "a key is in another lane than it says");
-            }
-        }
-        let ages: Vec<Moment> = by_age.iter().map(|slot| self.ready_since(slots, *slot)).collect();
-        assert!(ages.is_sorted(), "the list by age is out of order");
-    }
 }
+
+#[cfg(test)]
+mod tests;

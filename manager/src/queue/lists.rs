@@ -71,22 +71,6 @@ impl List {
         self.len += 1;
     }
 
-    /// Returns the members from head to tail.
-    #[cfg(test)]
-    pub(super) fn walk<Q: Key>(&self, slots: &Slots<Q>) -> Vec<u32> {
-        let mut members = Vec::new();
-        let mut at = self.head;
-        while at != NONE {
-            members.push(at);
-            let Place::Ready { in_lane, by_age, .. } = &slots.get(at).place else {
-                panic!("a list holds a key that is not ready")
-            };
-            at = if self.thread == Thread::Lane { in_lane.next } else { by_age.next };
-        }
-        assert_eq!(members.last().copied().unwrap_or(NONE), self.tail, "a list ends elsewhere than it says");
-        members
-    }
-
     /// Takes a ready key out, wherever it is.
     pub(super) fn unlink<Q: Key>(&mut self, slots: &mut Slots<Q>, number: u32) {
         let Some(links) = slots.links(number, self.thread) else { return };
@@ -115,3 +99,6 @@ impl<Q: Key> Slots<Q> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -195,11 +195,6 @@ impl<Q: Key> Slots<Q> {
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Slot<Q> {
         self.peek_mut(number).expect("a listed slot is in use")
     }
-
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        self.index.check(&self.pages);
-    }
 }
 
 impl<Q> Chained for Slot<Q> {
@@ -226,28 +221,4 @@ impl Dirt {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::key::{Request, Trigger};
-
-    #[test]
-    fn a_removed_key_leaves_nothing_behind_and_its_slot_is_used_again() {
-        let mut slots = Slots::new();
-        let name: Arc<str> = "web".into();
-        let insert = |slots: &mut Slots<Request>, key: Request| {
-            slots.insert(slots.hash(&key), key, Cause::bare(Trigger::Generic))
-        };
-        let number = insert(&mut slots, Request::cluster(Arc::clone(&name)));
-        assert_eq!(slots.find(&Request::cluster("web")), Some(number));
-        slots.remove(number);
-        assert_eq!((Arc::strong_count(&name), slots.len()), (1, 0));
-        assert_eq!(insert(&mut slots, Request::cluster("api")), number);
-        assert_eq!(slots.find(&Request::cluster("web")), None);
-    }
-
-    #[test]
-    fn a_slot_costs_at_most_80_bytes_beyond_its_key() {
-        let size = size_of::<Option<Slot<Request>>>() - size_of::<Request>();
-        assert!(size <= 80, "{size}");
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::clock::Moment;
 use super::waking::{Callers, Signals, Take};
 use super::*;
-use crate::key::testing::Id;
+use crate::key::tests::Id;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 
@@ -40,7 +40,7 @@ fn with_retry(retry: RetryPolicy) -> QueueSettings {
 
 /// Exact delays, and a rate over all retries.
 fn limited(per_second: f64, burst: u32) -> QueueSettings {
-    with_retry(RetryPolicy::max_of([exact().retry, RetryPolicy::bucket(per_second, burst)]))
+    with_retry(exact().retry.with_rate(per_second, burst))
 }
 
 fn queue_with(settings: QueueSettings, workers: usize) -> WorkQueue<Id> {

@@ -141,6 +141,6 @@ impl<Q: Key> Inner<Q> {
             return Some(self.now);
         }
         let due = self.delays.first().map(|(until, _)| until).filter(|_| self.phase == Phase::Open);
-        due.into_iter().chain(self.lanes.next_chance(&self.slots)).min()
+        due.into_iter().chain(self.lanes.next_chance(&self.slots, self.now)).min()
     }
 }

@@ -1,17 +1,14 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::FutureExt as _;
+use axum::routing::get;
+use bytes::Bytes;
+use http::{Method, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-fn greet() -> Handler {
-    Arc::new(|request| {
-        let text = format!("{} {}", request.method(), request.uri().path());
-        async move { Response::new(Bytes::from(text)) }.boxed()
-    })
+fn greet() -> Router {
+    Router::new().fallback(async |method: Method, uri: Uri| format!("{method} {}", uri.path()))
 }
 
 /// A server running in this test's runtime, stopped by `stop`.
@@ -22,10 +19,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(limits: Limits, handler: Handler) -> Self {
+    fn start(limits: Limits, router: Router) -> Self {
         let bound = Bound::bind("127.0.0.1:0", limits).unwrap();
         let (address, stop) = (bound.local_addr(), CancellationToken::new());
-        let ended = JoinSet::from_iter([bound.run(handler, stop.clone())]);
+        let ended = JoinSet::from_iter([bound.run(router, stop.clone())]);
         Self { address, stop, ended }
     }
 
@@ -78,7 +75,10 @@ async fn answers_and_leaves_the_body_out_for_head() {
 
 #[tokio::test]
 async fn a_panicking_handler_answers_500() {
-    let server = Running::start(Limits::default(), Arc::new(|_| panic!("no")));
+    async fn panics() {
+        panic!("no")
+    }
+    let server = Running::start(Limits::default(), Router::new().fallback(panics));
     let answer =
         exchange(&mut server.connect().await, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
@@ -96,8 +96,8 @@ async fn a_header_beyond_the_limit_is_refused() {
 }
 
 /// Answers with what came as the body.
-fn echo() -> Handler {
-    Arc::new(|request| std::future::ready(Response::new(request.into_body())).boxed())
+fn echo() -> Router {
+    Router::new().fallback(async |body: Bytes| body)
 }
 
 #[tokio::test]
@@ -163,12 +163,13 @@ async fn a_header_that_never_ends_costs_a_connection_only_for_a_time() {
     server.stopped().await;
 }
 
-/// Answers `/long` with more than the sockets between us and a peer can hold, and all else briefly.
-fn long_or_brief() -> Handler {
-    Arc::new(|request| {
-        let bytes = if request.uri().path() == "/long" { vec![b'x'; 64 << 20] } else { b"brief".to_vec() };
-        async move { Response::new(Bytes::from(bytes)) }.boxed()
-    })
+/// More than the sockets between a server and a peer can hold.
+const LONG: usize = 64 << 20;
+
+/// Answers `/long` with that much, and all else briefly.
+fn long_or_brief() -> Router {
+    let long = get(async || vec![b'x'; LONG]);
+    Router::new().route("/long", long).fallback(async || "brief")
 }
 
 #[tokio::test]
@@ -199,7 +200,7 @@ async fn peers_that_neither_send_nor_read_keep_nobody_out() {
     for (request, mut peer) in HOLD.iter().zip(holding) {
         // Closed, although no time of its own is over.
         let text = read_all(&mut peer).await;
-        assert!(text.len() < 64 << 20, "{request}: answered whole");
+        assert!(text.len() < LONG, "{request}: answered whole");
     }
     server.stopped().await;
 }
@@ -207,21 +208,16 @@ async fn peers_that_neither_send_nor_read_keep_nobody_out() {
 #[tokio::test]
 async fn who_is_being_answered_is_not_sent_away_for_others() {
     let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let handler: Handler = {
+    let slow = {
         let (began, go_on) = (began.clone(), go_on.clone());
-        Arc::new(move |request| {
-            let (began, go_on) = (began.clone(), go_on.clone());
-            async move {
-                if request.uri().path() == "/slow" {
-                    began.notify_one();
-                    go_on.notified().await;
-                }
-                Response::new(Bytes::from_static(b"whole"))
-            }
-            .boxed()
+        get(async move || {
+            began.notify_one();
+            go_on.notified().await;
+            "whole"
         })
     };
-    let server = Running::start(patient(2), handler);
+    let router = Router::new().route("/slow", slow).fallback(async || "whole");
+    let server = Running::start(patient(2), router);
     let mut busy = server.connect().await;
     busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     began.notified().await;
@@ -261,19 +257,15 @@ async fn an_old_connection_is_told_to_end() {
 #[tokio::test]
 async fn stopping_lets_an_answer_in_progress_finish_and_closes_idle_connections() {
     let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let handler: Handler = {
+    let late = {
         let (began, go_on) = (began.clone(), go_on.clone());
-        Arc::new(move |_| {
-            let (began, go_on) = (began.clone(), go_on.clone());
-            async move {
-                began.notify_one();
-                go_on.notified().await;
-                Response::new(Bytes::from_static(b"late but whole"))
-            }
-            .boxed()
-        })
+        async move || {
+            began.notify_one();
+            go_on.notified().await;
+            "late but whole"
+        }
     };
-    let server = Running::start(Limits::default(), handler);
+    let server = Running::start(Limits::default(), Router::new().fallback(late));
     let mut idle = server.connect().await;
     let mut busy = server.connect().await;
     busy.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -291,14 +283,15 @@ async fn stopping_lets_an_answer_in_progress_finish_and_closes_idle_connections(
 #[tokio::test]
 async fn a_handler_that_never_answers_does_not_hold_the_stop() {
     let began = Arc::new(Notify::new());
-    let handler: Handler = {
+    let stuck = {
         let began = began.clone();
-        Arc::new(move |_| {
+        async move || {
             began.notify_one();
-            std::future::pending().boxed()
-        })
+            std::future::pending::<()>().await;
+        }
     };
-    let server = Running::start(Limits { grace: Duration::from_millis(10), ..Limits::default() }, handler);
+    let router = Router::new().fallback(stuck);
+    let server = Running::start(Limits { grace: Duration::from_millis(10), ..Limits::default() }, router);
     let mut stuck = server.connect().await;
     stuck.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     began.notified().await;
@@ -309,13 +302,7 @@ async fn a_handler_that_never_answers_does_not_hold_the_stop() {
 async fn running_out_of_descriptors_does_not_spin() {
     const EMFILE: i32 = 24;
     let (tries, stop) = (AtomicUsize::new(0), CancellationToken::new());
-    let serve = Serve {
-        limits: Limits::default(),
-        tls: None,
-        handler: greet(),
-        connections: TaskTracker::new(),
-        ending: stop.clone(),
-    };
+    let server = Server { limits: Limits::default(), tls: None, router: greet(), stop: stop.clone() };
     let accept = || {
         tries.fetch_add(1, Ordering::Relaxed);
         std::future::ready(Err(io::Error::from_raw_os_error(EMFILE)))
@@ -325,7 +312,7 @@ async fn running_out_of_descriptors_does_not_spin() {
         sleep(Duration::from_millis(9_500)).await;
         stop.cancel();
     };
-    tokio::join!(serve.accept_with(accept, &stop), stopping);
+    tokio::join!(server.accept_with(accept), stopping);
     assert_eq!(tries.load(Ordering::Relaxed), 10, "once at first and once a second");
     assert_eq!(began.elapsed(), Duration::from_millis(9_500), "the stop did not wait for the pause");
 }

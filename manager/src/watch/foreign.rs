@@ -1,5 +1,6 @@
 //! Sources made of what is at hand: a stream of keys, or a function that does as it likes.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
@@ -11,25 +12,16 @@ use super::{Sink, Source, SourceError};
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
-/// Enqueues what a stream yields. Made by [`stream`].
-struct StreamSource<S>(S);
-
-/// Enqueues what a stream yields until it yields an error. Made by [`try_stream`].
-struct TryStreamSource<S> {
-    name: &'static str,
-    keys: S,
-}
-
 /// A function as a source. Made by [`function`].
 pub struct FunctionSource<F> {
-    name: &'static str,
+    name: String,
     run: F,
     syncs_itself: bool,
 }
 
 /// Enqueues every key of a stream as it comes. Counts as synced at once, and when the stream ends nothing is wrong.
 pub fn stream<Q: Key>(keys: impl Stream<Item = Q> + Send + 'static) -> impl Source<Q> {
-    StreamSource(keys)
+    of_stream("stream".to_owned(), keys.map(Ok::<Q, Infallible>))
 }
 
 /// As [`stream`], of a stream that can fail. Its first error ends the source, and with it the manager, under `name`.
@@ -41,7 +33,26 @@ where
     Q: Key,
     E: Into<BoxError> + 'static,
 {
-    TryStreamSource { name, keys }
+    of_stream(format!("stream {name}"), keys)
+}
+
+fn of_stream<Q, E>(name: String, keys: impl Stream<Item = Result<Q, E>> + Send + 'static) -> impl Source<Q>
+where
+    Q: Key,
+    E: Into<BoxError> + 'static,
+{
+    let run = move |sink: Sink<Q>, stop: CancellationToken| async move {
+        // Turned into the boxed error first: the stream's own need not be `Send`.
+        let keys = keys.map(|key| key.map_err(Into::into)).take_until(stop.cancelled_owned());
+        pin_mut!(keys);
+        while let Some(key) = keys.next().await {
+            sink.add(key?, Cause::bare(Trigger::Generic));
+            // A stream that always has a key would otherwise never let another task of its thread run.
+            consume_budget().await;
+        }
+        Ok(())
+    };
+    FunctionSource { name, run, syncs_itself: false }
 }
 
 /// Runs a function as a source. It should return when its token is cancelled; when it returns before, nothing is
@@ -54,79 +65,7 @@ where
     F: FnOnce(Sink<Q>, CancellationToken) -> W + Send + 'static,
     W: Future<Output = Result<(), BoxError>> + Send,
 {
-    FunctionSource { name, run, syncs_itself: false }
-}
-
-// === impl StreamSource ===
-
-impl<Q: Key, S: Stream<Item = Q> + Send + 'static> Source<Q> for StreamSource<S> {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        Box::pin(async move {
-            sink.synced();
-            let keys = self.0.take_until(stop.cancelled_owned());
-            pin_mut!(keys);
-            while let Some(key) = keys.next().await {
-                sink.add(key, Cause::bare(Trigger::Generic));
-                // A stream that always has a key would otherwise never let another task of its thread run.
-                consume_budget().await;
-            }
-            Ok(())
-        })
-    }
-
-    fn name(&self) -> String {
-        "stream".to_owned()
-    }
-}
-
-impl<S> fmt::Debug for StreamSource<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSource").finish_non_exhaustive()
-    }
-}
-
-// === impl TryStreamSource ===
-
-impl<Q, E, S> Source<Q> for TryStreamSource<S>
-where
-    Q: Key,
-    E: Into<BoxError> + 'static,
-    S: Stream<Item = Result<Q, E>> + Send + 'static,
-{
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let (name, keys) = (Source::<Q>::name(&*self), self.keys);
-        Box::pin(async move {
-            sink.synced();
-            // Turned into the boxed error first: the stream's own need not be `Send`.
-            let keys = keys.map(|key| key.map_err(Into::into)).take_until(stop.cancelled_owned());
-            pin_mut!(keys);
-            while let Some(key) = keys.next().await {
-                let key = key.map_err(|source| SourceError { name: name.clone(), source })?;
-                sink.add(key, Cause::bare(Trigger::Generic));
-                // A stream that always has a key would otherwise never let another task of its thread run.
-                consume_budget().await;
-            }
-            Ok(())
-        })
-    }
-
-    fn name(&self) -> String {
-        format!("stream {}", self.name)
-    }
-}
-
-impl<S> fmt::Debug for TryStreamSource<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryStreamSource").field("name", &self.name).finish_non_exhaustive()
-    }
+    FunctionSource { name: format!("function {name}"), run, syncs_itself: false }
 }
 
 // === impl FunctionSource ===
@@ -151,8 +90,7 @@ where
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let name = Source::<Q>::name(&*self);
-        let Self { run, syncs_itself, .. } = *self;
+        let Self { name, run, syncs_itself } = *self;
         Box::pin(async move {
             if !syncs_itself {
                 sink.synced();
@@ -162,7 +100,7 @@ where
     }
 
     fn name(&self) -> String {
-        format!("function {}", self.name)
+        self.name.clone()
     }
 }
 

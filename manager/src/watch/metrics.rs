@@ -22,10 +22,8 @@ struct Labels {
 impl SourceMetrics {
     /// Registers the families.
     pub(crate) fn register(registry: &Registry) -> Self {
-        let panics = Family::default();
         let help = "Looks of interval sources lost to a panic, by controller";
-        registry.register("mainstay_source_panics", help, panics.clone());
-        Self { panics }
+        Self { panics: registry.family("mainstay_source_panics", help, Family::default()) }
     }
 
     /// Has the series of one controller present from the start.

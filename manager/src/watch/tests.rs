@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::store::strength;
 use super::*;
-use crate::cache::testing::view_of;
+use crate::cache::tests::fixtures::view_of;
 use crate::cache::{Delta, View};
 use crate::client::Writer;
 use crate::key::{Cause, KindId, Request, Trigger};

@@ -13,10 +13,12 @@ use kube::core::{NamespaceResourceScope, Resource};
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
-use mainstay::manager::{Manager, Program, RegisterError};
+use mainstay::manager::{Manager, RegisterError};
+use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_controllers::CONTROLLERS;
 use mainstay_tests::cluster::TestCluster;
+use mainstay_tests::manager::with_shipped_sections;
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::process::ManagerProcess;
 use serde::de::DeserializeOwned;
@@ -82,7 +84,7 @@ pub(crate) fn program() -> Option<Program> {
     let task = env::var(VARIABLE).ok()?;
     let names = CONTROLLERS.into_iter().chain(IDLE.into_iter().flatten()).chain([BUSY]);
     let program = Program::new("handover", env!("CARGO_PKG_VERSION"), "A replica under measurement");
-    let program = program.controllers(names);
+    let program = with_shipped_sections(program).controllers(names);
     Some(if task == Task::Idle.name() {
         program.setup(|manager| Ok(register_idle(manager)?))
     } else {

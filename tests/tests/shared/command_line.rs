@@ -50,13 +50,13 @@ fn workspace() -> PathBuf {
 
 const UNKNOWN_KEY: &str =
     r#"controllers["wait-deployment"].worker: unknown key, set to 8; did you mean workers?"#;
-const WRONG_UNIT: &str = "shutdown.gracePeriod: 30 has no unit; expected a duration such as 30s, 5ms, 2m or 1h30m, \
-                          perhaps 30s or 30ms";
+const WRONG_UNIT: &str =
+    "shutdown.gracePeriod: 30; expected a duration such as 30s, 5ms, 2m or 1h30m, with a unit: 30s or 30ms";
 const IMPOSSIBLE: &str = "leaderElection.renewDeadline: 15s; expected less than leaseDuration 10s";
 
 #[test]
 fn an_unknown_key_is_refused() {
-    refused("controllers:\n  wait-deployment: {worker: 8}\n", &[&format!("4:29: {UNKNOWN_KEY}")]);
+    refused("controllers:\n  wait-deployment: {worker: 8}\n", &[&format!("4:21: {UNKNOWN_KEY}")]);
 }
 
 #[test]
@@ -67,16 +67,16 @@ fn a_wrong_unit_is_refused() {
 #[test]
 fn an_impossible_combination_is_refused() {
     let text = "leaderElection: {leaseDuration: 10s, renewDeadline: 15s}\n";
-    refused(text, &[&format!("3:53: {IMPOSSIBLE}")]);
+    refused(text, &[&format!(" {IMPOSSIBLE}")]);
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn problems_of_all_sections_come_together() {
     refused(
         "leaderElection: {leaseDuration: 10s, renewDeadline: 15s}\n\
          shutdown: {gracePeriod: 30}\n\
          controllers:\n  wait-deployment: {worker: 8}\n",
-        &[&format!("3:53: {IMPOSSIBLE}"), &format!("4:25: {WRONG_UNIT}"), &format!("6:29: {UNKNOWN_KEY}")],
+        &[&format!("4:25: {WRONG_UNIT}"), &format!("6:21: {UNKNOWN_KEY}"), &format!(" {IMPOSSIBLE}")],
     );
 }
 
@@ -205,4 +205,63 @@ async fn the_base_can_be_applied_as_a_whole() {
         ]
     );
     assert!(!warned.contains("PodSecurity"), "the Pods break the rules of their own namespace: {warned}");
+}
+
+/// Returns the commands that a help text lists, each with its description.
+fn listed(help: &str) -> Vec<(String, String)> {
+    let commands = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in commands.lines().take_while(|line| !line.is_empty()) {
+        match (line.strip_prefix("  ").filter(|line| !line.starts_with(' ')), found.last_mut()) {
+            (Some(line), _) => {
+                let (name, about) = line.split_once(' ').expect("a name and a description");
+                found.push((name.to_owned(), about.trim().to_owned()));
+            }
+            // A long description goes on below.
+            (None, Some((_, about))) => *about = format!("{about} {}", line.trim()),
+            (None, None) => panic!("no command: {line}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn help_describes_every_command_by_its_effect() {
+    let (mut open, mut found) = (vec![(Vec::new(), String::new())], Vec::new());
+    while let Some((path, about)) = open.pop() {
+        let arguments: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
+        let output = mainstay(&arguments);
+        let help = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {:?}", output.status);
+        assert!(help.starts_with(&about), "{arguments:?}: expected {about:?} first: {help}");
+        for (name, about) in listed(&help) {
+            let path = [path.clone(), vec![name]].concat();
+            found.push(format!("{}: {about}", path.join(" ")));
+            open.push((path, about));
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "config print-defaults: Print every setting with its default",
+            "config schema: Print the JSON Schema of the file, for editors",
+            "config validate: Print everything that is wrong with a file",
+            "config: Check and print configuration files",
+            "crd: Print the CustomResourceDefinitions, for kubectl apply -f -",
+            "dev: Start a control plane, apply a sample WaitDeployment, run the manager and print each step",
+            "inspect caches: Print the stores of the cache",
+            "inspect config: Print the configuration in force, and where each value came from",
+            "inspect controllers: Print the controllers, and how many keys of each are in which state",
+            "inspect leader: Print the leader, and the history of the Lease",
+            "inspect log: Change the log level",
+            "inspect queue: Print the keys of a controller's queue, those in trouble first",
+            "inspect reconcile: Run one object now, also out of its backoff, on the queue or not",
+            "inspect watches: Print the lists and watches of the cache",
+            "inspect: Look into a running manager",
+            "run: Run the manager",
+            "version: Print the version",
+            "why: Print why a WaitDeployment waits: a tree of its dependencies",
+        ]
+    );
 }

@@ -154,10 +154,11 @@ async fn what_needs_a_person_has_failed_to_those_who_wait() {
     stage.is("InvalidProbe", Kstatus::Failed, "Degraded").await;
     stage.end().await;
 
-    // The definition cannot read an expression.
-    let expression =
-        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "expression": "self."});
-    let invalid = json!({"waitFor": {"dependencies": [{"name": "schema", "resource": expression}]}});
+    // The definition cannot parse a path.
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "jsonPath": "{.status..x}", "value": "1",
+    });
+    let invalid = json!({"waitFor": {"dependencies": [{"name": "schema", "resource": job}]}});
     stage.create(&invalid).await;
     stage.is("InvalidSpec", Kstatus::Failed, "Degraded").await;
     stage.end().await;

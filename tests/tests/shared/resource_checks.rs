@@ -1,12 +1,15 @@
 //! What `resource` checks find out on a real server, with the rights that we ship and those of the waiting Pods.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay::cache::{Scope, Store};
 use mainstay::key::Request;
+use mainstay_api::json_path::{JsonPath, NotOneValue};
 use mainstay_api::{Check, WaitDeployment};
 use mainstay_controllers::dependencies::{Observation, State};
 use mainstay_controllers::resources::{ResourceWatch, Resources};
+use mainstay_controllers::settings::PROBE_POLICY;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::wait::{PATIENCE, until_so};
 use mainstay_tests::{LocalManager, TestCluster};
@@ -80,7 +83,7 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
         let watch = ResourceWatch::new(
             &resources,
             move |kind| declare.store_of(kind, Scope::all()),
-            manager.configurations(),
+            manager.section(PROBE_POLICY).expect("a section"),
         );
         manager.add(watch).expect("added");
         let request = Request::namespaced(cluster.namespace(), "web");
@@ -160,6 +163,80 @@ async fn a_job_is_told_about_once_the_account_may_read_it() {
     jobs.delete("migrate", &DeleteParams::background()).await.expect("deleted");
     assert_eq!(waiting.until("NotFound").await.state, State::NotReady, "nobody has written that it had held");
     manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_of_a_status_holds_once_it_has_the_value() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let (manager, mut waiting) = start(&cluster, &["Job.batch"]).await;
+    admit(&cluster, "web", "jobs.batch").await;
+    cluster.api::<Job>().create(&PostParams::default(), &job("migrate")).await.expect("created");
+    let resource = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": "migrate",
+        "jsonPath": "{.status.conditions[?(@.type==\"Complete\")].status}", "value": "True",
+    });
+    make(&cluster, &waiting, &waits_for(&resource)).await;
+    waiting.until("NotInState").await;
+    finish(&cluster, "migrate").await;
+    assert_eq!(waiting.until("InState").await.state, State::Ready);
+    manager.stop().await.expect("stopped in order");
+}
+
+/// The differential test of the paths: `kubectl wait` and a path find the same values of one object.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_selects_what_it_selects_for_kubectl() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": "db", "labels": {"app.kubernetes.io/name": "db"}},
+        "spec": {
+            "publishNotReadyAddresses": true,
+            "ports": [
+                {"name": "http", "port": 80, "protocol": "TCP"},
+                {"name": "https", "port": 443, "protocol": "TCP"},
+                {"name": "dns", "port": 53, "protocol": "UDP"},
+            ],
+        },
+    }))
+    .expect("a Service");
+    let service = cluster.api::<Service>().create(&PostParams::default(), &service).await.expect("created");
+    let object = serde_json::to_vec(&service).expect("JSON");
+    let wait = async |path: &str, value: &str| {
+        let condition = format!("--for=jsonpath={path}={value}");
+        cluster.try_kubectl(&["wait", "service/db", &condition, "--timeout=0s"]).await
+    };
+    for (path, expected) in [
+        ("{.metadata.name}", Ok(Some("db"))),
+        ("spec.type", Ok(Some("ClusterIP"))),
+        (r"{.metadata.labels.app\.kubernetes\.io/name}", Ok(Some("db"))),
+        (r"{.metadata.labels['app\.kubernetes\.io/name']}", Ok(Some("db"))),
+        ("{.spec['type']}", Ok(Some("ClusterIP"))),
+        ("{.spec.publishNotReadyAddresses}", Ok(Some("true"))),
+        ("{.spec.ports[0].port}", Ok(Some("80"))),
+        ("{.spec.ports[-1].name}", Ok(Some("dns"))),
+        ("{.spec.ports[?(@.name==\"https\")].port}", Ok(Some("443"))),
+        ("{.spec.ports[?( @.protocol == 'UDP' )].name }", Ok(Some("dns"))),
+        ("{.spec.ports[?(@.port==443)].name}", Ok(Some("https"))),
+        ("{.spec.other}", Ok(None)),
+        ("{.spec.ports[?(@.name==\"ssh\")].port}", Ok(None)),
+        ("{.spec.ports[3].port}", Ok(None)),
+        ("{.spec.ports[?(@.protocol==\"TCP\")].port}", Err(NotOneValue::Several)),
+        ("{.spec.ports}", Err(NotOneValue::List)),
+        ("{.spec}", Err(NotOneValue::Object)),
+    ] {
+        let found = path.parse::<JsonPath>().expect("a path").find(&object);
+        let found = found.map(|found| found.map(|scalar| scalar.text));
+        assert_eq!(found.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{path}");
+        let other = wait(path, "other").await;
+        assert!(!other.status.success(), "{path}: {other:?}");
+        if let Ok(Some(value)) = expected {
+            let same = wait(path, value).await;
+            assert!(same.status.success(), "{path}={value}: {same:?}");
+        }
+        if expected.is_err() {
+            let error = String::from_utf8_lossy(&other.stderr);
+            assert!(!error.contains("timed out"), "kubectl refuses it as well: {path}: {error}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

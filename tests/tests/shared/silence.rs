@@ -12,7 +12,7 @@ use mainstay::config::{ManagerConfiguration, Overrides};
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay_api::WaitDeployment;
 use mainstay_controllers::probe::{Dial, DialFuture, TokioDial};
-use mainstay_controllers::{CONTROLLERS, Sockets};
+use mainstay_controllers::{CONTROLLERS, Sockets, config_schema};
 use mainstay_tests::dial::Loopback;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manager::configuration_of;
@@ -321,7 +321,8 @@ async fn what_is_told_in_full_of_a_service_is_still_nothing_that_it_said() {
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |talker| talker.name).await;
     let text = configuration_of(&cluster, &changes()).to_string();
-    let configuration = ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&CONTROLLERS));
+    let configuration =
+        ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&config_schema()));
     let connection = infer(Some(&identity.kubeconfig), None).await.expect("a connection");
     let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
     let manager = Manager::new(options, configuration.expect("valid"), connection).expect("a manager");

@@ -6,15 +6,22 @@ use mainstay_api::plan::DnsCheck;
 use mainstay_api::wait_for::DnsRecord;
 
 use super::Failure;
+use crate::probe::reachability::Reachability;
 use crate::probe::resolve::Resolve;
 use crate::reasons::probe;
 
-/// Looks a name up, and holds if it has as many records as asked for. What they say is not looked at.
-pub(in crate::probe) async fn look_up(check: &DnsCheck, resolve: &dyn Resolve) -> Result<(), Failure> {
+/// Looks a name up, and holds if it has as many records as asked for. Their contents do not matter.
+pub(in crate::probe) async fn look_up(
+    check: &DnsCheck,
+    resolve: &dyn Resolve,
+    reachability: &mut Option<Reachability>,
+) -> Result<(), Failure> {
+    *reachability = Some(Reachability::Silent);
     let found = match check.record {
         DnsRecord::Address => resolve.resolve(&check.name).await.map(|addresses| addresses.len()),
         DnsRecord::Srv => resolve.services(&check.name).await,
     };
+    *reachability = Some(Reachability::of(&found));
     match found {
         Ok(count) if count >= check.min_records => Ok(()),
         Ok(0) => Err(not_found()),

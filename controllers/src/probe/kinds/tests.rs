@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use mainstay::config::{ManagerConfiguration, ProbeMode, ProbePolicy};
 use mainstay_api::wait_for::ConfigMapKey;
 use mainstay_api::{Address, ProbeCheck};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,6 +28,7 @@ use crate::probe::{
     Authorities, Behind, Dial, DialFuture, NoAuthorities, Owner, ProbeResult, Resolve, ResolveFuture, Seams,
     ServiceAnswer, Services, ServicesFuture, Surroundings, Target, TokioDial, authorities,
 };
+use crate::settings::{ProbeMode, ProbePolicy};
 
 /// For what ends by itself.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -141,7 +141,7 @@ impl World {
             surroundings: Arc::new(self),
             random: Arc::new(|| 0.0),
         };
-        attempt(&Target::new("shop", check), timeout, &policy(), &seams).await
+        attempt(&Target::new("shop", check), timeout, &policy(), &seams).await.result
     }
 }
 
@@ -184,7 +184,7 @@ impl Resolve for NoNames {
 }
 
 fn policy() -> ProbePolicy {
-    let default = ManagerConfiguration::default().probe_policy;
+    let default = ProbePolicy::default();
     ProbePolicy { mode: ProbeMode::Any, allow_loopback: true, ..default }
 }
 
@@ -251,7 +251,7 @@ async fn one_endpoint_that_is_silent_hides_no_other() {
     };
     let target = Target::new("shop", http::get(&hangs_once));
     let timeout = Duration::from_secs(8);
-    assert_eq!(attempt(&target, timeout, &policy(), &seams).await, ProbeResult::Answered);
+    assert_eq!(attempt(&target, timeout, &policy(), &seams).await.result, ProbeResult::Answered);
     assert_eq!(hangs_once.accepted(), 2, "both loopback endpoints were connected to");
 }
 

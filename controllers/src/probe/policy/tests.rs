@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
-use mainstay::config::{AllowEntry, AllowRule, ManagerConfiguration};
 use mainstay_api::wait_for::ConfigMapKey;
 
 use super::*;
 use crate::probe::authorities::{Authorities, NoAuthorities};
 use crate::probe::services::Behind;
+use crate::settings::{AllowEntry, AllowRule};
 
 struct Table(HashMap<&'static str, ServiceAnswer>);
 
@@ -73,7 +73,7 @@ fn entry(rule: &str) -> AllowEntry {
 fn policy(mode: ProbeMode) -> ProbePolicy {
     let allow = ["203.0.113.0/24", "2001:db8::/32", "::/0", ".example.com"].map(entry);
     let allow = if mode == ProbeMode::AllowList { allow.to_vec() } else { Vec::new() };
-    let default = ManagerConfiguration::default().probe_policy;
+    let default = ProbePolicy::default();
     ProbePolicy { mode, allow, denied_ports: vec![6000], ..default }
 }
 

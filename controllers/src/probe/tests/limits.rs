@@ -122,7 +122,7 @@ async fn one_address_is_probed_no_more_often_for_many_checks_of_it_or_for_edits(
     let next: Vec<_> =
         (0..50).map(|number| bench.engine.describe(&request(&format!("web-{number}")))[0].next).collect();
     assert_eq!(
-        next.iter().filter(|next| **next == NextProbe::Held(Held::AddressRate)).count(),
+        next.iter().filter(|next| **next == NextProbe::Delayed(StartLimit::AddressRate)).count(),
         49,
         "{next:?}"
     );
@@ -155,39 +155,41 @@ async fn one_address_is_probed_no_more_often_for_many_checks_of_it_or_for_edits(
     }
 }
 
-#[test]
-fn an_edit_takes_no_turn_from_others_of_an_address() {
-    let start = Instant::now();
-    let policy = ProbePolicy { max_per_second_per_address: 1, ..any() };
-    let mut schedule = Schedule::new(Limits::new(8, &policy));
-    let named = |timeout, period| {
+#[tokio::test(start_paused = true)]
+async fn an_edit_takes_no_turn_from_others_of_an_address() {
+    let policy = || ProbePolicy { max_per_second_per_address: 1, ..any() };
+    let bench = Bench::new(8, policy());
+    bench.set("10.1.0.1:80", Net::Accept);
+    let watch = |name: u64, period: u64| {
         let address = Address::parse("address", "10.1.0.1:80").unwrap();
-        vec![Want { timeout: Duration::from_millis(timeout), ..want(address, period) }]
+        let want = Want { timeout: Duration::from_millis(name), ..want(address, period) };
+        bench.engine.watch(&request(&name.to_string()), vec![want]);
     };
-    let started = |schedule: &mut Schedule, now| match schedule.next(now) {
-        Next::Start(start) => Some(start.timeout.as_millis()),
-        Next::Wait(_) => None,
+    // By name: the timeout makes each a target of its own.
+    let probed = || -> Vec<u64> {
+        let is_probed = |name: &u64| bench.engine.describe(&request(&name.to_string()))[0].began.is_some();
+        (1..=4).filter(is_probed).collect()
     };
-    // Three targets of one address.
-    for timeout in 1..=3 {
-        schedule.watch(&request(&timeout.to_string()), named(timeout, 3600), start);
+    for name in 1..=4 {
+        watch(name, 3600);
+        pass(0.01).await;
     }
-    assert_eq!((started(&mut schedule, start), started(&mut schedule, start)), (Some(1), None));
-    let edited = start + Duration::from_millis(999);
-    schedule.watch(&request("3"), named(3, 1800), edited);
-    schedule.check();
-    let turns: Vec<_> =
-        (1..=2).map(|turn| started(&mut schedule, start + Duration::from_secs(turn))).collect();
-    assert_eq!(turns, [Some(2), Some(3)]);
+    assert_eq!(probed(), [1]);
+    pass(0.95).await;
+    watch(3, 1800);
+    pass(0.1).await;
+    assert_eq!(probed(), [1, 2]);
+    pass(1.0).await;
+    assert_eq!(probed(), [1, 2, 3], "edited, and still before the one that came after it");
 
-    // Whoever loses its place has no turn any more, and is not late by the time without one.
-    schedule.watch(&request("4"), named(4, 3600), start + Duration::from_secs(2));
-    assert_eq!(started(&mut schedule, start + Duration::from_secs(2)), None);
-    for targets_per_namespace in [3, 4] {
-        let limits = Limits { targets_per_namespace, ..Limits::new(8, &policy) };
-        drop(schedule.reconfigure(limits, start + Duration::from_secs(3)));
-        schedule.check();
+    // A target that loses its place has no turn any more, and is not late by the time without one.
+    for targets in [3, 4] {
+        bench.engine.reconfigure(ProbePolicy { max_targets_per_namespace: targets, ..policy() });
+        pass(0.1).await;
+        assert_eq!((probed(), bench.dials()), (vec![1, 2, 3], 3));
     }
+    pass(1.0).await;
+    assert_eq!(probed(), [1, 2, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +279,7 @@ async fn another_policy_begins_no_delay_early() {
 
 #[tokio::test(start_paused = true)]
 async fn a_period_shorter_than_the_shortest_is_lengthened() {
-    let bench = Bench::new(8, ProbePolicy { min_period: Duration::from_secs(20), ..any() });
+    let bench = Bench::new(8, ProbePolicy { min_period: mainstay::config::Duration::from_secs(20), ..any() });
     bench.watch("web", "10.0.0.1:80", 1);
     pass(100.0).await;
     assert_eq!(bench.dials(), 6, "at 0, 19, 38, 57, 76 and 95");
@@ -374,15 +376,15 @@ async fn a_network_that_is_cut_is_told_from_prerequisites_that_are_down() {
     pass(60.0).await;
     bench.net.hosts.lock().clear();
     pass(60.0).await;
-    assert!(!bench.engine.is_shaken(), "they refuse, so they are heard");
+    assert!(!bench.engine.suspects_outage(), "they refuse, so they are heard");
     bench.swallow(1, 10);
     pass(20.0).await;
-    assert!(bench.engine.is_shaken(), "none is heard any more");
+    assert!(bench.engine.suspects_outage(), "none is heard any more");
     bench.net.hosts.lock().clear();
     pass(10.0).await;
-    assert!(bench.engine.is_shaken(), "not until each has been seen for a while");
+    assert!(bench.engine.suspects_outage(), "not until each has been seen for a while");
     pass(35.0).await;
-    assert!(!bench.engine.is_shaken());
+    assert!(!bench.engine.suspects_outage());
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,12 +406,12 @@ async fn who_was_not_asked_has_neither_answered_nor_fallen_silent() {
     pass(60.0).await;
     bench.engine.reconfigure(any());
     pass(30.0).await;
-    assert!(!bench.engine.is_shaken(), "who is asked for the first time");
+    assert!(!bench.engine.suspects_outage(), "who is asked for the first time");
     bench.engine.reconfigure(policy);
     pass(30.0).await;
     bench.swallow(1, 3);
     pass(20.0).await;
-    assert!(bench.engine.is_shaken(), "those that know without asking do not speak against it");
+    assert!(bench.engine.suspects_outage(), "those that know without asking do not speak against it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -425,5 +427,21 @@ async fn a_manager_that_starts_without_a_network_does_not_take_what_held_for_los
     assert_eq!(bench.states("web-1"), [VerdictState::Pending], "two failures of three");
     pass(60.0).await;
     assert_eq!(bench.states("web-1"), [VerdictState::NotReady]);
-    assert!(bench.engine.is_shaken());
+    assert!(bench.engine.suspects_outage());
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_that_can_no_longer_be_asked_keep_no_alarm_up() {
+    let bench = Bench::new(64, any());
+    for number in 1..=3 {
+        bench.set(&format!("10.1.0.{number}:80"), Net::Accept);
+    }
+    bench.crowd("shop", 1, 3, 10, 3);
+    pass(60.0).await;
+    bench.swallow(1, 3);
+    pass(60.0).await;
+    assert!(bench.engine.suspects_outage());
+    bench.engine.reconfigure(ProbePolicy { denied_ports: vec![80], ..any() });
+    pass(45.0).await;
+    assert!(!bench.engine.suspects_outage(), "their silence proves nothing any more");
 }

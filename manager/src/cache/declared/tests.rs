@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::cache::testing::{ByHand, object};
+use crate::cache::tests::fixtures::{ByHand, object};
 use crate::cache::{ReadError, Store};
 
 fn handle(by_hand: &ByHand) -> Store {

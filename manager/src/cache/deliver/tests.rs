@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::cache::Select;
-use crate::cache::testing::{ByHand, object, teller};
+use crate::cache::tests::fixtures::{ByHand, object, teller};
 
 /// Compares what it is told with what the store says at that moment.
 struct Compares {

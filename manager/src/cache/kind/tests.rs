@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::testing::server::Stream;
-use crate::cache::testing::{Rig, config_map, object, object_in, request, teller};
+use crate::cache::tests::fixtures::server::Stream;
+use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, request, teller};
 use crate::cache::{CacheSettings, Store};
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {

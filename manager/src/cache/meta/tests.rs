@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::cache::Projection;
 use crate::cache::home::Home;
-use crate::cache::testing::{config_map, object, view_of};
+use crate::cache::tests::fixtures::{config_map, object, view_of};
 use crate::cache::view::View;
 use crate::client::Extent;
 

@@ -1,6 +1,6 @@
 //! One body packed and unpacked, by zstd with a dictionary of its kind.
 //!
-//! A [`Dictionary`] is prepared once and shared by reference; contexts hold none, so one of each thread serves all
+//! A [`Dictionary`] is prepared once and shared by reference; contexts hold none, so one context per thread serves all
 //! kinds. A [`Packed`] body keeps its dictionary alive, and with it everything needed to read it.
 
 use std::cell::Cell;
@@ -13,26 +13,21 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_
 const LEVEL: i32 = 1;
 /// Bytes of a trained dictionary. Twice as many save nothing on Pods, and their tables no longer fit a core's cache.
 const DICTIONARY: usize = 16 * 1024;
-/// Fewer samples than this teach nothing.
+/// Fewest samples to train on.
 const FEWEST_SAMPLES: usize = 8;
-/// One sample in so many is kept to judge by.
+/// One sample in this many is held out to measure the dictionary.
 const HELD_OUT: usize = 4;
 /// The room for plain text a thread keeps between reads; more is given back.
 const KEPT: usize = 1024 * 1024;
 /// Bytes behind each frame that say how long the plain text is.
 const TRAILER: usize = size_of::<u32>();
 
-/// What the readers of a packed body need beside it.
+/// A dictionary of one kind, prepared for both directions.
 pub(in crate::cache) struct Dictionary {
     /// Counts the dictionaries of a store.
     number: u32,
-    prepared: DDict<'static>,
-}
-
-/// What packs bodies of one kind.
-pub(in crate::cache) struct Press {
-    dictionary: Arc<Dictionary>,
-    prepared: CDict<'static>,
+    packing: CDict<'static>,
+    reading: DDict<'static>,
 }
 
 /// One packed body.
@@ -67,45 +62,32 @@ thread_local! {
     static READER: Cell<Option<Box<Reader>>> = const { Cell::new(None) };
 }
 
-// === impl Press ===
-
-impl Press {
-    /// Makes a press from samples of what it will pack. Few or useless samples make one without a dictionary's
-    /// knowledge. `None` without memory.
-    ///
-    /// Costs about a tenth of a second per megabyte of samples.
-    pub(super) fn train(number: u32, samples: &Samples) -> Option<Self> {
-        let learnt = samples.learn().unwrap_or_default();
-        let dictionary = Arc::new(Dictionary { number, prepared: DDict::try_create(&learnt)? });
-        Some(Self { dictionary, prepared: CDict::try_create(&learnt, LEVEL)? })
-    }
-
-    pub(super) fn dictionary(&self) -> &Arc<Dictionary> {
-        &self.dictionary
-    }
-
-    /// Packs one body; `None` where that fails.
-    pub(super) fn pack(&self, bench: &mut Workbench, plain: &[u8]) -> Option<Packed> {
-        let length = u32::try_from(plain.len()).ok()?;
-        let packed = bench.pack(&self.prepared, plain)?;
-        packed.extend_from_slice(&length.to_le_bytes());
-        let frame = Arc::from(packed.as_slice());
-        bench.tidy();
-        Some(Packed { dictionary: self.dictionary.clone(), frame })
-    }
-
-    /// Returns bytes that this press keeps beside its dictionary.
-    pub(super) fn bytes(&self) -> usize {
-        self.prepared.sizeof()
-    }
-}
-
 // === impl Dictionary ===
 
 impl Dictionary {
-    /// Returns the bytes it keeps.
+    /// Trains a dictionary on samples of the bodies it will pack; on too few of them it is empty and packs worse.
+    /// `None` without memory.
+    ///
+    /// Costs about a tenth of a second per megabyte of samples.
+    pub(super) fn train(number: u32, samples: &Samples) -> Option<Self> {
+        let text = samples.train().unwrap_or_default();
+        let packing = CDict::try_create(&text, LEVEL)?;
+        Some(Self { number, packing, reading: DDict::try_create(&text)? })
+    }
+
+    /// Packs one body; `None` where that fails.
+    pub(super) fn pack(self: &Arc<Self>, bench: &mut Workbench, plain: &[u8]) -> Option<Packed> {
+        let length = u32::try_from(plain.len()).ok()?;
+        let packed = bench.pack(&self.packing, plain)?;
+        packed.extend_from_slice(&length.to_le_bytes());
+        let frame = Arc::from(packed.as_slice());
+        bench.tidy();
+        Some(Packed { dictionary: self.clone(), frame })
+    }
+
+    /// Returns the bytes it occupies.
     pub(super) fn bytes(&self) -> usize {
-        self.prepared.sizeof()
+        self.packing.sizeof() + self.reading.sizeof()
     }
 }
 
@@ -140,13 +122,6 @@ impl Packed {
         Arc::ptr_eq(&self.dictionary, dictionary)
     }
 
-    #[cfg(test)]
-    pub(super) fn cut_off(&self) -> Self {
-        let (frame, length) = self.frame.split_last_chunk::<TRAILER>().unwrap();
-        let frame = [&frame[..frame.len() / 2], length].concat();
-        Self { dictionary: self.dictionary.clone(), frame: frame.into() }
-    }
-
     fn unpack(&self, reader: &mut Reader) -> Result<(), Damage> {
         let (frame, length) = self.split().ok_or_else(|| Damage("it is cut off".to_owned()))?;
         reader.plain.clear();
@@ -155,7 +130,7 @@ impl Packed {
             return Err(Damage(format!("no memory for {length} bytes")));
         }
         let written =
-            reader.context.decompress_using_ddict(&mut reader.plain, frame, &self.dictionary.prepared);
+            reader.context.decompress_using_ddict(&mut reader.plain, frame, &self.dictionary.reading);
         match written {
             Ok(written) if written == length => Ok(()),
             Ok(written) => Err(Damage(format!("{written} bytes instead of {length}"))),
@@ -198,7 +173,7 @@ impl Workbench {
     }
 }
 
-/// Heads of bodies, one after the other, to learn a dictionary from.
+/// Heads of bodies, one after the other, to train a dictionary on.
 #[derive(Default)]
 pub(super) struct Samples {
     text: Vec<u8>,
@@ -224,16 +199,8 @@ impl Samples {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.lengths.len()
-    }
-
-    /// Returns whether more objects would teach little more.
-    pub(super) fn are_enough(&self) -> bool {
-        self.lengths.len() >= Self::MOST || self.text.len() >= Self::TEXT / 2
-    }
-
-    /// Goes through those that are not learnt from, to judge by: one in four. All of them where they are few.
+    /// Returns the samples that [`Self::train`] leaves out, to measure the dictionary: one in four, or all if they are
+    /// few.
     pub(super) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         let step = if self.lengths.len() < FEWEST_SAMPLES * 2 { 1 } else { HELD_OUT };
         self.iter().step_by(step)
@@ -243,7 +210,7 @@ impl Samples {
         self.lengths.iter().scan(self.text.as_slice(), |rest, length| rest.split_off(..*length))
     }
 
-    fn learn(&self) -> Option<Vec<u8>> {
+    fn train(&self) -> Option<Vec<u8>> {
         if self.lengths.len() < FEWEST_SAMPLES {
             return None;
         }
@@ -254,21 +221,15 @@ impl Samples {
             taught.text.extend_from_slice(plain);
         }
         // A dictionary as long as its samples would be the samples.
-        let mut learnt = Vec::with_capacity(DICTIONARY.min(taught.text.len() / 4));
-        train_from_buffer(&mut learnt, &taught.text, &taught.lengths).ok()?;
-        Some(learnt)
+        let mut text = Vec::with_capacity(DICTIONARY.min(taught.text.len() / 4));
+        train_from_buffer(&mut text, &taught.text, &taught.lengths).ok()?;
+        Some(text)
     }
 }
 
 impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dictionary({})", self.number)
-    }
-}
-
-impl fmt::Debug for Press {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Press").field(&self.dictionary).finish()
     }
 }
 
@@ -285,106 +246,4 @@ impl fmt::Debug for Workbench {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Text of the kind a store holds: much that repeats, some that does not.
-    fn body(random: &mut fastrand::Rng) -> Vec<u8> {
-        let mut text = String::from(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":""#);
-        for _ in 0..random.usize(0..40) {
-            text.push_str(["-config", "\\u00e9", "prometheus.io/scrape", "{}", "true"][random.usize(0..5)]);
-            text.extend((0..random.usize(0..8)).map(|_| random.char(..)));
-        }
-        let mut text = text.into_bytes();
-        // Some are not even text: that is for the reader to say.
-        text.extend((0..random.usize(0..4)).map(|_| random.u8(..)));
-        text.truncate(random.usize(..=text.len() * 2));
-        text
-    }
-
-    fn press(number: u32, random: &mut fastrand::Rng) -> Press {
-        let mut samples = Samples::default();
-        (0..200).for_each(|_| samples.add(&body(random)));
-        Press::train(number, &samples).unwrap()
-    }
-
-    fn plain(packed: &Packed) -> Result<Vec<u8>, Damage> {
-        packed.read(<[u8]>::to_vec)
-    }
-
-    #[test]
-    fn a_thousand_bodies_read_as_they_were_whatever_dictionary_they_have() {
-        let mut random = fastrand::Rng::with_seed(5);
-        let untaught = Press::train(0, &Samples::default()).unwrap();
-        let presses = [untaught, press(1, &mut random), press(2, &mut random)];
-        let mut bench = Workbench::default();
-        let bodies: Vec<Vec<u8>> = (0..1000).map(|_| body(&mut random)).collect();
-        let packed: Vec<[Packed; 3]> = bodies
-            .iter()
-            .map(|body| presses.each_ref().map(|press| press.pack(&mut bench, body).unwrap()))
-            .collect();
-        for (body, packed) in bodies.iter().zip(&packed) {
-            for one in packed {
-                assert_eq!((&plain(one).unwrap(), one.plain_len()), (body, body.len()));
-            }
-        }
-    }
-
-    #[test]
-    fn a_dictionary_lives_as_long_as_a_body_needs_it() {
-        let mut random = fastrand::Rng::with_seed(6);
-        let press = press(1, &mut random);
-        let body = body(&mut random);
-        let packed = press.pack(&mut Workbench::default(), &body).unwrap();
-        let dictionary = Arc::downgrade(press.dictionary());
-        drop(press);
-        assert_eq!(plain(&packed).unwrap(), body);
-        drop(packed);
-        assert_eq!(dictionary.strong_count(), 0);
-    }
-
-    #[test]
-    fn a_damaged_body_is_an_error_or_other_text_of_its_length_and_never_more() {
-        let mut random = fastrand::Rng::with_seed(7);
-        let press = press(1, &mut random);
-        let body: Vec<u8> = std::iter::repeat_with(|| body(&mut random)).take(9).flatten().collect();
-        let packed = press.pack(&mut Workbench::default(), &body).unwrap();
-        let with = |frame: Vec<u8>| Packed { dictionary: packed.dictionary.clone(), frame: frame.into() };
-        for at in 0..packed.frame.len() {
-            for bit in 0..8 {
-                let mut frame = packed.frame.to_vec();
-                frame[at] ^= 1 << bit;
-                let read = plain(&with(frame));
-                assert!(
-                    read.is_err() || read.is_ok_and(|text| text.len() == body.len()),
-                    "bit {bit} of {at}"
-                );
-            }
-            assert!(plain(&with(packed.frame[..at].to_vec())).is_err(), "cut at {at}");
-        }
-        let frame = packed.frame.clone();
-        let stranger = Packed { dictionary: super::tests::press(2, &mut random).dictionary, frame };
-        assert!(plain(&stranger).is_err(), "another dictionary");
-    }
-
-    #[test]
-    fn a_read_within_a_read_has_a_buffer_of_its_own() {
-        let mut random = fastrand::Rng::with_seed(8);
-        let press = press(1, &mut random);
-        let mut bench = Workbench::default();
-        let (one, two) = (body(&mut random), body(&mut random));
-        let packed = (press.pack(&mut bench, &one).unwrap(), press.pack(&mut bench, &two).unwrap());
-        let both = packed.0.read(|outer| (plain(&packed.1), outer.to_vec())).unwrap();
-        assert_eq!(both, (Ok(two), one));
-    }
-
-    #[test]
-    fn samples_are_bounded_however_large_and_many_the_objects_are() {
-        let (large, mut samples) = (vec![b'x'; 1_000_000], Samples::default());
-        (0..1000).for_each(|_| samples.add(&large));
-        assert_eq!((samples.count(), samples.are_enough()), (64, true));
-        let mut samples = Samples::default();
-        (0..1000).for_each(|_| samples.add(b"small"));
-        assert_eq!((samples.count(), samples.iter().filter(|one| one == b"small").count()), (128, 128));
-    }
-}
+mod tests;

@@ -1,13 +1,13 @@
-//! What packing comes to in one store, for those who count.
+//! Statistics of packing in one store, for metrics and `/debug`.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Dictionary, Press};
+use super::Dictionary;
 use crate::cache::body::Tally;
 
-/// What packing comes to in one store.
+/// Statistics of packing in one store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packing {
@@ -17,27 +17,20 @@ pub struct Packing {
     pub bytes: usize,
     /// Bytes of their bodies as they are read.
     pub plain_bytes: usize,
-    /// Dictionaries that some body needs, the newest included.
+    /// Dictionaries in use, the newest included.
     pub dictionaries: usize,
-    /// Bytes of everything prepared from them.
+    /// Bytes of these dictionaries in both prepared forms.
     pub dictionary_bytes: usize,
 }
 
-/// What a store says about its dictionaries.
+/// The dictionaries of a store; they are alive as long as a body or the packer uses them.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Shelf(Mutex<Shelved>);
-
-/// Nothing here keeps anything alive.
-#[derive(Debug, Default)]
-struct Shelved {
-    dictionaries: Vec<Weak<Dictionary>>,
-    press: Weak<Press>,
-}
+pub(in crate::cache) struct Shelf(Mutex<Vec<Weak<Dictionary>>>);
 
 // === impl Packing ===
 
 impl Packing {
-    /// Returns how many bytes one stands for; `None` where nothing is packed.
+    /// Returns plain bytes per packed byte; `None` while no body is packed.
     #[expect(clippy::cast_precision_loss, reason = "a ratio has a few digits")]
     pub fn ratio(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.plain_bytes as f64 / self.bytes as f64)
@@ -47,20 +40,21 @@ impl Packing {
 // === impl Shelf ===
 
 impl Shelf {
-    pub(super) fn put(&self, press: &Arc<Press>) {
+    pub(super) fn put(&self, dictionary: &Arc<Dictionary>) {
         let mut shelved = self.0.lock();
-        shelved.dictionaries.retain(|dictionary| dictionary.strong_count() > 0);
-        shelved.dictionaries.push(Arc::downgrade(press.dictionary()));
-        shelved.press = Arc::downgrade(press);
+        shelved.retain(|dictionary| dictionary.strong_count() > 0);
+        shelved.push(Arc::downgrade(dictionary));
     }
 
     pub(in crate::cache) fn packing(&self, tally: Tally) -> Packing {
-        let shelved = self.0.lock();
-        let press = shelved.press.upgrade().map_or(0, |press| press.bytes());
-        let alive = shelved.dictionaries.iter().filter_map(Weak::upgrade);
-        let (dictionaries, dictionary_bytes) =
-            alive.fold((0, press), |(count, bytes), one| (count + 1, bytes + one.bytes()));
+        let alive: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let Tally { objects, kept, plain } = tally;
-        Packing { objects, bytes: kept, plain_bytes: plain, dictionaries, dictionary_bytes }
+        Packing {
+            objects,
+            bytes: kept,
+            plain_bytes: plain,
+            dictionaries: alive.len(),
+            dictionary_bytes: alive.iter().map(|dictionary| dictionary.bytes()).sum(),
+        }
     }
 }

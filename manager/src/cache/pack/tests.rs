@@ -5,7 +5,7 @@ use tokio::time::advance;
 use super::*;
 use crate::cache::deliver::Deliverer;
 use crate::cache::store::EventKind;
-use crate::cache::testing::{config_map, object, request};
+use crate::cache::tests::fixtures::{config_map, object, request};
 use crate::cache::{Projection, ReadError, Scope};
 
 /// Small enough that a few dozen objects go through every stage.
@@ -15,8 +15,7 @@ const RULES: Rules = Rules {
     eager: 50_000,
     full: 100_000,
     turn: 10_000,
-    window: 50_000,
-    retrain: 100_000,
+    window: 100_000,
 };
 
 /// A synced store filled by hand, with its packer. Dropping it stops the packer.
@@ -67,6 +66,12 @@ impl Rig {
 
     fn data(&self, name: &str) -> Value {
         self.get(name).decode::<Value>().unwrap()["data"].clone()
+    }
+
+    /// Returns the number of the dictionary of an object's body.
+    fn dictionary(&self, name: &str) -> u32 {
+        let Form::Packed(packed) = self.get(name).body().form() else { panic!("{name} is not packed") };
+        packed.number()
     }
 
     fn get(&self, name: &str) -> View {
@@ -195,6 +200,49 @@ async fn a_dictionary_that_no_longer_fits_gives_way_and_goes_with_its_last_body(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dictionary_is_trained_again_only_at_half_its_ratio() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(200, alike);
+    rig.settle().await;
+    let before = rig.packing().ratio().unwrap();
+    let less_alike = |number: usize| {
+        let mut data = alike(number);
+        data["token"] = noise(number)["noise"].as_str().unwrap()[..30].into();
+        data
+    };
+    for round in 1..10 {
+        rig.put_all(200, |number| less_alike(round * 1000 + number));
+        rig.settle().await;
+        assert_eq!(rig.dictionary("object-0"), 1, "round {round}");
+    }
+    let after = rig.packing().ratio().unwrap();
+    assert!((before / 2.0..before).contains(&after), "{after} is less than {before} and more than its half");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dictionary_that_no_training_improves_is_not_trained_for_ever() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(200, alike);
+    rig.settle().await;
+    for round in 1..10 {
+        rig.put_all(200, |number| noise(round * 1000 + number));
+        rig.settle().await;
+    }
+    rig.put_all(200, alike);
+    rig.settle().await;
+    // Bodies without patterns: one training finds nothing, and halves the baseline for good.
+    assert!(rig.dictionary("object-0") <= 3, "{}", rig.dictionary("object-0"));
+}
+
+#[test]
+fn half_the_ratio_is_a_comparison_of_plain_bytes_per_kept_byte() {
+    let sum = |plain, kept| Sum { plain, kept };
+    for (ours, half) in [(sum(1_000, 200), true), (sum(1_010, 200), false), (sum(500, 100), true)] {
+        assert_eq!(ours.has_half_the_ratio_of(sum(10_000, 1_000)), half, "{ours:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_reflector_waits_while_too_much_is_plain() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
@@ -268,11 +316,11 @@ fn a_version_that_was_replaced_meanwhile_is_left_alone() {
         store.event(0, EventKind::Changed, object.as_bytes());
         store.everything().remove(0)
     };
-    let press = Press::train(1, &Samples::default()).unwrap();
+    let dictionary = Arc::new(Dictionary::train(1, &Samples::default()).unwrap());
     let (old, new) = (put(5), put(6));
     let pack = |view: &View| {
         let plain = view.bytes().unwrap();
-        (view.clone(), press.pack(&mut Workbench::default(), &plain).unwrap())
+        (view.clone(), dictionary.pack(&mut Workbench::default(), &plain).unwrap())
     };
     store.packed(vec![pack(&old)], 0);
     assert_eq!(store.status().packing.objects, 0);
@@ -303,10 +351,10 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
         }
         let mut bench = Workbench::default();
         for number in 0..10 {
-            let press = Trained::learn(number, &views, None, &mut bench).unwrap().press;
+            let dictionary = Trained::measure(number, &views, None, &mut bench).unwrap().dictionary;
             let mut turn = Turn::default();
             for view in &views {
-                turn.pack(&press, &mut bench, view.clone());
+                turn.pack(&dictionary, &mut bench, view.clone());
             }
             assert_eq!(turn.packed.len(), 50);
             store.packed(turn.packed, 0);

@@ -1,6 +1,6 @@
 //! The requests a reflector sends, and what it makes of refusals.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,6 +8,7 @@ use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::cache::Projection;
@@ -21,6 +22,9 @@ const SILENCE: Duration = Duration::from_mins(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// Bytes kept of a refusal.
 const REFUSAL: usize = 64 * 1024;
+
+/// Characters of a query value that stand escaped: all but the unreserved ones.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Where one reflector asks, and how.
 pub(super) struct Endpoint {
@@ -55,36 +59,24 @@ pub(super) enum Failure {
 
 impl Endpoint {
     pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
-        let mut base = format!("{path}?");
-        let labels = scope.labels.as_ref().map(ToString::to_string);
-        for (name, selector) in
-            [("labelSelector", labels.as_deref()), ("fieldSelector", scope.fields.as_deref())]
-        {
-            if let Some(selector) = selector {
-                base.push_str(name);
-                base.push('=');
-                escape(selector, &mut base);
-                base.push('&');
-            }
-        }
+        let labels = scope.labels.as_ref().map(|selector| parameter("labelSelector", &selector.to_string()));
+        let fields = scope.fields.as_ref().map(|selector| parameter("fieldSelector", selector));
+        let base = [format!("{path}?"), labels.unwrap_or_default(), fields.unwrap_or_default()].concat();
         Self { client, base, projection }
     }
 
     /// Asks for one page. `limit` 0 asks for all at once.
     pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Body, Failure> {
-        let mut query = format!("limit={limit}");
-        if let Some(token) = next {
-            query.push_str("&continue=");
-            escape(token, &mut query);
-        }
+        let next = next.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
+        let query = format!("limit={limit}{next}");
         Ok(self.send(&query, "PartialObjectMetadataList").await?.into_body())
     }
 
     /// Opens a watch after a version.
     pub(super) async fn watch(&self, version: &str, seconds: u64) -> Result<Body, Failure> {
-        let mut query =
-            format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion=");
-        escape(version, &mut query);
+        let version = escaped(version);
+        let query =
+            format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}");
         Ok(self.send(&query, "PartialObjectMetadata").await?.into_body())
     }
 
@@ -161,16 +153,14 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// Returns a part of a query with the separator behind it.
+fn parameter(name: &str, value: &str) -> String {
+    format!("{name}={}&", escaped(value))
+}
+
 /// Escapes a query value.
-fn escape(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            out.push(char::from(byte));
-        } else if write!(out, "%{byte:02X}").is_err() {
-            // Writing to a String cannot fail; the query would only miss a byte and be refused.
-            return;
-        }
-    }
+fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }
 
 // === impl Failure ===
@@ -207,20 +197,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_selector_survives_the_query() {
-        let mut out = String::new();
-        escape("app in (a, b),x!=é", &mut out);
-        assert_eq!(out, "app%20in%20%28a%2C%20b%29%2Cx%21%3D%C3%A9");
-    }
-
-    #[test]
-    fn an_absurd_wait_is_cut() {
-        let status = Status::read(429, b"");
-        let failure = Failure::from_status(&status, Some(Duration::from_secs(u64::MAX)));
-        assert!(matches!(failure, Failure::Later(LONGEST_WAIT, _)), "{failure:?}");
-    }
-}
+mod tests;

@@ -1,9 +1,14 @@
+mod backlog;
+mod bad_input;
+mod model;
+mod refusals;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::cache::table::Removal;
-use crate::cache::testing::{Rig, object, object_in, request, teller};
+use crate::cache::tests::fixtures::{Rig, object, object_in, request, teller};
 use crate::cache::{CacheSettings, Projection, Scope, Select};
 use crate::client::Writer;
 
@@ -338,7 +343,7 @@ async fn a_store_of_several_namespaces_syncs_when_all_have() {
 async fn selectors_and_projection_go_to_the_server() {
     let mut rig = Rig::start(never_resync());
     let scope = Scope::namespace("shop").labels("app in (a)".parse().unwrap()).fields("metadata.name=x");
-    let _store = rig.cache.kind(crate::cache::testing::config_map(), scope, Projection::Metadata);
+    let _store = rig.cache.kind(crate::cache::tests::fixtures::config_map(), scope, Projection::Metadata);
     let call = rig.server.next().await;
     assert!(call.has("?labelSelector=app%3Da&fieldSelector=metadata.name%3Dx&watch=true"), "{}", call.uri);
     assert!(call.accept.starts_with("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::testing::{ByHand, object, object_in};
+use crate::cache::tests::fixtures::{ByHand, object, object_in};
 use crate::cache::{HookFailure, LabelSelector, Store};
 use crate::client::Writer;
 

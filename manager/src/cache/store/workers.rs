@@ -116,8 +116,4 @@ impl Core {
         while self.table.read().stride(&mut walk, &everything, &mut views) {}
         views
     }
-
-    pub(in crate::cache) fn count(&self) -> usize {
-        self.table.read().count()
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::walk::STRIDE;
 use super::*;
 use crate::cache::select::Select;
-use crate::cache::testing::{object, object_in, request, view, view_of};
+use crate::cache::tests::fixtures::{object, object_in, request, view, view_of};
 
 /// A table of one part that has listed `views` at `version` and told everybody.
 fn synced(views: impl IntoIterator<Item = View>, version: u64) -> Table {

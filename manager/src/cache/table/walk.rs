@@ -73,13 +73,6 @@ impl Table {
         self.indexes.plan(select).len().min(self.objects.len())
     }
 
-    #[cfg(test)]
-    pub(super) fn list(&self, select: &Select) -> Vec<View> {
-        let (mut walk, mut views) = (self.walk(), Vec::new());
-        while self.stride(&mut walk, select, &mut views) {}
-        views
-    }
-
     pub(in crate::cache) fn all(&self) -> Vec<View> {
         self.objects.iter().map(|(_, slot)| slot.view.clone()).collect()
     }
@@ -121,3 +114,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::testing::server::scripted;
-use crate::cache::testing::{Rig, config_map, object, object_in, request, teller};
+use crate::cache::tests::fixtures::server::scripted;
+use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, request, teller};
 use crate::cache::{CacheSettings, KindStore, Projection, Scope};
 use crate::key::KindId;
 use crate::metrics::Registry;

@@ -8,7 +8,7 @@
 //!    is unknown is made again.
 //! 2. What was applied in one term of leadership is not known in the next: another replica may have applied more fields
 //!    in between, and what looks the same would not be.
-//! 3. At most `2 × REMEMBERED` entries; an object that was forgotten is applied once more.
+//! 3. At most [`REMEMBERED`] entries; an object that was forgotten is applied once more.
 
 use std::borrow::Cow;
 use std::hash::RandomState;
@@ -16,14 +16,15 @@ use std::hash::RandomState;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::client::body::{Body, hash_without};
 use crate::client::call::Part;
 use crate::client::current::Current;
-use crate::client::recent::Recent;
 use crate::key::Request as ObjectName;
+use crate::util::BoundedMap;
 
-/// Objects remembered for certain, at 200 to 300 bytes each: the entry, its name, uid and version.
+/// Objects remembered, at 200 to 300 bytes each: the entry, its name, uid and version.
 const REMEMBERED: usize = 65_536;
 
 /// What was applied, by object and part.
@@ -31,7 +32,7 @@ pub(super) struct Memory {
     /// Keys the hashes: nobody outside can make two bodies look the same.
     state: RandomState,
     /// Locked for a look-up.
-    applied: Mutex<Recent<(ObjectName, Part), Applied>>,
+    applied: Mutex<BoundedMap<(ObjectName, Part), Applied>>,
 }
 
 /// One apply that was answered.
@@ -53,13 +54,13 @@ struct Applied {
 
 impl Memory {
     pub(super) fn new() -> Self {
-        Self { state: RandomState::new(), applied: Mutex::new(Recent::new(REMEMBERED)) }
+        Self { state: RandomState::new(), applied: Mutex::new(BoundedMap::new(REMEMBERED)) }
     }
 
     /// Returns whether applying this body would do nothing. What is known stays known.
     pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
-        let Some(applied) = self.applied.lock().touch(&key).cloned() else { return false };
+        let Some(applied) = self.applied.lock().get(&key, Instant::now()).cloned() else { return false };
         let uid = current.uid();
         let same = applied.term == term
             && applied.body == self.hash_of_body(body)
@@ -78,7 +79,9 @@ impl Memory {
         // The hash was taken without the lock. Whoever has begun to write since has taken the entry out or put another
         // in, and what stood then need not stand now.
         let mut known = self.applied.lock();
-        let Some(known) = known.touch(&key).filter(|known| **known == applied) else { return false };
+        let Some(known) = known.get(&key, Instant::now()).filter(|known| **known == applied) else {
+            return false;
+        };
         // The next look is spared the hash.
         known.version = Box::from(&*version);
         true
@@ -86,7 +89,7 @@ impl Memory {
 
     /// Forgets what is known of an object's part: it is about to be written.
     pub(super) fn forget(&self, name: &ObjectName, part: Part) {
-        self.applied.lock().remove(&(name.clone(), part));
+        self.applied.lock().remove(&(name.clone(), part), Instant::now());
     }
 
     /// Remembers that `answer` came of applying `body`.
@@ -102,7 +105,7 @@ impl Memory {
             version: version.into(),
             content: self.hash_of_content(answer, part, body),
         };
-        self.applied.lock().insert((body.name.clone(), part), applied);
+        self.applied.lock().insert((body.name.clone(), part), applied, Instant::now());
     }
 
     /// Returns whether two versions of an object have the same content in a part.
@@ -136,49 +139,4 @@ impl Memory {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::client::Live;
-    use crate::key::KindId;
-
-    /// An object during whose look somebody else begins to write.
-    struct Meddled<'a>(Live, &'a (dyn Fn() + Sync));
-
-    impl Current for Meddled<'_> {
-        fn uid(&self) -> Cow<'_, str> {
-            self.0.uid()
-        }
-
-        fn resource_version(&self) -> Cow<'_, str> {
-            self.0.resource_version()
-        }
-
-        fn json(&self) -> Bytes {
-            (self.1)();
-            self.0.json()
-        }
-    }
-
-    #[test]
-    fn what_is_forgotten_during_a_look_stays_forgotten() {
-        let object = |version: &str| {
-            let metadata =
-                json!({"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": version});
-            json!({"metadata": metadata, "data": {"a": "1"}})
-        };
-        let kind = KindId::new("", "v1", "ConfigMap", "configmaps", true);
-        let body = json!({"metadata": {"name": "web", "namespace": "shop"}, "data": {"a": "1"}});
-        let body = Body::of(&kind, &body, "apply").unwrap();
-        let memory = Memory::new();
-        let now = Live::read(object("8").to_string().into()).unwrap();
-        memory.remember(&body, Part::Object, &object("7"), 1);
-        assert!(memory.still_stands(&body, Part::Object, &now, 1), "the same at another version");
-
-        memory.remember(&body, Part::Object, &object("7"), 1);
-        let forget = || memory.forget(&body.name, Part::Object);
-        assert!(!memory.still_stands(&body, Part::Object, &Meddled(now.clone(), &forget), 1));
-        assert!(!memory.still_stands(&body, Part::Object, &now, 1), "nor did it come back");
-    }
-}
+mod tests;

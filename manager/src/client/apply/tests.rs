@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
-use crate::client::testserver::{Answer, TestServer};
+use crate::client::tests::server::{Answer, TestServer};
 use crate::client::{Live, Role};
 use crate::key::Fence;
 

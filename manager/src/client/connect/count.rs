@@ -4,34 +4,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service as _, service_fn};
 
-use super::ResponseBody;
 use super::deadline::is_watch;
 use super::metrics::{Bytes, RequestMetrics};
+use super::{ResponseBody, Stack};
 
 /// The `code` of a request that got no answer, as client-go writes it.
 const NO_ANSWER: &str = "<error>";
-
-/// Puts [`Counted`] around a service.
-pub(super) struct CountLayer {
-    metrics: RequestMetrics,
-    host: Arc<str>,
-}
-
-/// A service whose requests are counted when their answer begins, and timed and weighed when it ends.
-#[derive(Clone)]
-pub(super) struct Counted<S> {
-    inner: S,
-    metrics: RequestMetrics,
-    host: Arc<str>,
-}
 
 /// A request that is under way. A guard: one whose caller does not wait for the end has ended all the same.
 struct UnderWay {
@@ -49,45 +34,16 @@ struct Weighed {
     under_way: Option<UnderWay>,
 }
 
-// === impl Counted ===
-
-impl CountLayer {
-    pub(super) fn new(metrics: &RequestMetrics, server: &Uri) -> Self {
-        // Without user information, which could be a password.
-        let host = match (server.host(), server.port_u16()) {
-            (Some(host), Some(port)) => format!("{host}:{port}"),
-            (host, _) => host.unwrap_or_default().to_owned(),
-        };
-        Self { metrics: metrics.clone(), host: host.into() }
-    }
-}
-
-impl<S> Layer<S> for CountLayer {
-    type Service = Counted<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Counted { inner, metrics: self.metrics.clone(), host: Arc::clone(&self.host) }
-    }
-}
-
-impl<S> Service<Request<Body>> for Counted<S>
-where
-    S: Service<Request<Body>, Response = Response<ResponseBody>>,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let metrics = self.metrics.clone();
-        let host = Arc::clone(&self.host);
-        let method = request.method().clone();
+/// Counts the requests of a stack when their answer begins, and times and weighs them when it ends.
+pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) -> Stack {
+    // Without user information, which could be a password.
+    let host = match (server.host(), server.port_u16()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (host, _) => host.unwrap_or_default().to_owned(),
+    };
+    let (metrics, host) = (metrics.clone(), Arc::<str>::from(host));
+    Stack::new(service_fn(move |request: Request<Body>| {
+        let (metrics, host, method) = (metrics.clone(), Arc::clone(&host), request.method().clone());
         let under_way = (!is_watch(request.uri())).then(|| UnderWay {
             metrics: metrics.clone(),
             method: method.clone(),
@@ -98,17 +54,17 @@ where
         if let (Some(under_way), Some(bytes)) = (&under_way, request.body().size_hint().exact()) {
             under_way.weighed(Bytes::Sent(bytes));
         }
-        let sending = self.inner.call(request);
-        Box::pin(async move {
-            let sent = sending.await.map_err(Into::into);
+        let sending = inner.call(request);
+        async move {
+            let sent = sending.await;
             let status = sent.as_ref().ok().map(Response::status);
             metrics.count(status.as_ref().map_or(NO_ANSWER, StatusCode::as_str), method.as_str(), &host);
             Ok(match under_way {
                 Some(_) => sent?.map(|body| Weighed { inner: body, bytes: 0, under_way }.boxed_unsync()),
                 None => sent?,
             })
-        })
-    }
+        }
+    }))
 }
 
 // === impl UnderWay ===

@@ -1,17 +1,14 @@
 //! Ends what takes too long: opening a connection, and any request that has a deadline.
 
-use std::fmt;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service, service_fn};
 
-use super::ResponseBody;
+use super::{ResponseBody, Stack};
 
 /// No end was reached in time. Whether a request took effect is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,104 +18,44 @@ pub struct DeadlineExceeded {
     limit: Duration,
 }
 
-/// A connector with a limit for TCP and TLS together.
-#[derive(Clone)]
-pub(super) struct ConnectDeadline<C> {
-    inner: C,
+/// Limits the time in which a connector, which is always ready, opens a connection: TCP and TLS together.
+pub(super) fn connect_deadline<C>(
+    mut inner: C,
     limit: Duration,
-}
-
-/// Puts [`Deadlined`] around a service.
-pub(super) struct DeadlineLayer {
-    pub(super) timeout: Duration,
-}
-
-/// A service whose answers are complete when it gives them, or an error in time. The body of a watch is left open.
-#[derive(Clone)]
-pub(super) struct Deadlined<S> {
-    inner: S,
-    limit: Duration,
-}
-
-// === impl ConnectDeadline ===
-
-impl<C> ConnectDeadline<C> {
-    pub(super) fn new(inner: C, limit: Duration) -> Self {
-        Self { inner, limit }
-    }
-}
-
-impl<C> fmt::Debug for ConnectDeadline<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectDeadline").field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
-
-impl<C> Service<Uri> for ConnectDeadline<C>
+) -> impl Service<Uri, Response = C::Response, Error = BoxError, Future: Send + Unpin> + Clone + Send + Sync
 where
-    C: Service<Uri>,
+    C: Service<Uri> + Clone + Send + Sync,
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
-    type Response = C::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, target: Uri) -> Self::Future {
+    service_fn(move |target: Uri| {
         let what = format!("connecting to {target}");
-        let limit = self.limit;
-        let connecting = self.inner.call(target);
+        let connecting = inner.call(target);
         Box::pin(async move {
             match timeout(limit, connecting).await {
                 Ok(connected) => connected.map_err(Into::into),
                 Err(_) => Err(DeadlineExceeded { what, limit }.into()),
             }
         })
-    }
+    })
 }
 
-// === impl Deadlined ===
-
-impl<S> Layer<S> for DeadlineLayer {
-    type Service = Deadlined<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Deadlined { inner, limit: self.timeout }
-    }
-}
-
-impl<S> Service<Request<Body>> for Deadlined<S>
-where
-    S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let limit = self.limit;
+/// Makes each answer of a stack complete, or an error in time. The body of a watch is left open.
+pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
+    Stack::new(service_fn(move |request: Request<Body>| {
         let end = Instant::now() + limit;
         let what = format!("{} {}", request.method(), request.uri().path());
         let watch = is_watch(request.uri());
-        let sending = self.inner.call(request);
-        Box::pin(async move {
+        let sending = inner.call(request);
+        async move {
             let whole = async {
                 let response = sending.await?;
                 if watch { Ok(response) } else { collected(response).await }
             };
             // Dropping a request that was sent closes its connection, so no late answer is taken for the next one's.
             timeout_at(end, whole).await.unwrap_or_else(|_| Err(DeadlineExceeded { what, limit }.into()))
-        })
-    }
+        }
+    }))
 }
 
 async fn collected(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {

@@ -2,7 +2,7 @@
 //!
 //! Three guards, each for what the others cannot see. [`Socket`] checks its pass at each write, under TLS and under
 //! every buffer of hyper and rustls: nothing that waits there can leave late. [`Transport`] gives each term a pool of
-//! its own, so that a request of the new term never picks up a connection of the old. [`Guarded`] lets go of a
+//! its own, so that a request of the new term never picks up a connection of the old. [`guarded`] lets go of a
 //! request as soon as its term ends, so that it neither waits for an answer nor travels in the next term.
 //!
 //! # Invariants
@@ -26,12 +26,12 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service, service_fn};
 
 use crate::client::error::is_fenced;
 use crate::key::{Fence, FencePass};
 
-use super::ResponseBody;
+use super::{ResponseBody, Stack};
 
 /// The write was stopped because this replica's term has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,22 +67,6 @@ enum Pools<C> {
 struct TermPool<C> {
     pass: FencePass,
     pool: Pool<C, Body>,
-}
-
-/// Puts [`Guarded`] around a service.
-pub(super) struct GuardLayer {
-    pub(super) fence: Fence,
-}
-
-/// A service that gives up a request when the term it was made in ends.
-///
-/// A request is made in the term in which it leaves the buffer inside kube's client, a task switch after its caller
-/// sent it. That one of an old term is not sent in the next is therefore also the campaign's part: it begins only once
-/// the work of the old term has ended.
-#[derive(Clone)]
-pub(super) struct Guarded<S> {
-    inner: S,
-    fence: Fence,
 }
 
 // === impl Fenced ===
@@ -226,6 +210,20 @@ where
             }
         }
     }
+
+    /// Makes a service of it, which is always ready.
+    pub(super) fn into_service(
+        self,
+    ) -> impl Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send> + Clone
+    {
+        service_fn(move |request: Request<Body>| {
+            let pool = self.current();
+            async move {
+                let response = pool?.request(request).await?;
+                Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+            }
+        })
+    }
 }
 
 fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {
@@ -235,63 +233,23 @@ fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {
         .build(connector)
 }
 
-impl<C> Service<Request<Body>> for Transport<C>
-where
-    C: Connect + Clone + Send + Sync + 'static,
-{
-    type Response = Response<ResponseBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let pool = self.current();
-        Box::pin(async move {
-            let response = pool?.request(request).await?;
-            Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
-        })
-    }
-}
-
-// === impl Guarded ===
-
-impl<S> Layer<S> for GuardLayer {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Guarded { inner, fence: self.fence.clone() }
-    }
-}
-
-impl<S> Service<Request<Body>> for Guarded<S>
-where
-    S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let pass = self.fence.pass();
-        if !pass.admits() {
-            return Box::pin(async { Err(Fenced.into()) });
-        }
-        let sending = self.inner.call(request);
-        Box::pin(async move {
+/// Gives up a request when the term it was made in ends.
+///
+/// A request is made in the term in which it leaves the buffer inside kube's client, a task switch after its caller
+/// sent it. That one of an old term is not sent in the next is therefore also the campaign's part: it begins only once
+/// the work of the old term has ended.
+pub(super) fn guarded(mut inner: Stack, fence: Fence) -> Stack {
+    Stack::new(service_fn(move |request| {
+        let pass = fence.pass();
+        let sending = pass.admits().then(|| inner.call(request));
+        async move {
+            let Some(sending) = sending else { return Err(Fenced.into()) };
             tokio::select! {
                 // The end of the term first: the other branch could hand the request to a connection of the next.
                 biased;
                 () = pass.clone().revoked() => Err(Fenced.into()),
                 sent = sending => sent.map_err(|error| if is_fenced(&*error) { Fenced.into() } else { error }),
             }
-        })
-    }
+        }
+    }))
 }

@@ -71,27 +71,35 @@ struct HostLabels {
 
 impl RequestMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
-        let seconds: fn() -> Histogram = || Histogram::new(SECONDS);
-        let bytes: fn() -> Histogram = || Histogram::new(BYTES);
-        let metrics = Self {
-            requests: Family::default(),
-            seconds: Family::new_with_constructor(seconds),
-            sent: Family::new_with_constructor(bytes),
-            received: Family::new_with_constructor(bytes),
-            lookups: Family::new_with_constructor(seconds),
-        };
-        let help = "Number of HTTP requests, partitioned by status code, method, and host";
-        registry.register("rest_client_requests", help, metrics.requests.clone());
-        let add = |name: &str, help: &str, family: &Histograms<VerbLabels>| {
-            registry.register(&format!("rest_client_{name}"), help, family.clone());
-        };
-        let help = "Request latency in seconds, to the end of the answer. Broken down by verb, and host";
-        add("request_duration_seconds", help, &metrics.seconds);
-        add("request_size_bytes", "Request size in bytes. Broken down by verb and host", &metrics.sent);
-        add("response_size_bytes", "Response size in bytes. Broken down by verb and host", &metrics.received);
-        let help = "DNS resolver latency in seconds. Broken down by host";
-        registry.register("rest_client_dns_resolution_duration_seconds", help, metrics.lookups.clone());
-        metrics
+        let seconds = || Histogram::new(SECONDS);
+        let bytes = || Histogram::new(BYTES);
+        Self {
+            requests: registry.family(
+                "rest_client_requests",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+                Family::default(),
+            ),
+            seconds: registry.family(
+                "rest_client_request_duration_seconds",
+                "Request latency in seconds, to the end of the answer. Broken down by verb, and host",
+                Family::new_with_constructor(seconds),
+            ),
+            sent: registry.family(
+                "rest_client_request_size_bytes",
+                "Request size in bytes. Broken down by verb and host",
+                Family::new_with_constructor(bytes),
+            ),
+            received: registry.family(
+                "rest_client_response_size_bytes",
+                "Response size in bytes. Broken down by verb and host",
+                Family::new_with_constructor(bytes),
+            ),
+            lookups: registry.family(
+                "rest_client_dns_resolution_duration_seconds",
+                "DNS resolver latency in seconds. Broken down by host",
+                Family::new_with_constructor(seconds),
+            ),
+        }
     }
 
     pub(super) fn count(&self, code: &str, method: &str, host: &Arc<str>) {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::client::error::is_fenced;
-use crate::client::testserver::{Answer, Ending, TestServer};
+use crate::client::tests::server::{Answer, Ending, TestServer};
 use crate::key::BootInstant;
 use crate::metrics::Format;
 
@@ -75,7 +75,7 @@ async fn the_clock_alone_stops_a_socket_in_the_middle_of_a_body() {
     let fence = Fence::closed();
     fence.extend(BootInstant::now() + LONG);
     // Without the outer guards: this is about the socket.
-    let connector = TcpConnector::new(Some(fence.clone()), LONG, RequestMetrics::register(&Registry::new()));
+    let connector = tcp::connector(Some(fence.clone()), LONG, RequestMetrics::register(&Registry::new()));
     let pool = Pool::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
     let go = Arc::new(Notify::new());
     let (head, body) = halting_body(Arc::clone(&go));
@@ -298,8 +298,7 @@ async fn the_body_of_a_watch_outlives_the_deadline() {
             StreamBody::new(stream::once(late()).boxed()).boxed_unsync_body(),
         ))
     });
-    let deadlined = DeadlineLayer { timeout: Duration::from_secs(5) }.layer(service);
-    let client = kube::Client::new(deadlined, "default");
+    let client = kube::Client::new(deadlined(Stack::new(service), Duration::from_secs(5)), "default");
     let body = client.send(get("/x?watch=true&timeoutSeconds=300")).await.unwrap().into_body();
     assert_eq!(body.collect_bytes().await.unwrap(), "event");
     let error = client.send(get("/x?limit=1")).await.unwrap_err();
@@ -438,7 +437,7 @@ where
 
 #[tokio::test]
 async fn each_warning_of_the_server_is_logged_once_for_every_role_but_the_lease() {
-    use crate::client::testserver::logged;
+    use crate::client::tests::server::logged;
     let warned = || Answer::With(200, "warning", r#"299 - "v1beta1 is \"old\"", 299 - "b""#, String::new());
     let mut server = TestServer::start([warned(), warned(), warned(), warned()]).await;
     let connections = server.connections();

@@ -13,18 +13,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_util::future::BoxFuture;
+use futures_util::TryFutureExt as _;
 use http::header::WARNING;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use kube::client::Body;
 use parking_lot::Mutex;
-use tower::{BoxError, Layer, Service};
+use tokio::time::Instant;
+use tower::{Service as _, service_fn};
 
-use crate::client::recent::Recent;
+use crate::util::LogOnce;
 
-use super::ResponseBody;
+use super::Stack;
 
 /// Texts that are known to have been logged.
 const REMEMBERED: usize = 512;
@@ -37,86 +37,43 @@ const PERSISTENT: &str = "299";
 #[derive(Clone)]
 pub(super) struct Warnings {
     /// Locked for a look-up.
-    told: Arc<Mutex<Recent<String, ()>>>,
-}
-
-/// Puts [`Warned`] around a service.
-pub(super) struct WarningLayer {
-    pub(super) warnings: Warnings,
-}
-
-/// A service whose answers' warnings are logged.
-#[derive(Clone)]
-pub(super) struct Warned<S> {
-    inner: S,
-    warnings: Warnings,
+    logged: Arc<Mutex<LogOnce<Arc<str>>>>,
 }
 
 // === impl Warnings ===
 
 impl Warnings {
     pub(super) fn new() -> Self {
-        Self { told: Arc::new(Mutex::new(Recent::new(REMEMBERED))) }
+        Self { logged: Arc::new(Mutex::new(LogOnce::new(REMEMBERED))) }
     }
 
-    fn tell(&self, method: &http::Method, path: &str, headers: &HeaderMap) {
+    /// Logs the warnings in the answers of a stack.
+    pub(super) fn of(&self, mut inner: Stack) -> Stack {
+        let warnings = self.clone();
+        Stack::new(service_fn(move |request: Request<Body>| {
+            let (warnings, method, uri) = (warnings.clone(), request.method().clone(), request.uri().clone());
+            inner.call(request).inspect_ok(move |response| {
+                if response.headers().contains_key(WARNING) {
+                    warnings.log(&method, uri.path(), response.headers());
+                }
+            })
+        }))
+    }
+
+    fn log(&self, method: &http::Method, path: &str, headers: &HeaderMap) {
         for header in headers.get_all(WARNING) {
             for text in texts(&String::from_utf8_lossy(header.as_bytes())) {
-                if self.is_new(&text) {
+                if self.logged.lock().is_first(Arc::from(&*text), Instant::now()) {
                     tracing::warn!(%method, path, warning = text, "the API server warns");
                 }
             }
         }
-    }
-
-    fn is_new(&self, text: &str) -> bool {
-        let mut new = false;
-        self.told.lock().get_or_insert_with(&text.to_owned(), || new = true);
-        new
     }
 }
 
 impl fmt::Debug for Warnings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Warnings")
-    }
-}
-
-// === impl Warned ===
-
-impl<S> Layer<S> for WarningLayer {
-    type Service = Warned<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Warned { inner, warnings: self.warnings.clone() }
-    }
-}
-
-impl<S> Service<Request<Body>> for Warned<S>
-where
-    S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let warnings = self.warnings.clone();
-        let method = request.method().clone();
-        let uri = request.uri().clone();
-        let sending = self.inner.call(request);
-        Box::pin(async move {
-            let response = sending.await?;
-            if response.headers().contains_key(WARNING) {
-                warnings.tell(&method, uri.path(), response.headers());
-            }
-            Ok(response)
-        })
     }
 }
 
@@ -188,54 +145,4 @@ fn is_an_order(character: char) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_warning_of_a_header_is_read() {
-        let check = |header: &str, expected: &[&str]| assert_eq!(texts(header), expected, "{header}");
-        check(r#"299 - "unknown field \"spec.bogus\"""#, &[r#"unknown field "spec.bogus""#]);
-        check(
-            r#"299 - "a, b", 299 - "c\\d" "Wed, 21 Oct 2015 07:28:00 GMT",299 x:1 "e""#,
-            &["a, b", r"c\d", "e"],
-        );
-        check(r#"110 - "stale", 299 - "real""#, &["real"]);
-        check(r#"299 - """#, &[]);
-    }
-
-    #[test]
-    fn what_cannot_be_read_ends_the_header() {
-        for header in [
-            "",
-            "299",
-            "299 -",
-            "299 - text",
-            r#"299 - "open"#,
-            r#"29 - "x""#,
-            r#"abc - "x""#,
-            r#"299 - "x" y"#,
-            r#"299 - "x\"#,
-        ] {
-            assert!(texts(header).is_empty(), "{header}");
-        }
-        assert_eq!(texts(r#"299 - "first", nonsense"#), ["first"]);
-    }
-
-    #[test]
-    fn a_text_is_one_printable_line_of_bounded_length() {
-        assert_eq!(printable("a\nb\u{1b}[31m\u{202e}c"), "a\\u{a}b\\u{1b}[31m\\u{202e}c");
-        let long = printable(&"é".repeat(MAX_TEXT + 9));
-        assert_eq!(long.chars().count(), MAX_TEXT + 1);
-        assert!(long.ends_with('…'));
-    }
-
-    #[test]
-    fn a_text_is_new_once_and_memory_is_bounded() {
-        let warnings = Warnings::new();
-        assert!(warnings.is_new("deprecated"));
-        for number in 0..10_000 {
-            assert!(warnings.is_new(&number.to_string()));
-            assert!(!warnings.is_new("deprecated"), "seen all the time, after {number}");
-        }
-    }
-}
+mod tests;

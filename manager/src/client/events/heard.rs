@@ -1,16 +1,16 @@
-//! What a recorder was told, given back instead of written: for the tests of reconcilers.
+//! Returns recorded Events instead of writing them: for the tests of reconcilers.
 
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::drops::EventCounts;
+use super::counts::EventCounts;
 use super::series::Taken;
-use super::{EventType, Occurrence, Recorder, Shared};
+use super::{EventType, Recorder, Shared};
 use crate::metrics::Registry;
 
 /// One call of [`Recorder::event`].
@@ -31,38 +31,43 @@ pub struct RecordedEvent {
     pub note: String,
 }
 
-/// The other end of a recorder that writes nothing. As many as one test records, each by itself.
+/// The Events of a recorder that writes nothing, unbounded and one for each call.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Occurrence>>>);
+pub(crate) struct Heard(Arc<Mutex<Vec<RecordedEvent>>>);
 
 impl Recorder {
-    /// Makes a recorder whose occurrences wait to be taken.
+    /// Makes a recorder whose occurrences go to the returned list.
     pub(crate) fn heard(controller: &str) -> (Self, Heard) {
         let heard = Heard::default();
-        let shared =
-            Shared::new(controller, EventCounts::register(&Registry::new()), Arc::new(Timestamp::now));
+        let shared = Shared::new(controller, EventCounts::register(&Registry::new()));
         let shared = Shared { heard: Some(heard.clone()), ..shared };
         (Self::over(Arc::new(shared), controller, CancellationToken::new()), heard)
     }
 }
 
 impl Heard {
-    /// Takes what was recorded since the last call.
+    /// Takes the Events recorded since the last call.
     pub(crate) fn take(&self) -> Vec<RecordedEvent> {
-        std::mem::take(&mut *self.0.lock()).into_iter().map(RecordedEvent::from).collect()
+        std::mem::take(&mut *self.0.lock())
     }
 
-    /// Nobody has to be woken for it.
-    pub(super) fn hear(&self, occurrence: &Occurrence) -> Taken {
-        self.0.lock().push(occurrence.clone());
+    pub(super) fn hear(&self, event: Event) -> Taken {
+        self.0.lock().push(event.into());
         Taken::Repeated
     }
 }
 
-impl From<Occurrence> for RecordedEvent {
-    fn from(occurrence: Occurrence) -> Self {
-        let Occurrence { regarding, related, kind, reason, action, note, .. } = occurrence;
-        Self { regarding, related, event_type: kind, reason, action, note }
+impl From<Event> for RecordedEvent {
+    fn from(event: Event) -> Self {
+        let is_warning = event.type_.as_deref() == Some(EventType::Warning.as_str());
+        Self {
+            regarding: event.regarding.unwrap_or_default(),
+            related: event.related,
+            event_type: if is_warning { EventType::Warning } else { EventType::Normal },
+            reason: event.reason.unwrap_or_default(),
+            action: event.action.unwrap_or_default(),
+            note: event.note.unwrap_or_default(),
+        }
     }
 }
 

@@ -1,152 +1,139 @@
-//! Which events exist, how often each happened, and what the server does not know yet.
+//! The table of Event series: their counts, and the writes that are due.
 //!
-//! Recorders put occurrences in, under a lock that is held for a few look-ups; the writer asks what is due and tells what
-//! came of it. Nothing here waits, logs or scans the table. Times are `tokio::time::Instant`s passed in.
+//! Recorders add occurrences under a lock that is held for a few look-ups. The writer takes writes that are due and
+//! enters their results; it scans the table, at most some hundred times a second. Nothing here waits or logs, and times
+//! are passed in.
 //!
 //! # Invariants
-//! 1. At most one operation per event is in flight; what happens meanwhile is counted and sent next.
-//! 2. An event the server does not know in full leaves only by an answer, or by the end of the writer.
-//! 3. One topic holds at most [`TOPIC_SERIES`] of the [`MAX_SERIES`] places, so a noisy object costs the others none that
-//!    they would miss. When all places wait to be written, what is new is dropped, not what was promised.
-//! 4. Each event is in `due`, in `settled` or in flight, as its `place` says.
+//! 1. At most one write per series is in flight; occurrences meanwhile are counted and written next.
+//! 2. Namespaces take turns: of those with a write that is due the one that is longest without a write is next. One
+//!    namespace has at most [`MAX_IN_FLIGHT_EACH`] writes in flight.
+//! 3. At most [`MAX_SERIES`] series are stored. In a full table a namespace that has its share or more gets no new series,
+//!    and one with less takes the place of a series of the namespace that has most.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use jiff::Timestamp;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tokio::time::Instant;
 
-use crate::client::recent::Recent;
+use crate::util::{Limit, TokenBucket};
 
-use super::Occurrence;
-use super::budget::{Budget, Limit};
-use super::drops::Cause;
-use super::identity::{SeriesKey, Topic};
-use super::wire::{ServerAction, event_name, new_event};
+use super::counts::cause;
 
-/// Series that are remembered; client-go's number. With notes of full length about 8 MB.
+/// client-go's number. With notes of full length about 8 MB.
 const MAX_SERIES: usize = 4096;
-/// Of these, what one topic may hold: twice what it may cause at once.
-const TOPIC_SERIES: usize = 50;
-/// A series without news for this long ends, and the next occurrence is a new event; client-go's number.
+/// From here on a namespace that has its share or more keeps no series that the server knows in full.
+const CROWDED: usize = MAX_SERIES * 3 / 4;
+/// Half of the writer's, so that one slow namespace does not hold all of them.
+const MAX_IN_FLIGHT_EACH: usize = super::writer::MAX_IN_FLIGHT / 2;
+/// A series without occurrences for this long ends, and the next occurrence is a new Event; client-go's number.
 const SERIES_IDLE: Duration = Duration::from_mins(6);
 /// How soon a growing count is written the first time. Each later write waits twice as long, up to the maximum.
 const FIRST_UPDATE: Duration = Duration::from_secs(1);
-/// The most a count lags behind, as long as [`WRITES`] allows: up to 500 series that grow all the time.
+/// The most a count lags behind, as far as [`WRITES`] allows: up to 500 series that grow all the time.
 const MAX_UPDATE: Duration = Duration::from_secs(10);
-/// Writes of all events together, retries included: enough for any orderly cluster, and a storm of events costs the API
-/// server no more. What is due first goes first, so no series starves.
-const WRITES: Limit = Limit { burst: 100, every: Duration::from_millis(20) };
-/// Wait after the first failure; doubled at each further one.
+/// Writes of all namespaces together, retries included.
+const WRITES: Limit = Limit { interval: Duration::from_millis(20), burst: 100 };
+/// Wait after the first failed write; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// Longest wait between attempts of our own choice.
+/// Longest wait between attempts unless the server asks for more.
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// Longest wait the server may ask for: nobody reads the event after that, and one attempt per ten minutes is no load.
+/// Longest wait that the server may ask for: one attempt per ten minutes is no load.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// Attempts per operation; client-go's number. About three and a half minutes unless the server asks for more.
+/// Attempts per write; client-go's number. About three and a half minutes unless the server asks for more.
 const MAX_ATTEMPTS: u32 = 12;
-/// New events one topic may cause: the burst is client-go's. That gives one more per 300 s for core events, which
-/// silences an object for hours.
-const TOPIC_LIMIT: Limit = Limit { burst: 25, every: Duration::from_mins(1) };
 
-/// All events that may still change.
+/// All series that may still change.
 pub(super) struct Ledger {
-    /// Goes into each event.
-    instance: String,
-    by_key: HashMap<SeriesKey, u64>,
-    entries: HashMap<u64, Entry>,
-    /// The entries of each topic, at most [`TOPIC_SERIES`] and never none.
-    by_topic: HashMap<Arc<Topic>, Vec<u64>>,
-    /// What the server does not know in full, by when an operation may start.
-    due: BTreeSet<(Instant, u64)>,
-    /// What the server knows in full, by `last_seen`: the first to go when there is no room.
-    settled: BTreeSet<(Instant, u64)>,
-    /// A topic that floods is used all the time, so no number of others makes it be forgotten.
-    budgets: Recent<Arc<Topic>, Budget>,
-    pace: Budget,
-    next_id: u64,
-    /// Nothing new is taken, and nothing waits for company or for its turn any more.
+    /// Those with a series.
+    namespaces: HashMap<Arc<str>, Namespace>,
+    /// Series of all namespaces.
+    stored: usize,
+    pace: TokenBucket,
+    /// Writes started so far.
+    writes: u64,
+    /// Nothing new is added, and writes wait neither for more occurrences nor for the pace.
     ending: bool,
 }
 
-struct Entry {
-    key: SeriesKey,
-    event: Event,
-    stage: Stage,
-    count: i32,
-    /// The count the server has.
-    sent: i32,
-    last_at: Timestamp,
-    /// Changes only while the entry is not in `settled`.
-    last_seen: Instant,
+#[derive(Default)]
+struct Namespace {
+    series: HashMap<Arc<str>, Series>,
+    in_flight: usize,
+    /// The number of its last write.
+    served: u64,
+}
+
+/// One Event and its count.
+pub(super) struct Series {
+    /// As first recorded, without a count. Boxed, so that a scan of the table reads a fraction of its memory.
+    event: Box<Event>,
     place: Place,
-    /// Attempts since the last that succeeded.
+    /// Whether the server has the Event.
+    created: bool,
+    count: i32,
+    /// The count that the server has.
+    sent: i32,
+    last_at: Option<MicroTime>,
+    last_seen: Instant,
+    /// Failed attempts since the last success.
     failures: u32,
     update_after: Duration,
 }
 
-/// What is known of an event at the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Absent,
-    /// One of its name is there; whose is not known.
-    Doubtful,
-    Present,
-}
-
-/// Where an entry waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In `due`.
+    /// A write may start then.
     Due(Instant),
     InFlight,
-    /// In `settled`.
+    /// The server knows it in full.
     Settled,
 }
 
-/// What became of an occurrence that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The effect of an occurrence.
+#[derive(Debug, PartialEq)]
 pub(super) enum Taken {
-    /// The first of its kind: it will be created.
-    New,
-    /// It raised a count, and the writer does not know yet that there is something to write.
+    /// It starts a series, in the place of this one.
+    New(Option<Box<Lost>>),
+    /// It raised the count of a settled series; the writer has to be woken.
     Raised,
     /// It raised a count that will be written anyway.
     Repeated,
 }
 
-/// An action for the writer to perform.
+/// A write to perform.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Operation {
-    id: u64,
-    pub(super) action: ServerAction,
+pub(super) struct Write {
+    namespace: Arc<str>,
+    key: Arc<str>,
+    /// Whether the Event has to be created; else its series is patched.
+    pub(super) create: bool,
+    /// With a series if it occurred more than once.
+    pub(super) event: Event,
+    pub(super) count: i32,
 }
 
-/// What came of an [`Operation`].
+/// The result of a [`Write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Done,
-    /// Nothing of that name is there.
+    /// The server has the Event with this count.
+    Done(i32),
+    /// The server has no Event of this name, or no namespace for it.
     Gone,
-    /// To a create: something of that name is there.
-    Exists,
-    /// To an adoption: it is another's.
-    Foreign,
-    /// No answer, or one that asks to come again after a while, and the text of it.
+    /// A failure that may pass, with the wait that the server asked for.
     Again(Option<Duration>, String),
-    /// A no that stays one, and the text of it.
+    /// A failure that will not pass.
     Refused(String),
 }
 
-/// An event that is given up.
-#[derive(Debug)]
+/// A series that is given up.
+#[derive(Debug, PartialEq)]
 pub(super) struct Lost {
-    pub(super) cause: Cause,
-    /// Occurrences that the server never heard of.
+    pub(super) cause: &'static str,
+    /// Occurrences that the server does not know.
     pub(super) count: u64,
     pub(super) event: Event,
     pub(super) why: String,
@@ -155,260 +142,231 @@ pub(super) struct Lost {
 // === impl Ledger ===
 
 impl Ledger {
-    pub(super) fn new(instance: String, now: Instant) -> Self {
-        Self {
-            instance,
-            by_key: HashMap::new(),
-            entries: HashMap::new(),
-            by_topic: HashMap::new(),
-            due: BTreeSet::new(),
-            settled: BTreeSet::new(),
-            budgets: Recent::new(MAX_SERIES),
-            pace: Budget::full(now),
-            next_id: 0,
-            ending: false,
-        }
+    pub(super) fn new() -> Self {
+        let (namespaces, pace) = (HashMap::new(), TokenBucket::new(WRITES));
+        Self { namespaces, stored: 0, pace, writes: 0, ending: false }
     }
 
-    /// Takes an occurrence in; `key` is its own.
-    pub(super) fn observe(
-        &mut self,
-        key: SeriesKey,
-        occurrence: &Occurrence,
-        now: Instant,
-    ) -> Result<Taken, Cause> {
+    /// Adds an occurrence. Fails with the cause of its loss.
+    pub(super) fn observe(&mut self, event: Event, now: Instant) -> Result<Taken, &'static str> {
         if self.ending {
-            return Err(Cause::Stopped);
+            return Err(cause::STOPPED);
         }
-        if let Some(id) = self.by_key.get(&key).copied() {
-            return Ok(self.repeat(id, occurrence, now));
+        let (namespace, key) = (event.metadata.namespace.as_deref().unwrap_or_default(), key(&event));
+        let known = self.namespaces.get_mut(namespace).and_then(|one| one.series.get_mut(&*key));
+        if let Some(series) = known {
+            return Ok(series.repeat(event.event_time, now));
         }
-        // The budget comes first: what it refuses must not make others leave.
-        if !self.budgets.get_or_insert_with(&key.topic, || Budget::full(now)).take(TOPIC_LIMIT, now) {
-            return Err(Cause::Limited);
-        }
-        self.make_room(&key.topic)?;
-        let id = self.next_id;
-        self.next_id += 1;
-        let entry = Entry {
-            event: new_event(occurrence, &self.instance),
-            key: key.clone(),
-            stage: Stage::Absent,
-            count: 1,
-            sent: 0,
-            last_at: occurrence.at,
-            last_seen: now,
-            place: Place::InFlight,
-            failures: 0,
-            update_after: FIRST_UPDATE,
-        };
-        self.by_topic.entry(Arc::clone(&key.topic)).or_default().push(id);
-        self.by_key.insert(key, id);
-        self.entries.insert(id, entry);
-        self.put(id, Place::Due(now));
-        Ok(Taken::New)
+        let evicted = self.make_room(namespace)?;
+        self.stored += 1;
+        let namespace = self.namespaces.entry(namespace.into()).or_default();
+        namespace.series.insert(key.into(), Series::new(event, now));
+        Ok(Taken::New(evicted.map(Box::new)))
     }
 
-    /// Returns when the next operation may start.
+    /// Returns when the next write may start.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let (at, _) = *self.due.first()?;
-        Some(if self.ending { at } else { at.max(self.pace.ready_at(WRITES, now)) })
+        let at = self.namespaces.values().filter_map(Namespace::next_due).min()?;
+        Some(if self.ending { at } else { at.max(self.pace.ready_at(now)) })
     }
 
-    /// Takes out an operation that may start now; [`answered`](Self::answered) must follow.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Operation> {
-        let (at, id) = *self.due.first()?;
-        if at > now || !(self.ending || self.pace.take(WRITES, now)) {
+    /// Takes a write that may start now; [`answered`](Self::answered) must follow.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Write> {
+        let due = self.namespaces.iter_mut().filter(|(_, one)| one.next_due().is_some_and(|at| at <= now));
+        let (name, namespace) = due.min_by_key(|(_, one)| one.served)?;
+        let first = namespace.series.iter_mut().filter_map(|(key, one)| Some((one.due()?, key, one)));
+        let (_, key, series) = first.min_by_key(|(at, ..)| *at)?;
+        if !self.ending && self.pace.take(now).is_err() {
             return None;
         }
-        self.put(id, Place::InFlight);
-        let action = self.entries.get(&id)?.next_action();
-        Some(Operation { id, action })
+        self.writes += 1;
+        (namespace.served, series.place) = (self.writes, Place::InFlight);
+        namespace.in_flight += 1;
+        Some(series.write(Arc::clone(name), Arc::clone(key)))
     }
 
-    /// Takes the answer to `operation` in. Returns the event if it was given up.
-    pub(super) fn answered(&mut self, operation: &Operation, answer: Answer, now: Instant) -> Option<Lost> {
-        let ending = self.ending;
-        let entry = self.entries.get_mut(&operation.id)?;
-        let place = match entry.after(&operation.action, answer) {
-            Ok(Next::Update(_)) if ending => Place::Due(now),
-            Ok(Next::Wait(wait) | Next::Update(wait)) => Place::Due(now + wait),
-            Ok(Next::Nothing) => Place::Settled,
+    /// Enters the result of a write. Returns the series if it is given up.
+    pub(super) fn answered(&mut self, write: &Write, answer: Answer, now: Instant) -> Option<Lost> {
+        let crowded = self.stored >= CROWDED && self.has_its_share(&write.namespace);
+        let namespace = self.namespaces.get_mut(&write.namespace)?;
+        namespace.in_flight -= 1;
+        let series = namespace.series.get_mut(&write.key)?;
+        match series.after(answer, self.ending, now) {
+            Ok(Place::Settled) if crowded => _ = self.remove(&write.namespace, &write.key),
+            Ok(place) => series.place = place,
             Err((cause, why)) => {
-                let entry = self.remove(operation.id)?;
-                return Some(Lost { cause, count: entry.unknown(), event: entry.event, why });
+                return self.remove(&write.namespace, &write.key).map(|series| series.lost(cause, why));
             }
-        };
-        self.put(operation.id, place);
+        }
         None
     }
 
-    /// Ends one series that had no news for a while; returns whether there was one.
-    pub(super) fn end_idle(&mut self, now: Instant) -> bool {
-        let Some((seen, id)) = self.settled.first().copied() else { return false };
-        let ended = now.saturating_duration_since(seen) >= SERIES_IDLE;
-        if ended {
-            self.remove(id);
+    /// Takes out the series that have ended, for the caller to drop them outside of the lock.
+    pub(super) fn sweep(&mut self, now: Instant) -> Vec<Series> {
+        let ended = |series: &Series| now.saturating_duration_since(series.last_seen) >= SERIES_IDLE;
+        let mut swept = Vec::new();
+        for namespace in self.namespaces.values_mut() {
+            let idle =
+                namespace.series.extract_if(|_, series| series.place == Place::Settled && ended(series));
+            swept.extend(idle.map(|(_, series)| series));
         }
-        ended
+        self.namespaces.retain(|_, namespace| !namespace.series.is_empty());
+        self.stored -= swept.len();
+        swept
     }
 
-    /// Takes nothing any more.
+    /// Adds nothing any more.
     pub(super) fn close(&mut self) {
         self.ending = true;
     }
 
-    /// Takes nothing any more, and makes everything the server does not know yet due now.
+    /// Adds nothing any more, and makes all writes due now.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.close();
-        let waiting: Vec<u64> = self.due.iter().map(|(_, id)| *id).collect();
-        for id in waiting {
-            self.put(id, Place::Due(now));
+        for series in self.namespaces.values_mut().flat_map(|namespace| namespace.series.values_mut()) {
+            if let Place::Due(at) = &mut series.place {
+                *at = now;
+            }
         }
     }
 
     /// Returns how many occurrences the server has not confirmed.
     pub(super) fn unconfirmed(&self) -> u64 {
-        self.entries.values().map(Entry::unknown).sum()
+        let series = self.namespaces.values().flat_map(|namespace| namespace.series.values());
+        series.map(Series::unconfirmed).sum()
     }
 
-    fn repeat(&mut self, id: u64, occurrence: &Occurrence, now: Instant) -> Taken {
-        let Some(entry) = self.entries.get(&id) else { return Taken::Repeated };
-        let raised = entry.place == Place::Settled;
-        if raised {
-            let at = now + entry.update_after;
-            self.put(id, Place::Due(at));
+    /// Makes room for a series of a namespace. Returns the series that lost its place.
+    fn make_room(&mut self, own: &str) -> Result<Option<Lost>, &'static str> {
+        if self.stored < MAX_SERIES {
+            return Ok(None);
         }
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.count = entry.count.saturating_add(1);
-            entry.last_at = entry.last_at.max(occurrence.at);
-            entry.last_seen = now;
+        if self.has_its_share(own) {
+            return Err(cause::FULL);
         }
-        if raised { Taken::Raised } else { Taken::Repeated }
+        let most = self.namespaces.iter().max_by_key(|(_, namespace)| namespace.series.len());
+        let (name, namespace) = most.ok_or(cause::FULL)?;
+        let movable = namespace.series.iter().filter(|(_, series)| series.place != Place::InFlight);
+        // A settled series has none that are unconfirmed.
+        let (key, _) = movable.min_by_key(|(_, series)| series.unconfirmed()).ok_or(cause::FULL)?;
+        let (name, key) = (Arc::clone(name), Arc::clone(key));
+        let why = "its namespace has most of a full table".to_owned();
+        Ok(self.remove(&name, &key).map(|series| series.lost(cause::FULL, why)))
     }
 
-    /// Moves an entry, in whose place nothing is left.
-    fn put(&mut self, id: u64, place: Place) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        match std::mem::replace(&mut entry.place, place) {
-            Place::Due(at) => self.due.remove(&(at, id)),
-            Place::Settled => self.settled.remove(&(entry.last_seen, id)),
-            Place::InFlight => false,
-        };
-        match place {
-            Place::Due(at) => self.due.insert((at, id)),
-            Place::Settled => self.settled.insert((entry.last_seen, id)),
-            Place::InFlight => false,
-        };
+    /// Returns whether a namespace has as much of the table as if it were divided equally.
+    fn has_its_share(&self, namespace: &str) -> bool {
+        let own = self.namespaces.get(namespace).map_or(0, |namespace| namespace.series.len());
+        own * self.namespaces.len() >= self.stored
     }
 
-    fn remove(&mut self, id: u64) -> Option<Entry> {
-        self.put(id, Place::InFlight);
-        let entry = self.entries.remove(&id)?;
-        self.by_key.remove(&entry.key);
-        if let Some(ids) = self.by_topic.get_mut(&entry.key.topic) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.by_topic.remove(&entry.key.topic);
-            }
+    fn remove(&mut self, name: &str, key: &str) -> Option<Series> {
+        let namespace = self.namespaces.get_mut(name)?;
+        let series = namespace.series.remove(key)?;
+        self.stored -= 1;
+        if namespace.series.is_empty() {
+            self.namespaces.remove(name);
         }
-        Some(entry)
-    }
-
-    /// Forgets a series that the server knows in full, if there is no room for another: of the topic itself if that has
-    /// its share, else the one that is longest without news.
-    fn make_room(&mut self, topic: &Arc<Topic>) -> Result<(), Cause> {
-        let own = self.by_topic.get(topic).filter(|ids| ids.len() >= TOPIC_SERIES);
-        if let Some(own) = own {
-            let known = own.iter().filter_map(|id| Some((self.entries.get(id)?, *id)));
-            let settled = known.filter(|(entry, _)| entry.place == Place::Settled);
-            let oldest = settled.min_by_key(|(entry, _)| entry.last_seen).map(|(_, id)| id);
-            self.remove(oldest.ok_or(Cause::Limited)?);
-        } else if self.entries.len() >= MAX_SERIES {
-            let (_, oldest) = *self.settled.first().ok_or(Cause::Full)?;
-            self.remove(oldest);
-        }
-        Ok(())
+        Some(series)
     }
 }
 
-/// What follows an answer.
-enum Next {
-    /// The same or another operation after a wait that cannot be cut short.
-    Wait(Duration),
-    /// A count to write after a wait for company.
-    Update(Duration),
-    Nothing,
+// === impl Namespace ===
+
+impl Namespace {
+    /// Returns when its next write may start; `None` also with as many in flight as it may have.
+    fn next_due(&self) -> Option<Instant> {
+        let due = self.series.values().filter_map(Series::due).min();
+        due.filter(|_| self.in_flight < MAX_IN_FLIGHT_EACH)
+    }
 }
 
-// === impl Entry ===
+// === impl Series ===
 
-impl Entry {
-    fn next_action(&self) -> ServerAction {
-        let series = EventSeries { count: self.count, last_observed_time: MicroTime(self.last_at) };
-        if self.stage == Stage::Present {
-            let meta = &self.event.metadata;
-            let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
-            return ServerAction::Count {
-                namespace: namespace.unwrap_or_default(),
-                name: name.unwrap_or_default(),
-                series,
-            };
+impl Series {
+    fn new(event: Event, now: Instant) -> Self {
+        Self {
+            place: Place::Due(now),
+            created: false,
+            count: 1,
+            sent: 0,
+            last_at: event.event_time.clone(),
+            last_seen: now,
+            failures: 0,
+            update_after: FIRST_UPDATE,
+            event: Box::new(event),
         }
-        let mut event = Box::new(self.event.clone());
-        // The API refuses a series of one.
-        event.series = (self.count > 1).then_some(series);
-        if self.stage == Stage::Absent { ServerAction::Create(event) } else { ServerAction::Adopt(event) }
     }
 
-    /// Takes the answer in and returns what follows, or why the event is given up.
-    fn after(&mut self, action: &ServerAction, answer: Answer) -> Result<Next, (Cause, String)> {
-        match answer {
-            Answer::Done => {
-                if matches!(action, ServerAction::Count { .. }) {
+    fn repeat(&mut self, at: Option<MicroTime>, now: Instant) -> Taken {
+        self.count = self.count.saturating_add(1);
+        self.last_at = at.max(self.last_at.take());
+        self.last_seen = now;
+        if self.place != Place::Settled {
+            return Taken::Repeated;
+        }
+        self.place = Place::Due(now + self.update_after);
+        Taken::Raised
+    }
+
+    fn due(&self) -> Option<Instant> {
+        if let Place::Due(at) = self.place { Some(at) } else { None }
+    }
+
+    fn write(&self, namespace: Arc<str>, key: Arc<str>) -> Write {
+        let mut event = (*self.event).clone();
+        // The API rejects a series of one.
+        event.series = self
+            .last_at
+            .clone()
+            .filter(|_| self.count > 1)
+            .map(|last_observed_time| EventSeries { count: self.count, last_observed_time });
+        Write { namespace, key, create: !self.created, event, count: self.count }
+    }
+
+    /// Enters a result and returns the next place, or why the series is given up.
+    fn after(&mut self, answer: Answer, ending: bool, now: Instant) -> Result<Place, (&'static str, String)> {
+        let (wait, why) = match answer {
+            Answer::Done(count) => {
+                if self.created {
                     self.update_after = (self.update_after * 2).min(MAX_UPDATE);
                 }
-                self.stage = Stage::Present;
-                self.failures = 0;
-                self.sent = action.count();
-                let more = self.count > self.sent;
-                Ok(if more { Next::Update(self.update_after) } else { Next::Nothing })
+                (self.created, self.failures, self.sent) = (true, 0, count);
+                let wait = if ending { Duration::ZERO } else { self.update_after };
+                return Ok(if self.count > count { Place::Due(now + wait) } else { Place::Settled });
             }
-            Answer::Gone if self.stage == Stage::Absent => {
-                Err((Cause::Refused, "its namespace is gone".to_owned()))
+            Answer::Gone if !self.created => {
+                return Err((cause::REFUSED, "its namespace is gone".to_owned()));
             }
             Answer::Gone => {
-                self.stage = Stage::Absent;
-                self.sent = 0;
-                self.again(Duration::ZERO, "it is deleted as often as it is written".to_owned())
+                (self.created, self.sent) = (false, 0);
+                (Duration::ZERO, "it is deleted as often as it is written".to_owned())
             }
-            Answer::Exists => {
-                self.stage = Stage::Doubtful;
-                self.again(Duration::ZERO, "its name is taken".to_owned())
-            }
-            Answer::Foreign => {
-                self.stage = Stage::Absent;
-                let regarding = self.event.regarding.clone().unwrap_or_default();
-                self.event.metadata.name = Some(event_name(&regarding, self.last_at));
-                self.again(Duration::ZERO, "its names are taken".to_owned())
-            }
-            Answer::Again(after, why) => {
+            Answer::Again(asked, why) => {
                 let own = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(MAX_RETRY);
-                self.again(own.max(after.unwrap_or_default().min(MAX_RETRY_AFTER)), why)
+                (own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER)), why)
             }
-            Answer::Refused(why) => Err((Cause::Refused, why)),
-        }
-    }
-
-    fn again(&mut self, wait: Duration, why: String) -> Result<Next, (Cause, String)> {
+            Answer::Refused(why) => return Err((cause::REFUSED, why)),
+        };
         self.failures += 1;
-        if self.failures < MAX_ATTEMPTS { Ok(Next::Wait(wait)) } else { Err((Cause::GaveUp, why)) }
+        if self.failures < MAX_ATTEMPTS { Ok(Place::Due(now + wait)) } else { Err((cause::GAVE_UP, why)) }
     }
 
-    /// How many occurrences the server has not confirmed.
-    fn unknown(&self) -> u64 {
+    fn lost(self, cause: &'static str, why: String) -> Lost {
+        Lost { cause, count: self.unconfirmed(), event: *self.event, why }
+    }
+
+    fn unconfirmed(&self) -> u64 {
         u64::try_from(self.count.saturating_sub(self.sent)).unwrap_or_default()
     }
+}
+
+/// Occurrences with the same key become one Event with a count. The note is not part of it: the API keeps the first one.
+fn key(event: &Event) -> String {
+    let Event { type_, reason, action, reporting_controller, regarding, related, .. } = event;
+    // Strings always serialize.
+    serde_json::to_string(&(type_, reason, action, reporting_controller, regarding, related))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tracing::instrument::WithSubscriber as _;
 
 use super::*;
 use crate::client::Role;
-use crate::client::testserver::{Answer, TestServer, logged};
+use crate::client::tests::server::{Answer, TestServer, logged};
 use crate::metrics::Format;
 
 const LONG: Duration = Duration::from_hours(1);
@@ -21,10 +21,8 @@ struct Running {
 
 impl Running {
     fn start(server: &TestServer, flush: Duration) -> Self {
-        let clock = Arc::new(|| Timestamp::from_microsecond(1_700_000_000_123_456).unwrap());
         let client = server.client(Role::Watches);
-        let (recorder, writer) =
-            Recorder::with_clock("mainstay.dev/test", "replica-1", client, &server.registry, clock);
+        let (recorder, writer) = Recorder::new("mainstay.dev/test", "replica-1", client, &server.registry);
         let stop = CancellationToken::new();
         let tasks = JoinSet::from_iter([writer.run(stop.clone(), flush).with_current_subscriber()]);
         Self { recorder, stop, tasks }
@@ -72,14 +70,20 @@ async fn an_event_arrives_in_the_form_of_the_api() {
     );
     let mut body: Value = serde_json::from_slice(&arrived.body).unwrap();
     let name = body["metadata"]["name"].take();
-    assert!(name.as_str().unwrap().starts_with("web.17"), "{name}");
+    let began: Timestamp = body["eventTime"].take().as_str().unwrap().parse().unwrap();
+    let since = Timestamp::now().duration_since(began);
+    assert!((0..60).contains(&since.as_secs()), "{began}");
+    // Nanoseconds that the time in the Event does not have, and four random digits.
+    let name = name.as_str().unwrap().strip_prefix("web.").unwrap();
+    let nanos = i128::from_str_radix(&name[..name.len() - 4], 16).unwrap();
+    assert_eq!(nanos / 1000, began.as_nanosecond() / 1000);
     assert_eq!(
         body,
         json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": null, "namespace": "shop"},
-            "eventTime": "2023-11-14T22:13:20.123456Z",
+            "eventTime": null,
             "type": "Warning",
             "reason": "Waiting",
             "action": "Probe",
@@ -109,10 +113,10 @@ async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
     let path = format!("/apis/events.k8s.io/v1/namespaces/shop/events/{}", name.as_str().unwrap());
     assert_eq!((update.method.as_str(), update.uri.path()), ("PATCH", path.as_str()));
     assert_eq!(update.headers["content-type"], "application/merge-patch+json");
-    assert_eq!(
-        serde_json::from_slice::<Value>(&update.body).unwrap(),
-        json!({"series": {"count": 3, "lastObservedTime": "2023-11-14T22:13:20.123456Z"}})
-    );
+    let mut update: Value = serde_json::from_slice(&update.body).unwrap();
+    let last: Timestamp = update["series"]["lastObservedTime"].take().as_str().unwrap().parse().unwrap();
+    assert!((0..60).contains(&Timestamp::now().duration_since(last).as_secs()), "{last}");
+    assert_eq!(update, json!({"series": {"count": 3, "lastObservedTime": null}}));
     record(&recorder.clone(), "TooLate");
     assert_eq!(
         outcomes(&server.registry),
@@ -182,7 +186,7 @@ async fn what_is_lost_is_counted_and_told_once() {
         TestServer::start([Answer::failure(403, "Forbidden", "namespace is being terminated")]).await;
     // Who reaches a line of the log first decides whether it is of interest, until the next subscriber comes: this makes
     // it known before, so that no other test on another thread decides for this one.
-    EventCounts::register(&Registry::new()).lost(Cause::Invalid, 1, &"");
+    EventCounts::register(&Registry::new()).lost(cause::INVALID, 1, &"");
     let lines = logged(async {
         let mut running = Running::start(&server, LONG);
         record(&running.recorder, "Waiting");
@@ -234,25 +238,18 @@ async fn an_event_about_a_cluster_scoped_object_lives_in_default() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_looked_at_and_left_alone_if_it_is_anothers() {
+async fn a_create_that_exists_already_is_an_earlier_attempt() {
     let mut server = TestServer::start([
+        Answer::failure(500, "InternalError", ""),
         Answer::failure(409, "AlreadyExists", ""),
-        Answer::failure(422, "", "testing value /reportingInstance failed"),
-        Answer::ok("{}"),
     ])
     .await;
     let mut running = Running::start(&server, LONG);
     record(&running.recorder, "Waiting");
-    let first: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
-    let look = server.arrival().await;
-    assert!(look.uri.path().ends_with(first["metadata"]["name"].as_str().unwrap()), "{}", look.uri);
-    assert_eq!(look.headers["content-type"], "application/json-patch+json");
-    let steps: Value = serde_json::from_slice(&look.body).unwrap();
-    assert_eq!(steps[1], json!({"op": "test", "path": "/reportingInstance", "value": "replica-1"}));
-    let second: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
-    assert_ne!(second["metadata"]["name"], first["metadata"]["name"]);
-    assert_eq!(second["reason"], first["reason"]);
+    let [first, second] = [server.arrival().await, server.arrival().await];
+    assert_eq!((second.method, first.body), (http::Method::POST, second.body));
     running.flushed().await;
+    assert!(server.nothing_arrived());
     assert_eq!(outcomes(&server.registry), "{outcome=\"new\"} 1");
 }
 
@@ -261,7 +258,9 @@ async fn a_server_that_cannot_be_reached_is_asked_again() {
     let server = TestServer::start([]).await;
     let client = server.client(Role::Watches);
     drop(server);
-    let answer = writer::perform(&client, &wire::ServerAction::Create(Box::default())).await;
+    let mut ledger = Ledger::new();
+    ledger.observe(Event::default(), Instant::now()).unwrap();
+    let answer = writer::perform(&client, &ledger.take_due(Instant::now()).unwrap()).await;
     assert!(matches!(answer, series::Answer::Again(None, _)), "{answer:?}");
 }
 
@@ -275,4 +274,24 @@ async fn long_texts_are_cut_at_a_character() {
     assert_eq!(body["reason"].as_str().unwrap().len(), 128);
     assert_eq!(body["note"].as_str().unwrap(), "é".repeat(512));
     assert_eq!(body["reportingController"], "mainstay.dev/other");
+}
+
+#[test]
+fn object_names_that_are_invalid_in_an_event_name_are_replaced() {
+    let name_of = |name: &str| {
+        let regarding = ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() };
+        event_name(&regarding, Timestamp::from_second(1_700_000_000).unwrap())
+    };
+    for (name, stem) in [
+        ("web-1", "web-1."),
+        ("web.shop", "web.shop."),
+        ("system:node", "event."),
+        ("", "event."),
+        ("Web", "event."),
+        ("a..b", "event."),
+        ("a-.b", "event."),
+    ] {
+        assert!(name_of(name).starts_with(stem), "{name}");
+    }
+    assert!(name_of(&"x".repeat(253)).len() < 253);
 }

@@ -1,4 +1,4 @@
-//! Writes what the recorders of one manager recorded.
+//! Writes the Events of one manager to the API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,119 +7,107 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use http::Method;
+use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::call::call;
+use crate::client::call::{call, request};
 use crate::client::error::WriteError;
 use crate::key::Chain;
 
-use super::drops::Cause;
-use super::series::{Answer, Lost, Operation};
-use super::wire::ServerAction;
-use super::{Described, Shared};
+use super::Shared;
+use super::counts::cause;
+use super::series::{Answer, Write};
 
-/// Writes that may be under way at once: a namespace that answers slowly must not hold up the others.
-const MAX_IN_FLIGHT: usize = 8;
-/// Between looks for series that ended.
+/// Writes in flight at most.
+pub(super) const MAX_IN_FLIGHT: usize = 16;
+/// Between removals of ended series.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// For one write; the server is asked again after it.
+/// For one attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The one that writes for a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
+/// Writes the Events of a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
 pub struct EventWriter {
     shared: Arc<Shared>,
     client: kube::Client,
     /// Cancelled when every recorder is gone.
     deserted: CancellationToken,
-    in_flight: FuturesUnordered<BoxFuture<'static, (Operation, Answer)>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, (Write, Answer)>>,
+    next_sweep: Instant,
 }
 
 // === impl EventWriter ===
 
 impl EventWriter {
     pub(super) fn new(shared: Arc<Shared>, client: kube::Client, deserted: CancellationToken) -> Self {
-        Self { shared, client, deserted, in_flight: FuturesUnordered::new() }
+        let next_sweep = Instant::now() + SWEEP_EVERY;
+        Self { shared, client, deserted, in_flight: FuturesUnordered::new(), next_sweep }
     }
 
-    /// Writes until `stop`, or until every recorder is gone; then takes no more occurrences and writes what is left for
-    /// at most `flush`.
+    /// Writes until `stop`, or until every recorder is dropped; then accepts no more occurrences and writes the remaining
+    /// ones for at most `flush`.
     pub async fn run(mut self, stop: CancellationToken, flush: Duration) {
-        let mut sweep = Instant::now() + SWEEP_EVERY;
-        loop {
-            self.start_due();
-            let wake = self.next_start().map_or(sweep, |due| due.min(sweep));
-            // Any order serves: each branch only changes the ledger, or makes the loop look at it.
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = self.deserted.cancelled() => break,
-                Some((operation, answer)) = self.in_flight.next() => self.settle(&operation, answer),
-                () = self.shared.wake.notified() => {}
-                () = sleep_until(wake) => {}
-            }
-            let now = Instant::now();
-            if now >= sweep {
-                // One at a time: recorders wait for the lock.
-                while self.shared.ledger.lock().end_idle(now) {}
-                sweep = now + SWEEP_EVERY;
-            }
+        let deserted = self.deserted.clone();
+        // Any order serves: a step that is dropped has lost no answer.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = deserted.cancelled() => {}
+            () = self.steps() => {}
         }
-        self.flush(flush).await;
-    }
-
-    async fn flush(mut self, limit: Duration) {
         self.shared.ledger.lock().hurry(Instant::now());
-        if timeout(limit, self.drain()).await.is_err() {
+        let drain = async {
+            while self.shared.ledger.lock().unconfirmed() > 0 {
+                self.step().await;
+            }
+        };
+        if timeout(flush, drain).await.is_err() {
             let late = self.shared.ledger.lock().unconfirmed();
-            let what = format_args!("not written within {} s at the end", limit.as_secs_f64());
-            self.shared.counts.lost(Cause::Late, late, &what);
+            let event = format_args!("not written within {} s at the end", flush.as_secs_f64());
+            self.shared.counts.lost(cause::LATE, late, &event);
         }
     }
 
-    async fn drain(&mut self) {
+    async fn steps(&mut self) {
         loop {
-            self.start_due();
-            let due = self.next_start();
-            if due.is_none() && self.in_flight.is_empty() {
-                return;
-            }
-            tokio::select! {
-                Some((operation, answer)) = self.in_flight.next() => self.settle(&operation, answer),
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            }
+            self.step().await;
         }
     }
 
-    fn start_due(&mut self) {
+    /// Starts the writes that are due, and waits for an answer or for the next moment at which there may be more to do.
+    async fn step(&mut self) {
         while self.in_flight.len() < MAX_IN_FLIGHT {
-            let Some(operation) = self.shared.ledger.lock().take_due(Instant::now()) else { return };
+            let Some(write) = self.shared.ledger.lock().take_due(Instant::now()) else { break };
             let client = self.client.clone();
             self.in_flight.push(Box::pin(async move {
-                let answer = perform(&client, &operation.action).await;
-                (operation, answer)
+                let answer = perform(&client, &write).await;
+                (write, answer)
             }));
         }
-    }
-
-    /// When an operation could start; `None` also while all places are taken, since then an answer comes first.
-    fn next_start(&self) -> Option<Instant> {
-        let free = self.in_flight.len() < MAX_IN_FLIGHT;
-        if free { self.shared.ledger.lock().next_due(Instant::now()) } else { None }
-    }
-
-    fn settle(&self, operation: &Operation, answer: Answer) {
-        let lost = self.shared.ledger.lock().answered(operation, answer, Instant::now());
-        if let Some(Lost { cause, count, event, why }) = lost {
-            let regarding = event.regarding.unwrap_or_default();
-            let reason = event.reason.unwrap_or_default();
-            let described = Described { reason: &reason, regarding: &regarding };
-            self.shared.counts.lost(cause, count, &format_args!("{described}: {why}"));
+        let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
+        let due = has_room.then(|| self.shared.ledger.lock().next_due(Instant::now())).flatten();
+        // Any order serves: each branch only changes the ledger, or lets the next step look at it.
+        tokio::select! {
+            Some((write, answer)) = self.in_flight.next() => {
+                let lost = self.shared.ledger.lock().answered(&write, answer, Instant::now());
+                if let Some(lost) = lost {
+                    self.shared.lost(lost);
+                }
+            }
+            () = self.shared.wake.notified() => {}
+            () = sleep_until(due.map_or(self.next_sweep, |due| due.min(self.next_sweep))) => {}
+        }
+        let now = Instant::now();
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_EVERY;
+            let swept = self.shared.ledger.lock().sweep(now);
+            drop(swept);
         }
     }
 }
 
 impl Drop for EventWriter {
-    /// Nobody will write any more, however the writer ended.
+    /// However the writer ended, later occurrences count as lost.
     fn drop(&mut self) {
         self.shared.ledger.lock().close();
     }
@@ -131,27 +119,37 @@ impl fmt::Debug for EventWriter {
     }
 }
 
-pub(super) async fn perform(client: &kube::Client, action: &ServerAction) -> Answer {
-    let request = match action.request() {
-        Ok(request) => request,
-        Err(error) => return Answer::Refused(Chain(&error).to_string()),
-    };
-    match timeout(WRITE_TIMEOUT, call(client, request, "event")).await {
-        Ok(Ok(_)) => Answer::Done,
-        Ok(Err(error)) => judge(action, &error),
+pub(super) async fn perform(client: &kube::Client, write: &Write) -> Answer {
+    match timeout(WRITE_TIMEOUT, send(client, write)).await {
+        Ok(Ok(())) => Answer::Done(write.count),
+        Ok(Err(error)) => judge(write, &error),
         Err(_late) => Answer::Again(None, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     }
 }
 
-fn judge(action: &ServerAction, error: &WriteError) -> Answer {
+async fn send(client: &kube::Client, Write { create, event, .. }: &Write) -> Result<(), WriteError> {
+    let [namespace, name] =
+        [&event.metadata.namespace, &event.metadata.name].map(|text| text.as_deref().unwrap_or_default());
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let (method, uri, content_type, body) = if *create {
+        (Method::POST, events, "application/json", json!(event))
+    } else {
+        let series = json!({ "series": event.series });
+        (Method::PATCH, format!("{events}/{name}"), "application/merge-patch+json", series)
+    };
+    let request = request(method, &uri, Some(content_type), body.to_string().into(), "event")?;
+    call(client, request, "event").await.map(drop)
+}
+
+fn judge(write: &Write, error: &WriteError) -> Answer {
     let why = Chain(error).to_string();
-    match (action, error.code()) {
-        (_, Some(404)) => Answer::Gone,
-        (ServerAction::Create(_), Some(409)) => Answer::Exists,
-        // What the server says when a `test` of the patch fails.
-        (ServerAction::Adopt(_), Some(422)) => Answer::Foreign,
-        (_, Some(409 | 429 | 500..)) => Answer::Again(error.retry_after(), why),
-        (_, None) if matches!(error, WriteError::Unanswered { .. }) => Answer::Again(None, why),
+    match error.code() {
+        Some(404) => Answer::Gone,
+        // Names hold the time in nanoseconds and random digits: an earlier attempt, whose answer was lost, has made it.
+        // A higher count follows as an update.
+        Some(409) if write.create => Answer::Done(1),
+        Some(409 | 429 | 500..) => Answer::Again(error.retry_after(), why),
+        None if matches!(error, WriteError::Unanswered { .. }) => Answer::Again(None, why),
         _ => Answer::Refused(why),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::client::Role;
-use crate::client::testserver::{Answer, Arrived, TestServer};
+use crate::client::tests::server::{Answer, Arrived, TestServer};
 use crate::key::Fence;
 
 struct Leader(kube::Client);

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::client::Role;
-use crate::client::testserver::{Answer, TestServer};
+use crate::client::tests::server::{Answer, TestServer};
 use crate::key::Fence;
 
 /// Remembers what it was told, one line each.

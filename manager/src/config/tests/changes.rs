@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 use super::*;
 
 fn load(body: &str, overrides: &Overrides) -> Loaded {
-    Loaded::parse(&format!("{HEAD}{body}"), "m.yaml", overrides, None).unwrap()
+    shop_schema().parse(&format!("{HEAD}{body}"), "m.yaml", overrides).unwrap()
 }
 
 /// Makes the document that these settings come from.
@@ -23,19 +23,18 @@ fn document(settings: &[Setting]) -> String {
     root.to_string()
 }
 
-pub(super) const RICH: &str = r#"leaderElection: {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 40s, retryPeriod: 3s, onLost: Campaign}
+pub(super) const RICH: &str = r#"leaderElection: {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 11s, retryPeriod: 3s, onLost: Campaign}
 health: {bindAddress: "[::1]:81"}
 metrics: {bindAddress: "", auth: true, tlsDir: /tls}
-inspect: {bindAddress: "10.0.0.1:82", tokenFile: /token}
-cache: {namespaces: [shop, bank], resync: 0s, maxObjectBytes: 1536Ki, pack: Never, kinds: {Pod: {pack: Always}}}
+inspect: {bindAddress: "127.0.0.1:82", tokenFile: /token}
+cache: {namespaces: [shop, bank], resync: 0s, maxObjectBytes: 1536Ki, pack: Never}
 shutdown: {gracePeriod: 1m1s500ms}
 logging: {format: Text, level: "warn,mainstay::queue=trace"}
-probePolicy: {mode: AllowList, allow: [10.8.0.0/16, "2001:db8::/32", 192.0.2.1, db.example.com, {to: .example.org, namespaces: [shop]}], crossNamespace: [pay], dnsSuffixes: [example.com], resources: [Pod], allowLoopback: true, denied: [10.8.1.0/24], deniedPorts: [22, 25], minPeriod: 1s, maxPerSecond: 7, maxPerSecondPerNamespace: 3, maxPerSecondPerAddress: 2, maxTargetsPerNamespace: 9}
-waitDeployment: {notPassedOn: [team, example.com/*]}
+shop: {currency: USD, maxOrders: 7, patience: 2m, prices: {apple: 3}, counter: {regions: [north], open: true}}
 controllers:
-  "*": {workers: 3, reconcileTimeout: 0s, queue: {retry: {baseDelay: 1s, factor: 1.5, maxDelay: 24h, jitter: 0, maxAttempts: 9}, retryShare: 20, retryRate: {perSecond: 0.5, burst: 10}, maxWait: 1h, maxDepth: 7}}
+  "*": {enabled: false, paused: true, workers: 3, reconcileTimeout: 0s, queue: {retry: {baseDelay: 1s, factor: 1.5, maxDelay: 24h, jitter: 0, maxAttempts: 9}, retryShare: 20, retryRate: {perSecond: 0.5, burst: 10}, maxWait: 1h, maxDepth: 7}}
   web: {queue: {retryRate: {burst: 20}}}
-  wait-deployment: {workers: 1, queue: {retryRate: null}}
+  slow-web: {workers: 1, queue: {retryRate: null}}
 "#;
 
 /// One list of keys: what is read is written, and reading what was written is the same configuration.
@@ -44,12 +43,17 @@ fn a_configuration_written_out_reads_as_itself() {
     for body in ["", RICH] {
         let loaded = load(body, &Overrides::default());
         let text = document(&loaded.settings());
-        let again = ManagerConfiguration::parse(&text, "again", &Overrides::default(), None);
-        assert_eq!(again.unwrap(), loaded.configuration, "{text}");
+        let again = shop_schema().parse(&text, "again", &Overrides::default());
+        assert_eq!(again.unwrap().configuration, loaded.configuration, "{text}");
     }
     let rich = load(RICH, &Overrides::default()).settings();
     let unchanged: Vec<_> = rich.iter().filter(|setting| setting.origin == Origin::Default).collect();
-    assert_eq!(unchanged, [] as [&Setting; 0], "the rich file says something else for every key");
+    let other_forms = ["fastSlow", "fixed"].map(|form| format!("controllers[\"*\"].queue.retry.{form}"));
+    assert_eq!(
+        unchanged.iter().map(|setting| &*setting.path).collect::<Vec<_>>(),
+        other_forms,
+        "the rich file says something else for every key"
+    );
 }
 
 #[test]
@@ -65,10 +69,10 @@ fn each_value_says_where_it_came_from() {
         format!("{} from {}", setting.value, setting.origin)
     };
     assert_eq!(from("logging.level"), r#""debug" from flag --log-level"#);
-    assert_eq!(from("logging.format"), r#""Text" from file 3:32"#);
-    assert_eq!(from(r#"controllers["*"].workers"#), "3 from file 5:18");
+    assert_eq!(from("logging.format"), r#""Text" from file"#);
+    assert_eq!(from(r#"controllers["*"].workers"#), "3 from file");
     assert_eq!(from(r#"controllers["*"].queue.retryShare"#), "50 from default");
-    assert_eq!(from("controllers.web.queue.retryShare"), "9 from file 6:29");
+    assert_eq!(from("controllers.web.queue.retryShare"), "9 from file");
     let by_code = Loaded::from(ManagerConfiguration::default());
     assert!(by_code.settings().iter().all(|setting| setting.origin == Origin::Code));
     // Of an empty text: what `sha256sum` says of it.
@@ -83,27 +87,20 @@ fn what_only_code_can_ask_for_is_shown_too() {
         load("controllers: {web: {queue: {retryRate: {burst: 9, perSecond: 1}}}}\n", &Overrides::default());
     let settings = |name: &str| {
         loaded.controller(name, |code| {
-            let slow = Delay::FastSlow {
-                fast: Duration::from_micros(1500),
-                slow: Duration::from_secs(1),
-                max_fast: 3,
-            };
-            code.queue.retry.delays = vec![slow, Delay::Fixed(Duration::from_millis(5))];
-            code.queue.retry.rates =
-                vec![Rate { per_second: 2.0, burst: 3 }, Rate { per_second: 0.5, burst: 4 }];
+            code.queue.retry.delay =
+                Delay::FastSlow { fast: Time::from_micros(1500), slow: Time::from_secs(1), max_fast: 3 };
+            code.queue.retry.rate = Some(Rate { per_second: 0.5, burst: 4 });
         })
     };
-    let last = |settings: Vec<Setting>, path: &str| {
+    let of = |settings: Vec<Setting>, path: &str| {
         let setting = settings.into_iter().find(|setting| setting.path == path).unwrap();
-        (setting.value, setting.origin)
+        format!("{} from {}", setting.value, setting.origin)
     };
-    let delays = json!([{"fast": "1.5ms", "slow": "1s", "maxFast": 3}, "5ms"]);
-    assert_eq!(last(settings("api"), "controllers.api.queue.retry.delays"), (delays, Origin::Code));
-    let rates = json!([{"perSecond": 2, "burst": 3}, {"perSecond": 0.5, "burst": 4}]);
-    assert_eq!(last(settings("api"), "controllers.api.queue.retryRate"), (rates, Origin::Code));
-    let (rate, origin) = last(settings("web"), "controllers.web.queue.retryRate");
-    assert_eq!(rate, json!({"perSecond": 1, "burst": 9}));
-    assert!(matches!(origin, Origin::File(_)), "{origin}");
+    assert_eq!(of(settings("api"), "controllers.api.queue.retry.fastSlow.fast"), r#""1ms500µs" from code"#);
+    assert_eq!(of(settings("api"), "controllers.api.queue.retry.fastSlow.maxFast"), "3 from code");
+    assert_eq!(of(settings("api"), "controllers.api.queue.retryRate.perSecond"), "0.5 from code");
+    assert_eq!(of(settings("web"), "controllers.web.queue.retryRate.perSecond"), "1.0 from file");
+    assert_eq!(of(settings("web"), "controllers.web.enabled"), "true from default");
 }
 
 #[test]
@@ -119,34 +116,89 @@ fn a_change_names_what_applies_live_and_what_waits_for_a_start() {
     assert_eq!(
         lines(&change.live),
         [
-            "logging.level info -> debug",
-            r#"controllers["*"].queue.retryRate null -> {"burst":9,"perSecond":5}"#,
-            "controllers.web.workers 1 -> 2",
+            r#"controllers["*"].queue.retryRate null -> {"burst":9,"perSecond":5.0}"#,
             "controllers.api.workers 4 -> unset",
+            "controllers.web.workers 1 -> 2",
+            "logging.level info -> debug",
         ]
     );
     assert_eq!(
         lines(&change.restart),
         [
-            r#"leaderElection.namespace "" -> shop"#,
             r#"cache.namespaces [] -> ["shop"]"#,
+            r#"leaderElection.namespace "" -> shop"#,
             "logging.format Json -> Text",
         ]
     );
     assert!(Change::between(&old, &old).is_empty());
 }
 
-/// The two places that tell live keys from others: each key's own word, and what a reload takes over.
+/// Returns the keys of a schema, each with its path, its place in a document, and whether it applies live.
+fn keys(schema: &Json, path: &str, place: &[&str], found: &mut Vec<(String, Vec<String>, bool)>) {
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let (path, place) = (words::child(path, name), [place, &[name]].concat());
+        match schema["x-mainstay-applies"].as_str() {
+            Some(when) => {
+                assert!(matches!(when, "live" | "restart"), "{path}: {when}");
+                found.push((path, place.into_iter().map(str::to_owned).collect(), when == "live"));
+            }
+            None => keys(schema, &path, &place, found),
+        }
+    }
+}
+
 #[test]
-fn what_a_reload_takes_over_is_what_is_said_to_apply_live() {
-    let (old, new) = (ManagerConfiguration::default(), load(RICH, &Overrides::default()).configuration);
+fn each_key_alone_applies_when_the_schema_says() {
+    let (old, schema) = (load("", &Overrides::default()).configuration, shop_schema().json());
+    let rich = load(RICH, &Overrides::default()).configuration.tree();
+    let mut all = Vec::new();
+    keys(&schema, "", &[], &mut all);
+    keys(&schema["$defs"]["controller"], r#"controllers["*"]"#, &["controllers", "*"], &mut all);
+    assert!(all.len() > 40, "{all:?}");
+    for (path, place, live) in all {
+        let pointer = format!("/{}", place.join("/"));
+        let other = match &*path {
+            r#"controllers["*"].queue.retry.fixed"# => &json!("5s"),
+            r#"controllers["*"].queue.retry.fastSlow"# => &json!({"fast": "1s", "slow": "2s", "maxFast": 3}),
+            _ => rich.pointer(&pointer).unwrap_or_else(|| panic!("the rich file has no {path}")),
+        };
+        let document = place.iter().rev().fold(other.clone(), |value, name| json!({name.as_str(): value}));
+        let mut document = document;
+        (document["apiVersion"], document["kind"]) = (API_VERSION.into(), KIND.into());
+        let new = shop_schema().parse(&document.to_string(), "m.yaml", &Overrides::default());
+        let new = new.unwrap_or_else(|error| panic!("{path}: {error}")).configuration;
+        let change = Change::between(&old, &new);
+        let (applied, waits) =
+            if live { (&change.live, &change.restart) } else { (&change.restart, &change.live) };
+        assert!(waits.is_empty() && !applied.is_empty(), "{path}: {change:?}");
+        assert!(applied.iter().any(|difference| difference.path.starts_with(&path)), "{path}: {change:?}");
+        assert_eq!(old.reloaded(&new), if live { new } else { old.clone() }, "{path}");
+    }
+}
+
+#[test]
+fn a_reload_takes_over_the_live_keys_of_a_file_that_changes_all() {
+    let (old, new) =
+        (load("", &Overrides::default()).configuration, load(RICH, &Overrides::default()).configuration);
     let all = Change::between(&old, &new);
     let in_force = old.reloaded(&new);
     assert_eq!(Change::between(&old, &in_force), Change { live: all.live.clone(), restart: Vec::new() });
-    assert_eq!(Change::between(&in_force, &new), Change { live: Vec::new(), restart: all.restart.clone() });
-    let keys = load("", &Overrides::default()).settings();
-    let changed = |path: &str| all.live.iter().chain(&all.restart).any(|difference| difference.path == path);
-    for key in keys {
-        assert!(changed(&key.path), "the rich file has the default for {}", key.path);
-    }
+    assert_eq!(Change::between(&in_force, &new), Change { live: Vec::new(), restart: all.restart });
+    let shop = in_force.section::<Shop>("shop").unwrap();
+    assert_eq!((&*shop.currency, shop.max_orders), ("EUR", 7));
+    assert_eq!((shop.counter.regions.len(), shop.counter.open), (0, true));
+    assert!(in_force.controllers.every.enabled && in_force.controllers.every.paused);
+}
+
+#[test]
+fn a_controller_that_was_disabled_stays_so_until_the_next_start() {
+    let read = |body: &str| load(body, &Overrides::default()).configuration;
+    let (off, on) =
+        (read("controllers: {web: {enabled: false, workers: 1}}"), read("controllers: {api: {workers: 1}}"));
+    let in_force = off.reloaded(&on);
+    assert!(!in_force.controller("web").enabled && in_force.controller("api").enabled);
+    assert_eq!(in_force.controller("web").workers, 2);
+    let lines: Vec<_> = Change::between(&in_force, &on).restart.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["controllers.web.enabled false -> unset"]);
+    assert!(on.reloaded(&off).controller("web").enabled);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::config::tree::{self, Node, Value};
+use crate::config::document::Document;
 
 /// Returns what is wrong with a document by a schema: every keyword that ours uses, and a panic for any other.
 fn violations(schema: &Json, root: &Json, document: &Json, path: &str, found: &mut Vec<String>) {
@@ -12,7 +12,13 @@ fn violations(schema: &Json, root: &Json, document: &Json, path: &str, found: &m
     }
     for (keyword, rule) in schema.as_object().into_iter().flatten() {
         let holds = match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "default" => true,
+            "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
+            extension if extension.starts_with("x-mainstay-") => true,
+            "oneOf" => rule.as_array().unwrap().iter().any(|rule| {
+                let mut wrong = Vec::new();
+                violations(rule, root, document, path, &mut wrong);
+                wrong.is_empty()
+            }),
             "$ref" => {
                 let target = root.pointer(rule.as_str().unwrap().strip_prefix('#').unwrap()).unwrap();
                 violations(target, root, document, path, found);
@@ -78,52 +84,25 @@ fn is_a(document: &Json, name: &str) -> bool {
     }
 }
 
-/// Returns a document as an editor would hand it to its validator.
-fn json_of(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Whole(value) => i64::try_from(*value).map_or_else(|_| json!(1e30), Json::from),
-        Value::Fraction(value) => (*value).into(),
-        Value::Text(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(json_of).collect(),
-        Value::Map(pairs) => {
-            let key = |node: &Node| json_of(node).as_str().unwrap_or("?").to_owned();
-            Json::Object(pairs.iter().map(|(name, value)| (key(name), json_of(value))).collect())
-        }
-    }
-}
-
 /// What the schema says of a text.
 pub(super) fn judged(schema: &Json, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    violations(schema, schema, &json_of(&tree::parse(text).unwrap()), "", &mut found);
+    violations(schema, schema, &Json::Object(Document::parse(text).unwrap().tree), "", &mut found);
     found
 }
 
 #[test]
-fn the_schema_accepts_every_shipped_file() {
-    let schema = schema(Some(&["wait-deployment", "status-mirror"]));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
-    let mut seen = 0;
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        assert_eq!(judged(&schema, &text), [] as [&str; 0], "{text}");
-        seen += 1;
+fn the_schema_accepts_the_default_file_and_one_with_other_values() {
+    let schema = shop_schema();
+    for text in [schema.default_file("shop"), format!("{HEAD}{}", changes::RICH)] {
+        assert_eq!(judged(&schema.json(), &text), [] as [&str; 0], "{text}");
     }
-    assert_eq!(seen, 4);
-    let deployed = include_str!("../../../../deploy/base/config.yaml");
-    let deployed: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(deployed).unwrap();
-    assert_eq!(judged(&schema, &deployed.data.unwrap()[FILE_NAME]), [] as [&str; 0]);
-    assert_eq!(
-        judged(&schema, &format!("{HEAD}{}", changes::RICH.replace("web", "status-mirror"))),
-        [] as [&str; 0]
-    );
 }
 
 #[test]
 fn the_schema_refuses_what_a_schema_can() {
-    let schema = schema(Some(&["web"]));
+    let declared = shop_schema().controllers(["web"]);
+    let schema = declared.json();
     for (body, expected) in [
         ("surprise: 1", ".surprise: unknown"),
         ("health: {port: 1}", ".health.port: unknown"),
@@ -131,28 +110,20 @@ fn the_schema_refuses_what_a_schema_can() {
         ("health: {bindAddress: 8081}", ".health.bindAddress: type"),
         ("metrics: {auth: yes}", ".metrics.auth: type"),
         ("metrics: {tlsDir: tls}", ".metrics.tlsDir: pattern"),
-        ("leaderElection: {onLost: exit}", ".leaderElection.onLost: enum"),
+        ("leaderElection: {onLost: exit}", ".leaderElection.onLost: oneOf"),
         ("leaderElection: {leaseName: A_b}", ".leaderElection.leaseName: pattern"),
         ("leaderElection: {leaseDuration: 15}", ".leaderElection.leaseDuration: type"),
-        ("shutdown: {gracePeriod: 1.5h}", ".shutdown.gracePeriod: pattern"),
+        ("shutdown: {gracePeriod: 1 h}", ".shutdown.gracePeriod: pattern"),
         ("cache: {maxObjectBytes: 8M}", ".cache.maxObjectBytes: pattern"),
         ("cache: {namespaces: [shop, shop]}", ".cache.namespaces: uniqueItems"),
         ("cache: {namespaces: [Shop]}", ".cache.namespaces[0]: pattern"),
-        ("cache: {kinds: {pods: {}}}", ".cache.kinds.pods: pattern"),
-        ("cache: {kinds: {Pod: {packs: Auto}}}", ".cache.kinds.Pod.packs: unknown"),
+        ("cache: {packs: Auto}", ".cache.packs: unknown"),
         ("logging: {level: inof}", ".logging.level: pattern"),
-        ("probePolicy: {allow: ['*.example.com']}", ".probePolicy.allow[0]: pattern"),
-        ("probePolicy: {allow: [{to: 10.0.0.0/8}]}", ".probePolicy.allow[0]: required"),
-        (
-            "probePolicy: {allow: [{to: 10.0.0.0/8, namespaces: []}]}",
-            ".probePolicy.allow[0].namespaces: minItems",
-        ),
-        ("probePolicy: {denied: [example.com]}", ".probePolicy.denied[0]: pattern"),
-        ("probePolicy: {crossNamespace: [a.b]}", ".probePolicy.crossNamespace[0]: pattern"),
-        ("probePolicy: {dnsSuffixes: [.example.com]}", ".probePolicy.dnsSuffixes[0]: pattern"),
-        ("probePolicy: {resources: [jobs]}", ".probePolicy.resources[0]: pattern"),
-        ("probePolicy: {deniedPorts: [0]}", ".probePolicy.deniedPorts[0]: minimum"),
-        ("waitDeployment: {notPassedOn: ['*']}", ".waitDeployment.notPassedOn[0]: pattern"),
+        ("shop: {counter: {regions: [a, a]}}", ".shop.counter.regions: uniqueItems"),
+        ("shop: {counter: {opne: true}}", ".shop.counter.opne: unknown"),
+        ("shop: {maxOrders: 0}", ".shop.maxOrders: minimum"),
+        ("shop: {patience: 5}", ".shop.patience: type"),
+        ("shop: {prices: {apple: cheap}}", ".shop.prices.apple: type"),
         ("controllers: {wbe: {workers: 1}}", ".controllers.wbe: unknown"),
         ("controllers: {web: {workers: 1001}}", ".controllers.web.workers: maximum"),
         ("controllers: {'*': {workers: two}}", ".controllers.*.workers: type"),
@@ -163,23 +134,23 @@ fn the_schema_refuses_what_a_schema_can() {
             ".controllers.*.queue.retryRate.burst: minimum",
         ),
     ] {
-        assert!(parse_for(body, Some(&["web"])).is_err(), "{body}");
+        assert!(parse_for(body, &declared).is_err(), "{body}");
         assert_eq!(judged(&schema, &format!("{HEAD}{body}\n")), [expected], "{body}");
     }
     assert_eq!(judged(&schema, "kind: ManagerConfiguration\n"), [": required"]);
     assert!(
-        judged(&super::schema(None), &format!("{HEAD}controllers: {{wbe: {{workers: 1}}}}\n")).is_empty()
+        judged(&shop_schema().json(), &format!("{HEAD}controllers: {{wbe: {{workers: 1}}}}\n")).is_empty()
     );
 }
 
 /// A schema that refuses what is right would be worse than none.
 #[test]
 fn the_schema_refuses_nothing_that_is_accepted() {
-    let (schema, body, mut random) = (schema(None), edits::every_key(), fastrand::Rng::with_seed(7));
+    let (schema, body, mut random) = (shop_schema().json(), edits::every_key(), fastrand::Rng::with_seed(7));
     let mut accepted = 0;
     for _ in 0..1000 {
         let text = edits::edit(&body, &mut random);
-        if ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).is_ok() {
+        if shop_schema().parse(&text, "m.yaml", &Overrides::default()).is_ok() {
             assert_eq!(judged(&schema, &text), [] as [&str; 0], "{text}");
             accepted += 1;
         }
@@ -189,8 +160,9 @@ fn the_schema_refuses_nothing_that_is_accepted() {
 
 #[test]
 fn every_key_of_the_schema_is_described_and_has_its_default() {
-    let schema = schema(Some(&[]));
-    for Setting { path, value, .. } in Loaded::from(ManagerConfiguration::default()).settings() {
+    let schema = shop_schema().json();
+    let loaded = shop_schema().from_overrides(&Overrides::default()).unwrap();
+    for Setting { path, value, applies, .. } in loaded.settings() {
         let (root, keys) = match path.strip_prefix(r#"controllers["*"]."#) {
             Some(keys) => ("/$defs/controller", keys),
             None => ("", &*path),
@@ -199,6 +171,8 @@ fn every_key_of_the_schema_is_described_and_has_its_default() {
         let key = schema.pointer(&pointer).unwrap_or_else(|| panic!("{path} is not at {pointer}"));
         assert_eq!(key.get("default"), Some(&value), "{path}");
         let words = key["description"].as_str().unwrap_or_default();
-        assert!(words.contains(" Applied ") && !words.contains("Default:"), "{path}: {words}");
+        assert!(!words.is_empty(), "{path}");
+        let when = if applies == Applies::Live { "live" } else { "restart" };
+        assert_eq!(key["x-mainstay-applies"], when, "{path}");
     }
 }

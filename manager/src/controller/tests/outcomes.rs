@@ -1,7 +1,7 @@
 //! What an outcome leaves of its key in the queue, and how it is counted.
 
 use super::*;
-use crate::client::testserver::logged_by_all;
+use crate::client::tests::server::logged_by_all;
 
 /// Long enough for a run that has begun to be over, and shorter than any wait here.
 const MOMENT: Duration = Duration::from_millis(1);

@@ -11,8 +11,8 @@ use tracing_subscriber::{Layer, registry};
 
 use super::steering::store;
 use super::*;
-use crate::cache::testing::{ByHand, object};
-use crate::client::testserver::logged_by_all;
+use crate::cache::tests::fixtures::{ByHand, object};
+use crate::client::tests::server::logged_by_all;
 
 /// The fields of a span, as they are written.
 type Fields = BTreeMap<&'static str, String>;

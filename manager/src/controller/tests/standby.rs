@@ -1,7 +1,7 @@
 //! Sources that have not synced, and a replica that does not lead: what runs then and what does not.
 
 use super::*;
-use crate::cache::testing::ByHand;
+use crate::cache::tests::fixtures::ByHand;
 use crate::watch::{function, interval};
 
 /// A source that counts its runs, has one key, and syncs after this long, unless it is told to stop before.

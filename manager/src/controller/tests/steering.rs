@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cache::Delta;
-use crate::cache::testing::{ByHand, object};
+use crate::cache::tests::fixtures::{ByHand, object};
 use crate::client::Writer;
 use crate::watch::{EnqueueForObject, GenerationChanged};
 
@@ -63,6 +63,28 @@ async fn a_paused_object_that_is_being_deleted_is_seen_to() {
     deleted["metadata"]["finalizers"] = json!(["a/b"]);
     cache.changed(&deleted);
     assert_eq!(next(&mut runs).await.0, key("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_controller_begins_no_run_and_loses_no_key() {
+    let (reconciler, mut runs) = scripted(async |_| {
+        sleep(Duration::from_mins(1)).await;
+        Ok(Action::Done)
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    sleep(Duration::from_millis(1)).await;
+    bench.notifier.notify(key("running"));
+    assert_eq!(next(&mut runs).await.0, key("running"));
+    bench.settings.send_modify(|settings| settings.paused = true);
+    sleep(Duration::from_millis(1)).await;
+    bench.notifier.notify(key("later"));
+    none(&mut runs, LONG).await;
+    let status = bench.directory.find("test").expect("it is listed").status();
+    assert_eq!((status.settings.paused, status.counts.running, status.counts.ready_live), (true, 0, 1));
+    let succeeded = bench.counts("controller_runtime_reconcile_total");
+    assert!(succeeded.contains("result=\"success\"} 1"), "the run that had begun ends in peace: {succeeded}");
+    bench.settings.send_modify(|settings| settings.paused = false);
+    assert_eq!(next(&mut runs).await.0, key("later"));
 }
 
 #[tokio::test(start_paused = true)]

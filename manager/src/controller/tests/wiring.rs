@@ -2,9 +2,9 @@
 
 use super::steering::store;
 use super::*;
-use crate::cache::testing::{ByHand, object};
+use crate::cache::tests::fixtures::{ByHand, object};
 use crate::cache::{Delta, View};
-use crate::key::testing::Id;
+use crate::key::tests::Id;
 use crate::watch::{Enqueue, function};
 
 #[tokio::test]

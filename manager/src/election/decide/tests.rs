@@ -1,6 +1,7 @@
 //! The cases of client-go's `leaderelection_test.go`, and those it lacks.
 
 mod by_hand;
+mod model;
 
 use super::*;
 use k8s_openapi::api::coordination::v1::Lease;

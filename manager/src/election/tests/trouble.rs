@@ -1,7 +1,7 @@
 //! Servers that answer wrong and Leases that are changed by hand: what becomes of the leader, and what the log says.
 
 use super::*;
-use crate::client::testserver::logged_by_all;
+use crate::client::tests::server::logged_by_all;
 use tracing::Level;
 
 /// A page of something that is no API server.

@@ -1,4 +1,4 @@
-//! What a person does: to keys, to a controller, to the log.
+//! Actions: a reconcile of one object, and the log level.
 
 use super::*;
 
@@ -6,24 +6,24 @@ use super::*;
 type Found = (String, u64, Value, String);
 
 /// Answers a POST from this machine.
-fn post(inspect: &Inspect, path: &str, body: &str) -> (u16, String) {
+fn post(inspect: &Router, path: &str, body: &str) -> (u16, String) {
     let mut request =
         request("POST", "localhost:8082", path).map(|_| Bytes::copy_from_slice(body.as_bytes()));
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let response = inspect.answer(&request);
+    let response = answer(inspect, request);
     (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
 /// Answers one to the controller `web`, and returns how many keys it concerned.
 #[track_caller]
-fn act(inspect: &Inspect, action: &str, body: &str) -> u64 {
+fn act(inspect: &Router, action: &str, body: &str) -> u64 {
     let (status, text) = post(inspect, &format!("/debug/controllers/web/{action}"), body);
     assert_eq!(status, 200, "{text}");
     serde_json::from_str::<Value>(&text).unwrap()["matched"].as_u64().unwrap()
 }
 
 /// Returns what is told of one key, if it is on the queue.
-fn found(inspect: &Inspect, name: &str) -> Option<Found> {
+fn found(inspect: &Router, name: &str) -> Option<Found> {
     let (_, text) = get(inspect, &format!("/debug/controllers/web/queue?sort=name&name={name}"));
     let page: Value = serde_json::from_str(&text).unwrap();
     let key = page["keys"].as_array().unwrap().first()?.clone();
@@ -46,7 +46,7 @@ async fn settled() {
 async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "fails"), ("shop", "forbidden")]).await;
-    let inspect = inspect(&live.controllers);
+    let inspect = inspect(&live.controllers).pages();
     assert_eq!(found(&inspect, "fails"), Some(key("backoff", 1, Value::Null, "generic")));
     assert_eq!(act(&inspect, "reconcile", FAILS), 1);
     settled().await;
@@ -68,82 +68,17 @@ async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backoff_that_is_forgotten_begins_anew() {
-    let live = Live::start(Term::begun());
-    live.notify(&[("shop", "fails"), ("site", "fails"), ("shop", "forbidden"), ("", "node")]).await;
-    let inspect = inspect(&live.controllers);
-    for _ in 0..3 {
-        act(&inspect, "reconcile", FAILS);
-        settled().await;
-    }
-    assert_eq!(found(&inspect, "fails").map(|found| found.1), Some(4));
-    assert_eq!(act(&inspect, "forget", r#"{"namespace":"shop"}"#), 2, "that of the site is another's");
-    settled().await;
-    assert_eq!(found(&inspect, "fails"), Some(key("backoff", 1, Value::Null, "manual")));
-    assert_eq!(found(&inspect, "forbidden"), Some(key("parked", 1, Value::Null, "manual")));
-    assert_eq!(act(&inspect, "forget", "{}"), 3, "who has not failed has nothing to forget");
-    live.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paused_key_waits_and_is_run_when_it_is_resumed() {
-    let live = Live::start(Term::begun());
-    settled().await;
-    let inspect = inspect(&live.controllers);
-    assert_eq!(act(&inspect, "pause", r#"{"namespace":"shop"}"#), 0, "it holds for keys to come");
-    live.notify(&[("shop", "any"), ("site", "other")]).await;
-    assert_eq!(found(&inspect, "any"), Some(key("parked", 0, "paused by hand".into(), "generic")));
-    assert_eq!(found(&inspect, "other"), Some(key("requeued", 0, Value::Null, "generic")));
-    let (_, controllers) = get(&inspect, "/debug/controllers");
-    assert!(controllers.contains(r#""pauses":[{"namespace":"shop","name":null}]"#), "{controllers}");
-    live.notify(&[("shop", "any")]).await;
-    assert_eq!(
-        found(&inspect, "any"),
-        Some(key("parked", 0, "paused by hand".into(), "generic")),
-        "an event ends no pause"
-    );
-    for (action, expected) in [
-        ("resume", "that is not paused by hand; there are pauses of shop/*"),
-        ("forget", "no such key is on the queue and has failed"),
-    ] {
-        let path = format!("/debug/controllers/web/{action}");
-        let refused = (404, format!("{{\"error\":\"{expected}\"}}\n"));
-        assert_eq!(post(&inspect, &path, r#"{"namespace":"site"}"#), refused);
-    }
-    assert_eq!(act(&inspect, "resume", r#"{"namespace":"shop"}"#), 1);
-    settled().await;
-    assert_eq!(found(&inspect, "any"), Some(key("requeued", 0, Value::Null, "manual")));
-    live.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paused_controller_begins_no_run_and_loses_nothing() {
-    let live = Live::start(Term::begun());
-    settled().await;
-    let inspect = inspect(&live.controllers);
-    live.notify(&[("shop", "slow")]).await;
-    assert_eq!(act(&inspect, "pause", "{}"), 1);
-    live.notify(&[("shop", "any"), ("shop", "fails")]).await;
-    assert_eq!(found(&inspect, "slow").map(|found| found.0).as_deref(), Some("running"), "it ends in peace");
-    assert_eq!(found(&inspect, "any"), Some(key("ready", 0, Value::Null, "generic")));
-    assert!(get(&inspect, "/debug/controllers").1.contains(r#""pauses":[{"namespace":null,"name":null}]"#));
-    sleep(Duration::from_mins(2)).await;
-    assert_eq!(found(&inspect, "slow"), None);
-    assert_eq!(found(&inspect, "fails"), Some(key("ready", 0, Value::Null, "generic")));
-    act(&inspect, "resume", "{}");
-    settled().await;
-    assert_eq!(found(&inspect, "any"), Some(key("requeued", 0, Value::Null, "generic")));
-    assert_eq!(found(&inspect, "fails"), Some(key("backoff", 1, Value::Null, "generic")));
-    live.end().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
     let live = Live::start(Term::begun());
     settled().await;
-    let inspect = inspect(&live.controllers);
+    let inspect = inspect(&live.controllers).pages();
     for (path, body, status, expected) in [
-        ("/debug/controllers/wob/pause", "{}", 404, "controller \"wob\" does not run here; there are web"),
+        (
+            "/debug/controllers/wob/reconcile",
+            "{}",
+            404,
+            "controller \"wob\" does not run here; there are web",
+        ),
         ("/debug/controllers/web/reconcile", "{}", 400, "a reconcile is of one object; give its name"),
         (
             "/debug/controllers/web/reconcile",
@@ -152,36 +87,35 @@ async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
             "a reconcile is of one object; give its name",
         ),
         (
-            "/debug/controllers/web/pause",
+            "/debug/controllers/web/reconcile",
             r#"{"nmae":"a"}"#,
             400,
             "the body: unknown field `nmae`, expected `namespace` or `name` at line 1 column 7",
         ),
-        ("/debug/controllers/web/pause", "", 400, "the body: EOF while parsing a value at line 1 column 0"),
+        (
+            "/debug/controllers/web/reconcile",
+            "",
+            400,
+            "the body: EOF while parsing a value at line 1 column 0",
+        ),
         ("/debug/log", r#"{"level":"debug"}"#, 409, "this program sets up its logs by itself"),
     ] {
         let (code, text) = post(&inspect, path, body);
         let text: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((code, text["error"].as_str().unwrap()), (status, expected), "{path} {body}");
     }
-    for number in 0..100 {
-        act(&inspect, "pause", &format!(r#"{{"name":"{number}"}}"#));
-        act(&inspect, "pause", &format!(r#"{{"name":"{number}"}}"#));
-    }
-    let (status, text) = post(&inspect, "/debug/controllers/web/pause", r#"{"name":"100"}"#);
-    assert!(status == 400 && text.contains("100 pauses are kept at most"), "{status} {text}");
     live.end().await;
 }
 
 #[tokio::test]
 async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
-    let inspect = inspect(&Directory::default());
+    let inspect = inspect(&Directory::default()).pages();
     let status = |headers: &[(&'static str, &'static str)]| {
         let mut request = request("POST", "localhost", "/debug/log");
         for (name, value) in headers {
             request.headers_mut().append(*name, HeaderValue::from_static(value));
         }
-        inspect.answer(&request).status().as_u16()
+        answer(&inspect, request).status().as_u16()
     };
     let json = ("content-type", "application/json");
     assert_eq!(status(&[json]), 400, "it is let through to its body");
@@ -202,6 +136,7 @@ async fn the_log_level_is_set_as_the_file_spells_it() {
         seen.lock().push(filter.to_string());
         Ok(())
     });
+    let inspect = inspect.pages();
     let answer = post(&inspect, "/debug/log", r#"{"level":"info,mainstay::queue=debug"}"#);
     assert_eq!(answer, (200, "{\"level\":\"info,mainstay::queue=debug\"}\n".to_owned()));
     let (status, text) = post(&inspect, "/debug/log", r#"{"level":"inof"}"#);
@@ -241,6 +176,7 @@ async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
             let filter: Targets = filter.to_string().parse().unwrap();
             log.reload(filter).map_err(|error| error.to_string())
         });
+        let inspect = inspect.pages();
         assert_eq!(post(&inspect, "/debug/log", &format!(r#"{{"level":"{after}"}}"#)).0, 200);
         let text = String::from_utf8(lines.0.lock().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{before} to {after}: {text}");

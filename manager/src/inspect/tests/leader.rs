@@ -96,5 +96,5 @@ async fn without_an_election_there_is_no_lease_to_tell_of() {
         r#""fenceOpen":true,"fenceSeconds":null,"holderSeconds":null,"history":[]}"#,
         "\n",
     );
-    assert_eq!(get(&inspect(&Directory::default()), "/debug/leader"), (200, expected.to_owned()));
+    assert_eq!(get(&inspect(&Directory::default()).pages(), "/debug/leader"), (200, expected.to_owned()));
 }

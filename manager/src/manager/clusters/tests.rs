@@ -15,7 +15,7 @@ use tracing::Level;
 
 use super::*;
 use crate::cache::{Scope, Store};
-use crate::client::testserver::{Answer, TestServer, logged_by_all};
+use crate::client::tests::server::{Answer, TestServer, logged_by_all};
 use crate::client::{EventType, Writer, is_fenced};
 use crate::controller::Controller;
 use crate::health::Group;

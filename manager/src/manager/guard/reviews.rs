@@ -1,23 +1,27 @@
-//! Asking the API server who a token belongs to and whether its owner may read a path.
+//! Reviews by the API server: whose a token is, and whether its owner may read a path.
 //!
 //! As controller-runtime's `WithAuthenticationAndAuthorization` does: a `TokenReview`, then a `SubjectAccessReview` of the
-//! path and the method as a verb, with its answers' texts and the times it remembers them for. A `ClusterRole` with
-//! `nonResourceURLs: [/metrics]` and `verbs: [get]` lets a scraper in.
+//! path and the method as a verb, with its texts and its times to live. A `ClusterRole` with
+//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper.
 //!
 //! # Invariants
-//! 1. Nobody is let in whose token the API server has not known within the last minute ([`TOKEN_COUNTS`]) and whose access
-//!    it has not allowed within the last five; while it does not answer, those for whom neither time is over stay let
-//!    in, and everybody else gets a 500.
-//! 2. What strangers send costs the server at most [`PER_SECOND`] requests a second, [`BURST`] at once, and us a bounded memory, from
-//!    which they push nobody who was let in. For those who were, [`KEPT`] turns stay free.
+//! 1. A request is admitted only if the API server has vouched for its token within the last minute ([`TOKEN_TTL`]) and
+//!    allowed its access within the last five. While the server does not answer, requests for which both still hold stay
+//!    admitted, and all others get a 500.
+//! 2. Unknown tokens cost the server at most [`PER_SECOND`] reviews a second, [`BURST`] at once, and as many again if they
+//!    come from the address of an admitted peer. They cost the manager a bounded memory, from which they push no answer
+//!    that has not expired. Tokens that were admitted before neither count nor wait.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{Request, Response, StatusCode};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::request::Parts;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -29,291 +33,232 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::{Digest, Presented, digest, presented};
+use super::{Digest, bearer, digest};
 use crate::key::Chain;
-use crate::metrics::Paced;
-use crate::serve::Handler;
+use crate::serve::PeerAddress;
+use crate::util::{BoundedMap, Limit, LogEvery, TokenBucket};
 
-/// How long an answer about a token counts, whichever it was.
-const TOKEN_COUNTS: Duration = Duration::from_mins(1);
-/// How long a yes to an access counts.
-const YES_COUNTS: Duration = Duration::from_mins(5);
-/// How long a no to an access counts: short, for who was just given the right waits for it.
-const NO_COUNTS: Duration = Duration::from_secs(30);
+/// How long the answer about a token is remembered, known or not.
+const TOKEN_TTL: Duration = Duration::from_mins(1);
+/// How long an allowed access is remembered.
+const ALLOWED_TTL: Duration = Duration::from_mins(5);
+/// How long a denied access is remembered: short, because a right that was just granted takes effect after it.
+const DENIED_TTL: Duration = Duration::from_secs(30);
 
-/// How long one question may take, its wait for a turn included.
+/// How long one review may take, its wait for a slot included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Questions that are open at the same time.
-const AT_ONCE: usize = 8;
+/// Reviews of unknown tokens in flight. Those of admitted tokens are as few as scrapers, and are not kept waiting by a
+/// server that hangs over the others.
+const AT_ONCE: usize = 6;
 
-/// Of which so many are for those who were let in before: a server that hangs over what strangers ask must not keep a
-/// scraper waiting.
-const KEPT: usize = 2;
+/// How long an admitted token or peer is preferred. Longer than scrapes are apart.
+const PREFERRED_TTL: Duration = Duration::from_hours(1);
 
-/// How long who was let in goes before strangers. Longer than scrapes are apart, so a scraper that scrapes stays.
-const LET_IN_COUNTS: Duration = Duration::from_hours(1);
-
-/// Questions a second about strangers. A scraper whose token is new is one once.
+/// Reviews of unknown tokens per second. A scraper whose token is new needs two.
 const PER_SECOND: u32 = 20;
 
-/// Questions about strangers that may be asked at once after a pause: all scrapers after a start.
+/// Reviews of unknown tokens at once after a pause: all scrapers after a start.
 const BURST: u32 = 40;
 
-/// Answers that are remembered, of each sort. Scrapers are few.
-const REMEMBERED: usize = 256;
+/// Entries of each map. More than the reviews of unknown tokens in an [`TOKEN_TTL`].
+const REMEMBERED: usize = 4096;
 
-/// Asks one API server, and remembers what it said.
+/// The reviews by one API server.
 pub(in crate::manager) struct Reviews {
     client: Client,
-    turns: Semaphore,
-    /// Taken before a turn for a question about a stranger.
-    for_strangers: Semaphore,
-    remembered: Mutex<Remembered>,
+    /// For tokens that were not admitted before.
+    slots: Semaphore,
+    memory: Mutex<Memory>,
 }
 
-#[derive(Default)]
-struct Remembered {
-    /// By their tokens.
-    users: Memory<UserInfo>,
-    /// Tokens that are none. Apart, for these can be made up without end.
-    strangers: Memory<()>,
-    /// By the whole question.
-    rights: Memory<bool>,
-    /// Tokens whose owner was let in, whether that still counts or not.
-    let_in: Memory<()>,
-    allowance: Allowance,
-    failed: Paced,
+struct Memory {
+    /// By token; `None` for a token that the server does not know.
+    users: BoundedMap<Digest, Option<UserInfo>>,
+    /// Whether access is allowed, by the whole question.
+    accesses: BoundedMap<Digest, bool>,
+    /// Tokens that were admitted, and addresses from which they came.
+    preferred: BoundedMap<Digest, ()>,
+    /// Limits unknown tokens of unknown and of preferred peers: the new token of a known scraper must not wait for a flood
+    /// of made-up ones from elsewhere.
+    unknown_peers: TokenBucket,
+    preferred_peers: TokenBucket,
+    failures: LogEvery,
 }
 
-/// What may still be asked about strangers.
-#[derive(Default)]
-struct Allowance {
-    /// When all of it is back; in the past, or `None`, when it is.
-    whole_at: Option<Instant>,
-}
-
-/// Whether a token was let in before.
+/// How well the sender of a request is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    LetIn,
-    Stranger,
+    /// The token was admitted before.
+    Token,
+    /// Another token from the same address was.
+    Peer,
+    Unknown,
 }
 
-/// A bounded number of answers, each until it counts no longer.
-struct Memory<V>(HashMap<Digest, (Instant, V)>);
-
-/// A question that got no answer.
+/// A review without an answer.
 #[derive(Debug, thiserror::Error)]
 enum ReviewError {
     #[error("the API server cannot be asked")]
-    Ask(#[source] Box<kube::Error>),
+    Request(#[source] Box<kube::Error>),
     #[error("the API server did not answer within {PATIENCE:?}")]
     Late,
-    #[error("more tokens come that nobody knows than the API server is asked about, {PER_SECOND} a second")]
+    #[error("too many unknown tokens; retry later")]
     Flood,
 }
 
-/// Lets pass whom the API server lets read.
-pub(in crate::manager) fn reviewed(handler: Handler, reviews: Reviews) -> Handler {
-    let reviews = Arc::new(reviews);
-    Arc::new(move |request| {
-        let (handler, reviews) = (Arc::clone(&handler), Arc::clone(&reviews));
-        Box::pin(async move {
-            match reviews.admit(&request).await {
-                Ok(()) => handler(request).await,
-                Err(refusal) => refusal,
-            }
-        })
-    })
+/// Admits only requests that the API server allows.
+pub(in crate::manager) fn reviewed(router: Router, reviews: Reviews) -> Router {
+    router.layer(from_fn_with_state(Arc::new(reviews), admit))
+}
+
+async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    match reviews.admit(&head).await {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(refusal) => refusal,
+    }
 }
 
 // === impl Reviews ===
 
 impl Reviews {
-    /// Asks through this client, which has to be one of the runtime that serves.
+    /// Reviews through this client, which has to belong to the runtime that serves.
     pub(in crate::manager) fn new(client: Client) -> Self {
-        Self {
-            client,
-            turns: Semaphore::new(AT_ONCE),
-            for_strangers: Semaphore::new(AT_ONCE - KEPT),
-            remembered: Mutex::default(),
-        }
-    }
-
-    async fn admit(&self, request: &Request<Bytes>) -> Result<(), Response<Bytes>> {
-        let unauthorized = || refuse(StatusCode::UNAUTHORIZED, "Unauthorized");
-        let Presented::Token(token) = presented(request.headers()) else { return Err(unauthorized()) };
-        let key = digest(token.as_bytes());
-        let standing = match self.remembered.lock().let_in.get(&key, Instant::now()) {
-            Some(()) => Standing::LetIn,
-            None => Standing::Stranger,
+        let limit = Limit::per_second(PER_SECOND.into(), BURST);
+        let memory = Memory {
+            users: BoundedMap::new(REMEMBERED).expire_after(TOKEN_TTL),
+            accesses: BoundedMap::new(REMEMBERED),
+            preferred: BoundedMap::new(REMEMBERED).expire_after(PREFERRED_TTL),
+            unknown_peers: TokenBucket::new(limit),
+            preferred_peers: TokenBucket::new(limit),
+            failures: LogEvery::default(),
         };
-        let user = self.user(token, standing).await;
-        let user = user.map_err(|error| self.failure(&error, "Authentication failed"))?;
-        let Some(user) = user else { return Err(unauthorized()) };
-        let name = user.username.clone().unwrap_or_default();
-        match self.may(user, request, standing).await {
-            Ok(true) => {
-                self.remembered.lock().let_in.put(key, (), LET_IN_COUNTS, Instant::now());
-                Ok(())
-            }
-            Ok(false) => Err(refuse(StatusCode::FORBIDDEN, &format!("Authorization denied for user {name}"))),
-            Err(error) => Err(self.failure(&error, &format!("Authorization for user {name} failed"))),
-        }
+        Self { client, slots: Semaphore::new(AT_ONCE), memory: Mutex::new(memory) }
     }
 
-    /// Returns whose token this is, if it is anybody's.
-    async fn user(&self, token: &str, standing: Standing) -> Result<Option<UserInfo>, ReviewError> {
-        let (key, now) = (digest(token.as_bytes()), Instant::now());
+    async fn admit(&self, request: &Parts) -> Result<(), Response> {
+        let unauthorized =
+            || (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], "Unauthorized\n").into_response();
+        let token = bearer(&request.headers).ok_or_else(unauthorized)?;
+        let peer = request.extensions.get::<PeerAddress>();
+        let peer = peer.map(|PeerAddress(address)| digest(address.to_string().as_bytes()));
+        let token_key = digest(token.as_bytes());
+        let standing = self.memory.lock().standing(&token_key, peer.as_ref(), Instant::now());
+        let user = self.user(token, standing).await;
+        let user = user.map_err(|error| self.failure(&error, "Authentication failed\n".to_owned()))?;
+        let user = user.ok_or_else(unauthorized)?;
+        let name = user.username.clone().unwrap_or_default();
+        let allowed = self.may(user, request, standing).await;
+        if !allowed
+            .map_err(|error| self.failure(&error, format!("Authorization for user {name} failed\n")))?
         {
-            let remembered = self.remembered.lock();
-            if let Some(user) = remembered.users.get(&key, now) {
-                return Ok(Some(user.clone()));
-            }
-            if remembered.strangers.get(&key, now).is_some() {
-                return Ok(None);
-            }
+            let text = format!("Authorization denied for user {name}\n");
+            return Err((StatusCode::FORBIDDEN, text).into_response());
+        }
+        let mut memory = self.memory.lock();
+        for key in [token_key].into_iter().chain(peer) {
+            memory.preferred.insert(key, (), Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Returns the owner of a token, if it has one.
+    async fn user(&self, token: &str, standing: Standing) -> Result<Option<UserInfo>, ReviewError> {
+        let key = digest(token.as_bytes());
+        if let Some(user) = self.memory.lock().users.get(&key, Instant::now()) {
+            return Ok(user.clone());
         }
         #[allow(clippy::useless_conversion, reason = "an Option in the types of Kubernetes before 1.36")]
         let spec = TokenReviewSpec { token: token.to_owned().into(), ..TokenReviewSpec::default() };
-        let answer = self.ask(TokenReview { spec, ..TokenReview::default() }, standing).await?;
+        let answer = self.review(TokenReview { spec, ..TokenReview::default() }, standing).await?;
         let status = answer.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
-        let (mut remembered, now) = (self.remembered.lock(), Instant::now());
-        match &user {
-            Some(user) => remembered.users.put(key, user.clone(), TOKEN_COUNTS, now),
-            None => remembered.strangers.put(key, (), TOKEN_COUNTS, now),
-        }
+        self.memory.lock().users.insert(key, user.clone(), Instant::now());
         Ok(user)
     }
 
-    async fn may(
-        &self,
-        user: UserInfo,
-        request: &Request<Bytes>,
-        standing: Standing,
-    ) -> Result<bool, ReviewError> {
+    async fn may(&self, user: UserInfo, request: &Parts, standing: Standing) -> Result<bool, ReviewError> {
         let spec = SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
             groups: user.groups,
             extra: user.extra,
             non_resource_attributes: Some(NonResourceAttributes {
-                path: Some(request.uri().path().to_owned()),
-                verb: Some(request.method().as_str().to_lowercase()),
+                path: Some(request.uri.path().to_owned()),
+                verb: Some(request.method.as_str().to_lowercase()),
             }),
             resource_attributes: None,
         };
-        // A question that cannot be written is remembered as none.
-        let key = serde_json::to_vec(&spec).ok().map(|text| digest(&text));
-        if let Some(may) =
-            key.and_then(|key| self.remembered.lock().rights.get(&key, Instant::now()).copied())
-        {
-            return Ok(may);
+        let key = digest(format!("{spec:?}").as_bytes());
+        if let Some(allowed) = self.memory.lock().accesses.get(&key, Instant::now()) {
+            return Ok(*allowed);
         }
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let answer = self.ask(question, standing).await?;
-        let may = answer.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        if let Some(key) = key {
-            let counts = if may { YES_COUNTS } else { NO_COUNTS };
-            self.remembered.lock().rights.put(key, may, counts, Instant::now());
-        }
-        Ok(may)
+        let status = self.review(question, standing).await?.status;
+        let allowed = status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        let ttl = if allowed { ALLOWED_TTL } else { DENIED_TTL };
+        self.memory.lock().accesses.insert_for(key, allowed, ttl, Instant::now());
+        Ok(allowed)
     }
 
-    async fn ask<K>(&self, question: K, standing: Standing) -> Result<K, ReviewError>
+    async fn review<K>(&self, question: K, standing: Standing) -> Result<K, ReviewError>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
         K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
-        if standing == Standing::Stranger && !self.remembered.lock().allowance.take(Instant::now()) {
-            return Err(ReviewError::Flood);
-        }
-        let asked = timeout(PATIENCE, async {
-            let _strangers_turn = match standing {
-                Standing::LetIn => None,
-                Standing::Stranger => Some(self.for_strangers.acquire().await),
+        self.memory.lock().take(standing, Instant::now())?;
+        let reviewed = timeout(PATIENCE, async {
+            let _slot = match standing {
+                Standing::Token => None,
+                Standing::Peer | Standing::Unknown => Some(self.slots.acquire().await),
             };
-            let _turn = self.turns.acquire().await;
             Api::all(self.client.clone()).create(&PostParams::default(), &question).await
         });
-        match asked.await {
-            Ok(answer) => answer.map_err(|error| ReviewError::Ask(Box::new(error))),
-            Err(_elapsed) => Err(ReviewError::Late),
-        }
+        let answer = reviewed.await.map_err(|_elapsed| ReviewError::Late)?;
+        answer.map_err(|error| ReviewError::Request(Box::new(error)))
     }
 
-    /// Tells of it in the log, and who asked.
-    fn failure(&self, error: &ReviewError, text: &str) -> Response<Bytes> {
-        self.tell(error);
-        if let ReviewError::Flood = error {
-            let mut refusal = refuse(StatusCode::TOO_MANY_REQUESTS, "Too many tokens that nobody knows");
-            refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return refusal;
-        }
-        refuse(StatusCode::INTERNAL_SERVER_ERROR, text)
-    }
-
-    fn tell(&self, error: &ReviewError) {
-        let failures = self.remembered.lock().failed.add(1, Instant::now());
+    /// Logs a failure, and returns the answer to the request that had it.
+    fn failure(&self, error: &ReviewError, text: String) -> Response {
+        let failures = self.memory.lock().failures.add(1, Instant::now());
         if let Some(failures) = failures {
-            warn!(error = %Chain(error), failures, "cannot find out who may read metrics");
+            warn!(error = %Chain(error), failures, "cannot review access to metrics");
         }
-    }
-}
-
-// === impl Allowance ===
-
-impl Allowance {
-    /// Takes one question, if one is left.
-    fn take(&mut self, now: Instant) -> bool {
-        let one = Duration::from_secs(1) / PER_SECOND;
-        let whole_at = self.whole_at.map_or(now, |at| at.max(now)) + one;
-        let left = whole_at <= now + one * BURST;
-        if left {
-            self.whole_at = Some(whole_at);
+        match error {
+            ReviewError::Flood => {
+                let text = "Too many unknown tokens\n";
+                (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")], text).into_response()
+            }
+            ReviewError::Request(_) | ReviewError::Late => {
+                (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+            }
         }
-        left
     }
 }
 
 // === impl Memory ===
 
-impl<V> Default for Memory<V> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<V> Memory<V> {
-    fn get(&self, key: &Digest, now: Instant) -> Option<&V> {
-        self.0.get(key).and_then(|(until, value)| (now < *until).then_some(value))
-    }
-
-    /// Remembers one more, in place of what counts no longer or else of what does for the shortest.
-    fn put(&mut self, key: Digest, value: V, counts: Duration, now: Instant) {
-        if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, (until, _)| now < *until);
+impl Memory {
+    fn standing(&mut self, token: &Digest, peer: Option<&Digest>, now: Instant) -> Standing {
+        if self.preferred.get(token, now).is_some() {
+            Standing::Token
+        } else if peer.is_some_and(|peer| self.preferred.get(peer, now).is_some()) {
+            Standing::Peer
+        } else {
+            Standing::Unknown
         }
-        if self.0.len() >= REMEMBERED
-            && let Some(shortest) = self.0.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| *key)
-        {
-            self.0.remove(&shortest);
-        }
-        self.0.insert(key, (now + counts, value));
     }
-}
 
-fn refuse(status: StatusCode, text: &str) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(format!("{text}\n")));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if status == StatusCode::UNAUTHORIZED {
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    /// Takes one review from the limit that applies.
+    fn take(&mut self, standing: Standing, now: Instant) -> Result<(), ReviewError> {
+        let taken = match standing {
+            Standing::Token => Ok(()),
+            Standing::Peer => self.preferred_peers.take(now),
+            Standing::Unknown => self.unknown_peers.take(now),
+        };
+        taken.map_err(|_retry_at| ReviewError::Flood)
     }
-    response
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::*;
-use crate::cache::testing::{ByHand, object};
+use crate::cache::tests::fixtures::{ByHand, object};
 use crate::cache::{Delta, Scope, Store};
 use crate::controller::{Controller, Registration};
 use crate::key::{Cause, Trigger};

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::EventType;
-use crate::client::testserver::{Answer, TestServer};
+use crate::client::tests::server::{Answer, TestServer};
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::controller::Controller;
 use crate::key::{Key as _, Request};

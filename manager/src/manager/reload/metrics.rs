@@ -32,28 +32,27 @@ pub(super) enum Outcome {
 impl ReloadMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
         let metrics = Self {
-            successful: Gauge::default(),
-            reloads: Family::default(),
-            applied_at: Gauge::default(),
-            restart_needed: Gauge::default(),
+            successful: registry.family(
+                "mainstay_config_last_reload_successful",
+                "Whether the configuration file as it is now was accepted: 0 is refused, and what was in force stays so",
+                Gauge::default(),
+            ),
+            reloads: registry.family(
+                "mainstay_config_reloads",
+                "Times that the configuration file was found to be another one, by what became of it",
+                Family::default(),
+            ),
+            applied_at: registry.family(
+                "mainstay_config_last_applied_timestamp_seconds",
+                "When a configuration was accepted last, at the start or since, in seconds since 1970",
+                Gauge::default(),
+            ),
+            restart_needed: registry.family(
+                "mainstay_config_restart_needed",
+                "Keys of the configuration file whose values hold only after a restart",
+                Gauge::default(),
+            ),
         };
-        registry.register(
-            "mainstay_config_last_reload_successful",
-            "Whether the configuration file as it is now was accepted: 0 is refused, and what was in force stays so",
-            metrics.successful.clone(),
-        );
-        let help = "Times that the configuration file was found to be another one, by what became of it";
-        registry.register("mainstay_config_reloads", help, metrics.reloads.clone());
-        registry.register(
-            "mainstay_config_last_applied_timestamp_seconds",
-            "When a configuration was accepted last, at the start or since, in seconds since 1970",
-            metrics.applied_at.clone(),
-        );
-        registry.register(
-            "mainstay_config_restart_needed",
-            "Keys of the configuration file whose values hold only after a restart",
-            metrics.restart_needed.clone(),
-        );
         for outcome in [Outcome::Applied, Outcome::Unchanged, Outcome::Refused] {
             drop(metrics.reloads.get_or_create(&outcome.labels()));
         }

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::client::testserver::{Answer, TestServer};
-use crate::config::{ManagerConfiguration, Overrides};
+use crate::client::tests::server::{Answer, TestServer};
+use crate::config::tests::{Shop, shop_schema};
+use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
 use crate::controller::{Controller, ControllerSettings};
 use crate::key::Request;
 use crate::manager::{ControllerHandle, Manager};
@@ -22,6 +23,17 @@ use crate::watch::channel;
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
     leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
     inspect: {bindAddress: \"\"}\n";
+
+/// The filter that was set last.
+#[derive(Debug, Default)]
+struct LogLevel(Mutex<String>);
+
+impl SetLogLevel for LogLevel {
+    fn set_log_level(&self, filter: &LogFilter) -> Result<(), BoxError> {
+        *self.0.lock() = filter.to_string();
+        Ok(())
+    }
+}
 
 struct Nothing;
 
@@ -53,8 +65,8 @@ impl Subject {
         Self::with(body, None, "127.0.0.1:1")
     }
 
-    fn with(body: &str, log: Option<LogHandle>, server: &str) -> Self {
-        let source = Source::new(Path::new("m.yaml"), Overrides::default(), None);
+    fn with(body: &str, log: Option<Arc<dyn SetLogLevel>>, server: &str) -> Self {
+        let source = Source::new(Path::new("m.yaml"), Overrides::default(), Some(&shop_schema()));
         let loaded = source.parse(Ok(format!("{HEAD}{body}"))).unwrap();
         let pod = ObjectReference {
             name: Some("mainstay-0".to_owned()),
@@ -119,6 +131,8 @@ async fn what_is_saved_reaches_every_controller_beneath_what_its_code_sets() {
     let coded = subject.register("coded", |it| it.workers(7).queue(|queue| queue.max_depth *= 2));
     let mut configurations = subject.manager.configurations();
     configurations.mark_unchanged();
+    let mut shop = subject.manager.section::<Shop>("shop").unwrap();
+    shop.mark_unchanged();
     let all =
         |field: fn(&ControllerSettings) -> usize| [&plain, &named, &coded].map(|it| field(&settings(it)));
     assert_eq!(all(|it| it.workers), [4, 4, 7]);
@@ -126,7 +140,7 @@ async fn what_is_saved_reaches_every_controller_beneath_what_its_code_sets() {
     let file = r#"controllers: {"*": {workers: 16, queue: {maxDepth: 10, retry: {maxAttempts: 3}}},
         named: {workers: 2, reconcileTimeout: 7s}}
 shutdown: {gracePeriod: 5s}
-probePolicy: {maxPerSecond: 9}"#;
+shop: {maxOrders: 9, currency: USD}"#;
     assert_eq!(subject.save(file), Outcome::Applied);
     assert_eq!(all(|it| it.workers), [16, 2, 7]);
     assert_eq!(all(|it| it.queue.max_depth), [10, 10, 20], "the code's change is made to the new value");
@@ -134,8 +148,11 @@ probePolicy: {maxPerSecond: 9}"#;
     assert_eq!(settings(&named).reconcile_timeout, Duration::from_secs(7));
     assert!(configurations.has_changed().unwrap(), "who listens is told");
     let now = configurations.borrow_and_update().clone();
-    assert_eq!((now.shutdown.grace_period, now.probe_policy.max_per_second), (Duration::from_secs(5), 9));
+    assert_eq!((*now.shutdown.grace_period, shop.borrow().max_orders), (Duration::from_secs(5), 9));
     assert_eq!(now, subject.manager.configuration());
+    assert!(shop.has_changed().unwrap());
+    assert_eq!(shop.borrow_and_update().currency, "EUR", "a key that waits for the next start");
+    assert!(matches!(subject.manager.section::<Shop>("shp"), Err(SectionError::Unknown { .. })));
 
     let shown = subject.reloads.controllers(&subject.standing().accepted);
     let from = |path: &str| {
@@ -144,8 +161,8 @@ probePolicy: {maxPerSecond: 9}"#;
     };
     assert_eq!(from("controllers.coded.workers"), "7 from code");
     assert_eq!(from("controllers.coded.queue.maxDepth"), "20 from code");
-    assert_eq!(from("controllers.plain.workers"), r#"16 from "*" 7:30"#);
-    assert_eq!(from("controllers.named.workers"), "2 from file 8:26");
+    assert_eq!(from("controllers.plain.workers"), r#"16 from "*""#);
+    assert_eq!(from("controllers.named.workers"), "2 from file");
 
     assert_eq!(subject.save(""), Outcome::Applied);
     assert_eq!(all(|it| it.workers), [2, 2, 7], "what is no longer written is the default again");
@@ -189,18 +206,22 @@ async fn fifty_bad_files_change_nothing_and_each_is_told() {
     let bad = [
         (
             "controllers: {web: {workers: 0}}",
-            "m.yaml:7:30: controllers.web.workers: 0; expected a whole number from 1 to 1000",
+            "m.yaml: controllers.web.workers: 0; expected a whole number from 1 to 1000",
         ),
         (
             "controllers: {web: {workers: 9}}\nshutdown: {gracePeriod: 1}",
-            "m.yaml:8:25: shutdown.gracePeriod: 1 has no unit",
+            "m.yaml:8:25: shutdown.gracePeriod: 1; expected a duration",
         ),
         (
             "controllers: {web: {workers: 9}, other: {worker: 9}}",
-            "m.yaml:7:50: controllers.other.worker: unknown key",
+            "m.yaml:7:42: controllers.other.worker: unknown key",
         ),
         ("controllers: {web: {workers: 9}}\n  - x", "m.yaml:8:"),
         ("controllers: [", "not YAML"),
+        (
+            "controllers: {web: {workers: 9}}\nshop: {maxOrders: 0}",
+            "m.yaml: shop.maxOrders: 0; expected a whole number from 1 to 1000",
+        ),
     ];
     for round in 0..10 {
         for (number, (body, problem)) in bad.into_iter().enumerate() {
@@ -265,25 +286,23 @@ async fn code_that_panics_over_a_file_has_it_refused_and_nothing_else() {
 
 #[tokio::test]
 async fn of_the_log_level_the_later_word_holds() {
-    let logging = ManagerConfiguration::default().logging;
-    let (subscriber, log) = crate::cli::logging::subscriber(&logging, io::sink, Timestamp::now);
-    let _scope = tracing::subscriber::set_default(subscriber);
-    let subject = Subject::with("", Some(log), "127.0.0.1:1");
-    let logs = || [tracing::enabled!(tracing::Level::WARN), tracing::enabled!(tracing::Level::DEBUG)];
-    assert_eq!(logs(), [true, false]);
+    let log = Arc::new(LogLevel::default());
+    let subject = Subject::with("", Some(Arc::clone(&log) as Arc<dyn SetLogLevel>), "127.0.0.1:1");
+    let level = || log.0.lock().clone();
+    assert_eq!(level(), "", "as the program has set it up");
     assert_eq!(subject.save("logging: {level: debug}"), Outcome::Applied);
-    assert_eq!(logs(), [true, true]);
+    assert_eq!(level(), "debug");
 
     subject.manager.set_log_level("off".parse().unwrap()).unwrap();
-    assert_eq!(logs(), [false, false]);
+    assert_eq!(level(), "off");
     assert_eq!(subject.standing().log_level.unwrap().to_string(), "off");
     assert_eq!(subject.save("logging: {level: debug}\nshutdown: {gracePeriod: 1s}"), Outcome::Applied);
-    assert_eq!(logs(), [false, false], "the file says about it what it said before");
+    assert_eq!(level(), "off", "the file says about it what it said before");
     assert!(subject.standing().log_level.is_some());
     assert_eq!(subject.save("logging: {level: warn}"), Outcome::Applied);
-    assert_eq!((logs(), subject.standing().log_level), ([true, false], None));
+    assert_eq!((level().as_str(), subject.standing().log_level), ("warn", None));
     let without = Subject::new("").manager.set_log_level("off".parse().unwrap());
-    assert!(matches!(without, Err(LoggingError::Gone)), "{without:?}");
+    assert_eq!(without.unwrap_err().to_string(), "the program has set up its logs by itself");
 }
 
 #[test]
@@ -310,7 +329,7 @@ async fn what_comes_out_of_a_pipe_is_not_followed() {
 
 /// A manager that was started with a text that was read there.
 fn at(path: &Path, text: &str) -> Manager {
-    let source = Source::new(path, Overrides::default(), Some(&["web"]));
+    let source = Source::new(path, Overrides::default(), Some(&ConfigSchema::new().controllers(["web"])));
     let loaded = source.parse(Ok(text.to_owned())).unwrap();
     let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
     Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
@@ -353,7 +372,7 @@ async fn the_pod_is_told_of_what_was_applied_and_of_what_was_refused() {
             "controllers: {web: {workers: 0}}\nx: 1",
             "Warning",
             "ConfigRefused",
-            "m.yaml:7:30: controllers.web.workers: 0; expected a whole number from 1 to 1000; m.yaml:8:4: x: unknown key",
+            "m.yaml:8:4: x: unknown key, set to 1; expected apiVersion, ",
         ),
     ];
     for (body, kind, reason, note) in files {

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::body::Body;
 use kube::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tower::ServiceExt as _;
 
 use crate::config::{ManagerConfiguration, Overrides};
 use crate::health::Group;
@@ -196,18 +198,25 @@ async fn with_a_token_file_the_inspection_answers_nobody_who_does_not_show_it() 
     }
 }
 
-#[test]
-fn a_scrape_reads_every_line_of_accept_and_says_what_is_allowed() {
+#[tokio::test]
+async fn a_scrape_reads_every_line_of_accept_and_a_refusal_names_the_methods() {
     use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-    let answers = crate::metrics::Answers::new(crate::metrics::Registry::new());
+    let router = super::scrapes(crate::metrics::Answers::new(crate::metrics::Registry::new()));
     let two = http::Request::get("/metrics")
         .header(ACCEPT, "text/html")
         .header(ACCEPT, "application/openmetrics-text;version=1.0.0");
-    let answer = super::scrape(&answers, &two.body(()).unwrap());
+    let answer = router.clone().oneshot(two.body(Body::empty()).unwrap()).await.unwrap();
     let kind = answer.headers()[CONTENT_TYPE].to_str().unwrap();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
-    let answer = super::scrape(&answers, &http::Request::post("/metrics").body(()).unwrap());
-    assert_eq!((answer.status().as_u16(), answer.headers()[ALLOW].to_str().unwrap()), (405, "GET, HEAD"));
+    let status = async |method: &str, path: &str| {
+        let request = http::Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        let allow = answer.headers().get(ALLOW).map(|allow| allow.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), allow)
+    };
+    assert_eq!(status("POST", "/metrics").await, (405, Some("GET, HEAD".to_owned())));
+    assert_eq!(status("HEAD", "/metrics/").await, (200, None));
+    assert_eq!(status("GET", "/metrics/a").await, (404, None));
 }
 
 #[tokio::test]

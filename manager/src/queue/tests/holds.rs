@@ -74,8 +74,7 @@ fn a_snapshot_reads_a_chunk_of_the_slots_per_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_caller_goes_on_with_what_one_hold_has_left_over() {
-    let rates = vec![Rate { per_second: 0.001, burst: 1 }];
-    let queue = queue_with(QueueSettings { retry: RetryPolicy { rates, ..exact().retry }, ..exact() }, 1);
+    let queue = queue_with(limited(0.001, 1), 1);
     queue.add(Id(MANY), strong().after(ms(5)));
     for id in 0..MANY {
         queue.add(Id(id), strong());

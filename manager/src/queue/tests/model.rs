@@ -296,10 +296,9 @@ fn any_settings(random: &mut fastrand::Rng) -> QueueSettings {
         1 => RetryPolicy::fast_slow(ms(3), ms(random.u64(3..60)), 2),
         _ => RetryPolicy::exponential(ms(5), ms(random.choice([40, 100, 10_000]).unwrap())),
     };
-    let rate = RetryPolicy::bucket(50.0, 3);
     let retry = match random.u8(0..5) {
-        0 => rate,
-        1 | 2 => RetryPolicy::max_of([delay, rate]),
+        0 => RetryPolicy::fixed(Duration::ZERO).with_rate(50.0, 3),
+        1 | 2 => delay.with_rate(50.0, 3),
         _ => delay,
     };
     QueueSettings {

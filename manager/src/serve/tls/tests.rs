@@ -1,7 +1,9 @@
 use super::*;
 use std::fs::write;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
+use axum::Router;
 use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -9,10 +11,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
-use crate::serve::{Bound, Handler, Limits};
+use crate::serve::{Bound, Limits};
 
 fn made() -> Made<rcgen::KeyPair> {
     generate_simple_self_signed(["localhost".to_owned()]).unwrap()
@@ -57,20 +60,25 @@ fn what_cannot_be_shown_is_refused_with_its_path_and_what_was_expected() {
     assert!(text.starts_with("DIR/tls.crt cannot be read: No such file"), "{text}");
 }
 
+/// The contents of both files as they are now.
+fn files(directory: &TempDir) -> [io::Result<Vec<u8>>; 2] {
+    paths(directory.path()).map(|path| read_regular(&path))
+}
+
 #[test]
 fn a_rotation_seen_half_way_leaves_the_old_pair_and_is_counted_as_a_failed_read() {
     let (old, new) = (made(), made());
     let directory = directory_of(&old);
     let certificates = Certificates::load(directory.path()).unwrap();
-    let shown = || certificates.shared.shown.read().cert.clone();
-    assert!(!certificates.look().unwrap(), "nothing is new");
+    let shown = || certificates.0.pair.read().cert.clone();
+    assert!(!certificates.take(files(&directory)).unwrap(), "nothing is new");
     put_chain(&directory, &new);
-    assert!(certificates.look().is_err());
+    assert!(certificates.take(files(&directory)).is_err());
     assert_eq!(shown(), [old.cert.der().clone()]);
     put_key(&directory, &new);
-    assert!(certificates.look().unwrap());
+    assert!(certificates.take(files(&directory)).unwrap());
     assert_eq!(shown(), [new.cert.der().clone()]);
-    assert!(!certificates.look().unwrap());
+    assert!(!certificates.take(files(&directory)).unwrap());
     let reads = certificates.reads();
     assert_eq!((reads.total.get(), reads.errors.get()), (5, 1));
 }
@@ -97,21 +105,21 @@ async fn a_running_server_follows_a_volume_whose_files_are_swapped() {
     let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
     let bound = bound.with_certificates(certificates.clone());
     let stop = CancellationToken::new();
-    let handler: Handler = Arc::new(|_| Box::pin(async { http::Response::default() }));
-    let running = JoinSet::from_iter([bound.run(handler, stop.clone())]);
-    let shown = || certificates.shared.shown.read().cert.clone();
+    let running = JoinSet::from_iter([bound.run(Router::new(), stop.clone())]);
+    let shown = || certificates.0.pair.read().cert.clone();
 
+    // The clock stands while a file is read, so whatever is due is done by then.
+    sleep(Duration::from_secs(3)).await;
     swap(&volume, "..2", &new);
-    // The clock stands while a file is read, so that whatever is due is done by then.
-    sleep(LOOK_PERIOD / 2).await;
     assert_eq!(shown(), [old.cert.der().clone()]);
-    sleep(LOOK_PERIOD).await;
+    sleep(Duration::from_secs(3)).await;
     assert_eq!(shown(), [new.cert.der().clone()]);
 
     stop.cancel();
     running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
-    sleep(LOOK_PERIOD * 3).await;
-    assert_eq!(certificates.reads().total.get(), 2, "the stop ends the looking too");
+    swap(&volume, "..3", &old);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(certificates.reads().total.get(), 3, "the stop ends the following too");
 }
 
 /// Asks over TLS, trusting this certificate alone.
@@ -140,18 +148,15 @@ async fn handshakes_show_the_pair_in_force_and_neither_silence_nor_plain_text_ho
     let limits = Limits { connections: 2, ..Limits::default() };
     let bound = Bound::bind("127.0.0.1:0", limits).unwrap().with_certificates(certificates.clone());
     let (address, stop) = (bound.local_addr(), CancellationToken::new());
-    let handler: Handler = Arc::new(|request| {
-        let text = request.uri().path().to_owned();
-        Box::pin(async move { http::Response::new(text.into()) })
-    });
-    let running = JoinSet::from_iter([bound.run(handler, stop.clone())]);
+    let router = Router::new().fallback(async |uri: http::Uri| uri.path().to_owned());
+    let running = JoinSet::from_iter([bound.run(router, stop.clone())]);
 
     let _silent = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
     let answer = ask(address, &old).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/a"), "{answer}");
     put_chain(&directory, &new);
     put_key(&directory, &new);
-    assert!(certificates.look().unwrap());
+    assert!(certificates.take(files(&directory)).unwrap());
     assert!(ask(address, &new).await.unwrap().ends_with("/a"));
     assert!(ask(address, &old).await.is_err(), "the old one is shown no longer");
 

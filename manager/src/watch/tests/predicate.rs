@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{base, delta, with};
-use crate::cache::testing::view_of;
+use crate::cache::tests::fixtures::view_of;
 use crate::cache::{Delta, LabelSelector};
 use crate::watch::{
     AnnotationsChanged, DeletionRequested, FinalizersChanged, GenerationChanged, LabelsChanged, Predicate,

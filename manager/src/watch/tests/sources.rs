@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::instrument::WithSubscriber as _;
 
-use crate::client::testserver::logged;
-use crate::key::testing::Id;
+use crate::client::tests::server::logged;
+use crate::key::tests::Id;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
 use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, State, WorkQueue};

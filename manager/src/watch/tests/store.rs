@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::testing::{ByHand, object};
+use crate::cache::tests::fixtures::{ByHand, object};
 use crate::cache::{Delta, HandlerTrouble, View};
 use crate::client::Writer;
 use crate::key::{Cause, Key as _, Request, Trigger};

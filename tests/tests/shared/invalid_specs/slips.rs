@@ -33,7 +33,7 @@ pub(super) fn waiting(name: &str) -> Value {
             {"name": "tls", "tls": {"host": "db", "port": 1, "serverName": "db", "caConfigMap": {"name": "ca", "key": "ca.crt"}}},
             {"name": "dns", "dns": {"name": "db.example.com", "record": "Address", "minRecords": 1}},
             {"name": "job", "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"}},
-            {"name": "pods", "resource": {"apiVersion": "v1", "kind": "Pod", "expression": "true", "selector": {
+            {"name": "pods", "resource": {"apiVersion": "v1", "kind": "Pod", "jsonPath": "{.status.phase}", "value": "Running", "selector": {
                 "matchLabels": {"app": "db"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
             }}},
         ],
@@ -292,14 +292,35 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/6/resource/condition",
             Value::Null,
-            Refused("exactly one of condition and expression"),
+            Refused("exactly one of condition and jsonPath"),
         ),
         (
-            "/spec/waitFor/dependencies/6/resource/expression",
-            json!("true"),
-            Refused("exactly one of condition and expression"),
+            "/spec/waitFor/dependencies/6/resource/jsonPath",
+            json!("{.status.phase}"),
+            Refused("exactly one of condition and jsonPath"),
         ),
-        ("/spec/waitFor/dependencies/7/resource/expression", json!(""), Refused("resource.expression")),
+        (
+            "/spec/waitFor/dependencies/6/resource/value",
+            json!("Running"),
+            Refused("jsonPath and value have to be set together"),
+        ),
+        (
+            "/spec/waitFor/dependencies/7/resource/value",
+            Value::Null,
+            Refused("jsonPath and value have to be set together"),
+        ),
+        ("/spec/waitFor/dependencies/7/resource/value", json!(3), Refused("resource.value")),
+        ("/spec/waitFor/dependencies/7/resource/jsonPath", json!(""), Refused("resource.jsonPath")),
+        (
+            "/spec/waitFor/dependencies/7/resource/jsonPath",
+            json!(format!(".{}", "a".repeat(256))),
+            Refused("resource.jsonPath: Too long"),
+        ),
+        (
+            "/spec/waitFor/dependencies/7/resource/jsonPath",
+            json!("{.status..phase}"),
+            Said("character 9: selects several values"),
+        ),
         (
             "/spec/waitFor/dependencies/7/resource/selector",
             json!({}),

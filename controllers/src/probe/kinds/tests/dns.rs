@@ -109,7 +109,8 @@ async fn a_name_holds_once_it_has_enough_records() {
     ]))
     .await;
     let seams = seams(&server, Arc::new(TokioDial));
-    let told = async |check| attempt(&Target::new("shop", check), PATIENT, &policy(), &seams).await.reason();
+    let told =
+        async |check| attempt(&Target::new("shop", check), PATIENT, &policy(), &seams).await.result.reason();
     assert_eq!(told(look_up("two.example", DnsRecord::Address, 2)).await, "Answered");
     assert_eq!(told(look_up("two.example", DnsRecord::Address, 3)).await, "TooFewRecords");
     assert_eq!(told(look_up("none.example", DnsRecord::Address, 1)).await, "NameNotFound");
@@ -130,7 +131,7 @@ async fn a_name_outside_the_suffixes_is_asked_of_nobody() {
     let seams = seams(&server, Arc::new(TokioDial));
     let narrow = ProbePolicy { mode: ProbeMode::ServicesOnly, ..policy() };
     let target = Target::new("shop", look_up("secret.evil.example", DnsRecord::Address, 1));
-    let result = attempt(&target, PATIENT, &narrow, &seams).await;
+    let result = attempt(&target, PATIENT, &narrow, &seams).await.result;
     assert!(matches!(&result, ProbeResult::Denied { rule: "dnsSuffixes", .. }), "{result:?}");
     assert_eq!(*server.asked.lock(), []);
 }
@@ -159,11 +160,11 @@ async fn a_name_that_answers_otherwise_the_next_time_is_dialled_as_it_was_checke
     .await;
     let dial = Arc::new(Recorded::default());
     let seams = seams(&server, Arc::clone(&dial) as Arc<dyn Dial>);
-    let allow = vec![".example.com".parse::<mainstay::config::AllowRule>().unwrap().into()];
+    let allow = vec![".example.com".parse::<crate::settings::AllowRule>().unwrap().into()];
     let policy = ProbePolicy { mode: ProbeMode::AllowList, allow, allow_loopback: false, ..policy() };
     let check = ProbeCheck::Tcp(Address::parse("address", "db.example.com:5432").unwrap());
     let target = Target::new("shop", check);
-    let told = async || attempt(&target, PATIENT, &policy, &seams).await.reason();
+    let told = async || attempt(&target, PATIENT, &policy, &seams).await.result.reason();
     assert_eq!(told().await, "NotReady", "refused, which is told of no raw address");
     assert_eq!(*dial.0.lock(), ["203.0.113.7:5432".parse().unwrap()]);
     let asked = server.asked.lock().iter().filter(|(_, kind)| *kind == A).count();

@@ -153,9 +153,9 @@ impl Dial for LoopbackOnly {
 /// Each mode, with a list that allows everything.
 fn policies() -> [ProbePolicy; 3] {
     let allow = ["0.0.0.0/0", "::/0", ".example.com", ".localhost", "localhost"];
-    let allow = allow.map(|rule| rule.parse::<mainstay::config::AllowRule>().unwrap().into()).to_vec();
+    let allow = allow.map(|rule| rule.parse::<crate::settings::AllowRule>().unwrap().into()).to_vec();
     let denied = vec!["203.0.113.128/25".parse().unwrap()];
-    let default = ProbePolicy { denied, ..ManagerConfiguration::default().probe_policy };
+    let default = ProbePolicy { denied, ..ProbePolicy::default() };
     [
         default.clone(),
         ProbePolicy { mode: ProbeMode::AllowList, allow, ..default.clone() },
@@ -194,14 +194,17 @@ async fn a_listener_on_loopback_hears_of_none_of_its_spellings() {
     for policy in policies() {
         for address in HOSTILE.into_iter().filter_map(read) {
             let target = Target::new("shop", ProbeCheck::Tcp(address));
-            assert!(matches!(attempt(&target, PATIENT, &policy, &seams).await, ProbeResult::Denied { .. }));
+            assert!(matches!(
+                attempt(&target, PATIENT, &policy, &seams).await.result,
+                ProbeResult::Denied { .. }
+            ));
         }
         assert_eq!(heard(), 0, "{:?}", policy.mode);
         // They do listen, or the test would prove nothing.
         let admitting = ProbePolicy { allow_loopback: true, ..policy };
         for address in ["127.0.0.1", "[::ffff:7f00:1]", "localhost"].into_iter().filter_map(read) {
             let target = Target::new("shop", ProbeCheck::Tcp(address));
-            assert_eq!(attempt(&target, PATIENT, &admitting, &seams).await, ProbeResult::Connected);
+            assert_eq!(attempt(&target, PATIENT, &admitting, &seams).await.result, ProbeResult::Connected);
         }
         assert!(heard() >= 3);
     }
@@ -217,7 +220,7 @@ async fn no_hostile_address_is_dialled_in_any_spelling() {
         for host in HOSTILE {
             let Ok(address) = Address::parse("address", &format!("{host}:80")) else { continue };
             let target = Target::new("shop", ProbeCheck::Tcp(address));
-            let result = attempt(&target, PATIENT, policy, &seams).await;
+            let result = attempt(&target, PATIENT, policy, &seams).await.result;
             assert!(
                 matches!(result, ProbeResult::Denied { .. }),
                 "{host} under {:?}: {result:?}",

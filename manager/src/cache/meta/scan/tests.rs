@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Tree, json};
 
 use super::*;
-use crate::cache::testing::config_map;
+use crate::cache::tests::fixtures::config_map;
 
 /// An object as a list of members, so that a name may come twice.
 #[derive(Clone, Debug)]

@@ -1,78 +1,76 @@
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
-use crate::client::events::EventType;
 
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+fn at(seconds: i64) -> MicroTime {
+    MicroTime(Timestamp::from_second(1_700_000_000 + seconds).unwrap())
 }
 
-fn pod(name: &str) -> ObjectReference {
+fn pod(namespace: &str, name: &str) -> ObjectReference {
     ObjectReference {
         kind: Some("Pod".to_owned()),
-        namespace: Some("shop".to_owned()),
+        namespace: Some(namespace.to_owned()),
         name: Some(name.to_owned()),
         uid: Some(format!("uid-{name}")),
         ..ObjectReference::default()
     }
 }
 
-fn occurrence(name: &str, reason: &str, second: i64) -> Occurrence {
-    Occurrence {
-        regarding: pod(name),
-        related: None,
-        kind: EventType::Normal,
-        reason: reason.to_owned(),
-        action: "Wait".to_owned(),
-        note: format!("note {second}"),
-        controller: "mainstay.dev/test".into(),
-        at: at(second),
+fn occurrence(namespace: &str, name: &str, reason: &str, second: i64) -> Event {
+    Event {
+        metadata: ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() },
+        event_time: Some(at(second)),
+        type_: Some("Normal".to_owned()),
+        reason: Some(reason.to_owned()),
+        action: Some("Wait".to_owned()),
+        note: Some(format!("note {second}")),
+        regarding: Some(pod(namespace, name)),
+        reporting_controller: Some("mainstay.dev/test".to_owned()),
+        ..Event::default()
     }
 }
 
-fn new_ledger() -> Ledger {
-    Ledger::new("replica-1".to_owned(), Instant::now())
+/// Records something about a Pod of the namespace `shop`.
+fn observe(
+    ledger: &mut Ledger,
+    name: &str,
+    reason: &str,
+    second: i64,
+    now: Instant,
+) -> Result<Taken, &'static str> {
+    ledger.observe(occurrence("shop", name, reason, second), now)
 }
 
-fn put_in(ledger: &mut Ledger, occurrence: &Occurrence, now: Instant) -> Result<Taken, Cause> {
-    ledger.observe(SeriesKey::of(occurrence), occurrence, now)
-}
+const NEW: Result<Taken, &str> = Ok(Taken::New(None));
 
-fn observe(ledger: &mut Ledger, name: &str, reason: &str, second: i64, now: Instant) -> Result<Taken, Cause> {
-    put_in(ledger, &occurrence(name, reason, second), now)
-}
-
-fn event_of(operation: &Operation) -> &Event {
-    match &operation.action {
-        ServerAction::Create(event) => event,
-        other => panic!("expected a create: {other:?}"),
-    }
-}
-
-fn count_of(operation: &Operation) -> i32 {
-    match &operation.action {
-        ServerAction::Count { series, .. } => series.count,
-        other => panic!("expected a count: {other:?}"),
-    }
+fn count_of(write: &Write) -> i32 {
+    assert!(!write.create, "expected a count: {write:?}");
+    write.event.series.as_ref().unwrap().count
 }
 
 fn again() -> Answer {
     Answer::Again(None, "busy".to_owned())
 }
 
-/// Answers `Done` to everything that is due by `now`, and returns how many operations that were.
-fn settle_due(ledger: &mut Ledger, now: Instant) -> usize {
-    let mut operations = 0;
-    while let Some(operation) = ledger.take_due(now) {
-        assert!(ledger.answered(&operation, Answer::Done, now).is_none());
-        operations += 1;
-    }
-    operations
+fn done(ledger: &mut Ledger, write: &Write, now: Instant) {
+    assert_eq!(ledger.answered(write, Answer::Done(write.count), now), None);
 }
 
-/// A ledger in which one event was created at `now`.
+/// Completes all writes that may start by `now`, and returns how many there were.
+fn settle_due(ledger: &mut Ledger, now: Instant) -> usize {
+    let mut writes = 0;
+    while let Some(write) = ledger.take_due(now) {
+        done(ledger, &write, now);
+        writes += 1;
+    }
+    writes
+}
+
+/// A ledger with one Event that was created at `now`.
 fn with_one(now: Instant) -> Ledger {
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
     assert_eq!(settle_due(&mut ledger, now), 1);
     ledger
@@ -81,16 +79,10 @@ fn with_one(now: Instant) -> Ledger {
 #[tokio::test(start_paused = true)]
 async fn the_first_occurrence_is_created_at_once() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 5, now), Ok(Taken::New));
+    let mut ledger = Ledger::new();
+    assert_eq!(observe(&mut ledger, "web", "Waiting", 5, now), NEW);
     let create = ledger.take_due(now).unwrap();
-    let event = event_of(&create);
-    assert_eq!(event.event_time, Some(MicroTime(at(5))));
-    assert_eq!(event.note.as_deref(), Some("note 5"));
-    assert_eq!(event.reporting_instance.as_deref(), Some("replica-1"));
-    assert_eq!(event.metadata.namespace.as_deref(), Some("shop"));
-    assert!(event.metadata.name.as_deref().unwrap().starts_with("web."), "{:?}", event.metadata.name);
-    assert_eq!(event.series, None);
+    assert_eq!((create.create, &create.event), (true, &occurrence("shop", "web", "Waiting", 5)));
     assert_eq!(ledger.take_due(now), None);
 }
 
@@ -108,7 +100,7 @@ async fn repetitions_raise_the_count_within_seconds() {
     assert_eq!(ledger.take_due(due - Duration::from_millis(1)), None);
     let update = ledger.take_due(due).unwrap();
     assert_eq!(count_of(&update), 4);
-    ledger.answered(&update, Answer::Done, due);
+    done(&mut ledger, &update, due);
     assert_eq!(ledger.next_due(due), None);
 }
 
@@ -132,12 +124,12 @@ async fn a_count_that_grows_all_the_time_never_lags_more_than_ten_seconds() {
 #[tokio::test(start_paused = true)]
 async fn all_events_together_stay_below_one_rate_and_none_starves() {
     let start = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     for number in 0..1000 {
         observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, start).unwrap();
     }
     assert_eq!(settle_due(&mut ledger, start), 100, "the burst");
-    assert_eq!(ledger.next_due(start), Some(start + WRITES.every));
+    assert_eq!(ledger.next_due(start), Some(start + WRITES.interval));
     let mut writes = 100;
     let mut now = start;
     while let Some(due) = ledger.next_due(now) {
@@ -149,36 +141,37 @@ async fn all_events_together_stay_below_one_rate_and_none_starves() {
             break;
         }
     }
-    assert_eq!(ledger.entries.values().filter(|entry| entry.stage == Stage::Absent).count(), 0);
-    assert!(now - start >= WRITES.every * 900, "{:?}", now - start);
+    let series = ledger.namespaces.values().flat_map(|namespace| namespace.series.values());
+    assert!(series.into_iter().all(|series| series.created), "some were never written");
+    assert!(now - start >= WRITES.interval * 900, "{:?}", now - start);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_during_a_write_is_sent_next() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
     let create = ledger.take_due(now).unwrap();
     observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
     assert_eq!(ledger.take_due(now + SERIES_IDLE), None, "one operation at a time");
-    ledger.answered(&create, Answer::Done, now);
+    done(&mut ledger, &create, now);
     assert_eq!(count_of(&ledger.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_action_container_or_related_object_is_another_event() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
-    let plain = occurrence("web", "Waiting", 0);
+    let mut ledger = Ledger::new();
+    let plain = occurrence("shop", "web", "Waiting", 0);
     let mut others = vec![plain.clone(); 5];
-    others[0].action = "Probe".to_owned();
-    others[1].regarding.field_path = Some("spec.containers{main}".to_owned());
-    others[2].related = Some(pod("other"));
-    others[3].kind = EventType::Warning;
-    others[4].controller = "mainstay.dev/other".into();
-    assert_eq!(put_in(&mut ledger, &plain, now), Ok(Taken::New));
-    for other in &others {
-        assert_eq!(put_in(&mut ledger, other, now), Ok(Taken::New), "{other:?}");
+    others[0].action = Some("Probe".to_owned());
+    others[1].regarding.as_mut().unwrap().field_path = Some("spec.containers{main}".to_owned());
+    others[2].related = Some(pod("shop", "other"));
+    others[3].type_ = Some("Warning".to_owned());
+    others[4].reporting_controller = Some("mainstay.dev/other".to_owned());
+    assert_eq!(ledger.observe(plain, now), NEW);
+    for other in others {
+        assert_eq!(ledger.observe(other.clone(), now), NEW, "{other:?}");
     }
 }
 
@@ -190,47 +183,30 @@ async fn an_event_that_expired_is_created_again_with_its_count() {
     let update = ledger.take_due(now + FIRST_UPDATE).unwrap();
     assert!(ledger.answered(&update, Answer::Gone, now).is_none());
     let create = ledger.take_due(now).unwrap();
-    assert_eq!(event_of(&create).series.as_ref().map(|series| series.count), Some(2));
-    assert_eq!(event_of(&create).metadata.resource_version, None);
+    assert_eq!(create.event.series.as_ref().map(|series| series.count), Some(2));
+    assert_eq!(create.event.metadata.resource_version, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_whose_answer_was_lost_is_adopted() {
+async fn a_create_whose_answer_was_lost_is_not_made_twice_and_its_count_follows() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
     let create = ledger.take_due(now).unwrap();
     ledger.answered(&create, again(), now);
-    let now = now + FIRST_RETRY;
-    let create = ledger.take_due(now).unwrap();
-    ledger.answered(&create, Answer::Exists, now);
     observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
-    let adopt = ledger.take_due(now).unwrap();
-    let ServerAction::Adopt(event) = &adopt.action else { panic!("expected an adoption: {adopt:?}") };
-    assert_eq!(event.metadata.name, event_of(&create).metadata.name);
-    ledger.answered(&adopt, Answer::Done, now);
-    assert_eq!((ledger.unconfirmed(), ledger.next_due(now)), (0, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_name_that_is_another_events_is_left_alone() {
-    let now = Instant::now();
-    let mut ledger = new_ledger();
-    observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-    let create = ledger.take_due(now).unwrap();
-    ledger.answered(&create, Answer::Exists, now);
-    let adopt = ledger.take_due(now).unwrap();
-    ledger.answered(&adopt, Answer::Foreign, now);
+    let now = now + FIRST_RETRY;
     let second = ledger.take_due(now).unwrap();
-    assert_ne!(event_of(&second).metadata.name, event_of(&create).metadata.name);
-    ledger.answered(&second, Answer::Done, now);
-    assert_eq!(ledger.unconfirmed(), 0);
+    assert_eq!((second.create, second.count), (true, 2));
+    // The server has the Event of the first attempt.
+    ledger.answered(&second, Answer::Done(1), now);
+    assert_eq!(count_of(&ledger.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_with_backoff_and_then_given_up() {
     let mut now = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
     observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
     let mut waits = Vec::new();
@@ -244,9 +220,9 @@ async fn failures_are_retried_with_backoff_and_then_given_up() {
         now = due;
     };
     assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000, 30000, 30000]);
-    assert_eq!((lost.cause, lost.count, lost.why.as_str()), (Cause::GaveUp, 2, "busy"));
+    assert_eq!((lost.cause, lost.count, lost.why.as_str()), (cause::GAVE_UP, 2, "busy"));
     assert_eq!(ledger.next_due(now), None);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 9, now), Ok(Taken::New));
+    assert_eq!(observe(&mut ledger, "web", "Waiting", 9, now), NEW);
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,7 +241,7 @@ async fn a_count_that_could_not_be_written_once_goes_on_counting() {
 async fn the_wait_that_the_server_asks_for_is_kept_whole_within_reason() {
     for (asked, kept) in [(7, 7), (0, 0), (120, 120), (u64::MAX, MAX_RETRY_AFTER.as_secs())] {
         let now = Instant::now();
-        let mut ledger = new_ledger();
+        let mut ledger = Ledger::new();
         observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
         let create = ledger.take_due(now).unwrap();
         let asked = Duration::from_secs(asked);
@@ -278,7 +254,7 @@ async fn the_wait_that_the_server_asks_for_is_kept_whole_within_reason() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_events_that_fail_four_times_each_are_all_written() {
     let mut now = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     for number in 0..1000 {
         observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
     }
@@ -286,9 +262,9 @@ async fn a_thousand_events_that_fail_four_times_each_are_all_written() {
     while let Some(due) = ledger.next_due(now) {
         now = now.max(due);
         while let Some(create) = ledger.take_due(now) {
-            let tried = attempts.entry(create.id).or_insert(0);
+            let tried = attempts.entry(create.key.clone()).or_insert(0);
             *tried += 1;
-            let answer = if *tried > 4 { Answer::Done } else { again() };
+            let answer = if *tried > 4 { Answer::Done(create.count) } else { again() };
             assert!(ledger.answered(&create, answer, now).is_none());
         }
     }
@@ -300,101 +276,130 @@ async fn a_thousand_events_that_fail_four_times_each_are_all_written() {
 async fn a_series_ends_after_six_quiet_minutes() {
     let now = Instant::now();
     let mut ledger = with_one(now);
-    assert!(!ledger.end_idle(now + SERIES_IDLE - Duration::from_millis(1)));
+    assert!(ledger.sweep(now + SERIES_IDLE - Duration::from_millis(1)).is_empty());
     assert_eq!(observe(&mut ledger, "web", "Waiting", 1, now), Ok(Taken::Raised));
-    assert!(!ledger.end_idle(now + SERIES_IDLE), "its count is not written yet");
+    assert!(ledger.sweep(now + SERIES_IDLE).is_empty(), "its count is not written yet");
     assert_eq!(settle_due(&mut ledger, now + FIRST_UPDATE), 1);
-    assert!(ledger.end_idle(now + SERIES_IDLE));
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 2, now), Ok(Taken::New));
+    assert_eq!((ledger.sweep(now + SERIES_IDLE).len(), ledger.stored, ledger.namespaces.len()), (1, 0, 0));
+    assert_eq!(observe(&mut ledger, "web", "Waiting", 2, now), NEW);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_flooding_object_is_limited_and_others_are_not() {
-    let now = Instant::now();
-    let mut ledger = new_ledger();
-    let mut observe =
-        |name: &str, number: i64, now| observe(&mut ledger, name, &format!("Reason{number}"), number, now);
-    for number in 0..25 {
-        assert_eq!(observe("web", number, now), Ok(Taken::New), "event {number}");
+/// Fills the table from one namespace, which has recorded more than there is room for.
+fn flooded(now: Instant) -> Ledger {
+    let mut ledger = Ledger::new();
+    for number in 0..=MAX_SERIES {
+        let outcome = ledger.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
+        assert_eq!(outcome, if number < MAX_SERIES { NEW } else { Err(cause::FULL) }, "{number}");
     }
-    assert_eq!(observe("web", 25, now), Err(Cause::Limited));
-    assert_eq!(observe("db", 0, now), Ok(Taken::New));
-    assert_eq!(observe("web", 3, now), Ok(Taken::Repeated), "a known event goes on counting");
-    let later = now + TOPIC_LIMIT.every;
-    assert_eq!(observe("web", 26, later), Ok(Taken::New));
-    assert_eq!(observe("web", 27, later), Err(Cause::Limited));
+    ledger
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_number_of_other_objects_gives_a_flooding_one_a_new_budget() {
+async fn the_events_of_a_quiet_namespace_are_next_however_many_another_one_has() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
-    let mut taken = 0;
-    for number in 0..3 * MAX_SERIES {
-        settle_due(&mut ledger, now + WRITES.every * u32::try_from(number).unwrap());
-        let noise = format!("Reason{number}");
-        taken += usize::from(observe(&mut ledger, "web", &noise, 0, now) == Ok(Taken::New));
-        assert_eq!(observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now), Ok(Taken::New));
-    }
-    assert_eq!(taken, 25);
+    let mut ledger = flooded(now);
+    // Two turns of the noisy namespace, then the quiet one has its turn although it came last.
+    settle_due(&mut ledger, now);
+    let now = now + WRITES.interval;
+    let quiet = ledger.observe(occurrence("quiet", "web", "Waiting", 0), now);
+    assert!(matches!(quiet, Ok(Taken::New(_))), "{quiet:?}");
+    assert_eq!(&*ledger.take_due(now).unwrap().namespace, "quiet");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_noisy_object_pushes_out_its_own_series_only() {
+async fn namespaces_take_turns() {
+    let now = Instant::now();
+    let mut ledger = Ledger::new();
+    for (namespace, series) in [("a", 50), ("b", 50), ("c", 3)] {
+        for number in 0..series {
+            ledger.observe(occurrence(namespace, &number.to_string(), "Waiting", 0), now).unwrap();
+        }
+    }
+    let mut order = Vec::new();
+    while let Some(write) = ledger.take_due(now).filter(|_| order.len() < 12) {
+        done(&mut ledger, &write, now);
+        order.push(write.namespace.to_string());
+    }
+    for round in order[..9].chunks(3) {
+        let mut round = round.to_vec();
+        round.sort_unstable();
+        assert_eq!(round, ["a", "b", "c"], "{order:?}");
+    }
+    assert!(!order[9..].contains(&"c".to_owned()), "{order:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_answers_slowly_does_not_hold_all_writes_in_flight() {
+    let now = Instant::now();
+    let mut ledger = flooded(now);
+    for _ in 0..MAX_IN_FLIGHT_EACH {
+        assert!(ledger.take_due(now).is_some());
+    }
+    assert_eq!((ledger.take_due(now), ledger.next_due(now)), (None, None));
+    ledger.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
+    assert_eq!(&*ledger.take_due(now).unwrap().namespace, "quiet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_full_table_each_namespace_has_its_share_at_the_cost_of_the_largest() {
+    let now = Instant::now();
+    let mut ledger = flooded(now);
+    let share = MAX_SERIES / 2;
+    for number in 0..=share {
+        let outcome = ledger.observe(occurrence("quiet", &number.to_string(), "Waiting", 0), now);
+        if number == share {
+            assert_eq!(outcome, Err(cause::FULL), "more than its share");
+        } else {
+            let Ok(Taken::New(Some(lost))) = outcome else { panic!("{number}: {outcome:?}") };
+            assert_eq!((lost.cause, lost.count), (cause::FULL, 1));
+            assert_eq!(lost.event.metadata.namespace.as_deref(), Some("noisy"));
+        }
+        assert_eq!(ledger.stored, MAX_SERIES);
+    }
+    assert_eq!(ledger.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowded_table_forgets_what_the_server_knows_of_the_largest_namespace_only() {
     let mut now = Instant::now();
-    let mut ledger = with_one(now);
-    for number in 0..10 * TOPIC_SERIES {
-        now += TOPIC_LIMIT.every;
-        assert_eq!(observe(&mut ledger, "noisy", &format!("Reason{number}"), 0, now), Ok(Taken::New));
+    let mut ledger = Ledger::new();
+    ledger.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
+    settle_due(&mut ledger, now);
+    for number in 1..MAX_SERIES {
+        let outcome = ledger.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
+        assert_eq!(outcome, NEW, "{number}");
+    }
+    while let Some(due) = ledger.next_due(now) {
+        now = due;
         settle_due(&mut ledger, now);
     }
-    assert_eq!(ledger.entries.len(), TOPIC_SERIES + 1);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 1, now), Ok(Taken::Raised));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_noisy_object_at_a_dead_server_has_its_share_and_no_more() {
-    let mut now = Instant::now();
-    let mut ledger = new_ledger();
-    let mut outcomes = Vec::new();
-    for number in 0..2 * TOPIC_SERIES {
-        now += TOPIC_LIMIT.every;
-        outcomes.push(observe(&mut ledger, "noisy", &format!("Reason{number}"), 0, now));
-    }
-    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), TOPIC_SERIES);
-    assert_eq!(outcomes.last(), Some(&Err(Cause::Limited)));
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 1, now), Ok(Taken::New));
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_nothing_can_be_written_the_newest_are_dropped_and_memory_is_bounded() {
-    let now = Instant::now();
-    let mut ledger = new_ledger();
-    for number in 0..MAX_SERIES {
-        assert_eq!(observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now), Ok(Taken::New));
-    }
-    assert_eq!(observe(&mut ledger, "late", "Waiting", 0, now), Err(Cause::Full));
-    assert_eq!(observe(&mut ledger, "pod-0", "Waiting", 0, now), Ok(Taken::Repeated));
+    assert_eq!(ledger.stored, CROWDED - 1);
+    assert_eq!(ledger.observe(occurrence("quiet", "web", "Waiting", 1), now), Ok(Taken::Raised));
     assert_eq!(
-        (ledger.entries.len(), ledger.by_key.len(), ledger.due.len()),
-        (MAX_SERIES, MAX_SERIES, MAX_SERIES)
+        ledger.observe(occurrence("noisy", "late", "Waiting", 0), now),
+        NEW,
+        "and there is room again"
     );
-    assert_eq!(ledger.by_topic.len(), MAX_SERIES);
-    // What the server knows makes room.
-    settle_due(&mut ledger, now);
-    assert_eq!(observe(&mut ledger, "late", "Waiting", 0, now), Ok(Taken::New));
-    assert_eq!(ledger.entries.len(), MAX_SERIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_no_write_succeeds_the_newest_are_dropped_and_known_ones_go_on_counting() {
+    let now = Instant::now();
+    let mut ledger = flooded(now);
+    assert_eq!(ledger.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
+    assert_eq!(ledger.observe(occurrence("noisy", "pod-0", "Waiting", 0), now), Ok(Taken::Repeated));
+    assert_eq!((ledger.stored, ledger.unconfirmed()), (MAX_SERIES, MAX_SERIES as u64 + 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_no_turn_and_takes_nothing_new() {
     let now = Instant::now();
-    let mut ledger = new_ledger();
+    let mut ledger = Ledger::new();
     for number in 0..1000 {
         observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
     }
     ledger.hurry(now);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 0, now), Err(Cause::Stopped));
+    assert_eq!(observe(&mut ledger, "web", "Waiting", 0, now), Err(cause::STOPPED));
     assert_eq!(settle_due(&mut ledger, now), 1000);
     assert_eq!(ledger.unconfirmed(), 0);
 }

@@ -2,11 +2,13 @@ use super::*;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::advance;
+use tower::ServiceExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,18 +29,20 @@ enum Up {
 }
 
 impl Server {
-    fn guarded(&self) -> Handler {
+    fn reviews(&self) -> Reviews {
         let server = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        let handler: Handler =
-            Arc::new(|_| Box::pin(async { Response::new(Bytes::from_static(b"metrics")) }));
-        reviewed(handler, Reviews::new(Client::new(service, "default")))
+        Reviews::new(Client::new(service, "default"))
     }
 
-    async fn answer(&self, request: http::Request<Body>) -> Response<Full<Bytes>> {
+    fn guarded(&self) -> Router {
+        reviewed(Router::new().fallback(async || "metrics"), self.reviews())
+    }
+
+    async fn answer(&self, request: http::Request<Body>) -> http::Response<Full<Bytes>> {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let question: Value = serde_json::from_slice(&body).unwrap();
         self.asked.lock().push(question["spec"].clone());
@@ -46,7 +50,7 @@ impl Server {
         match up {
             Up::Answers => {}
             Up::Refuses => {
-                let mut refusal = Response::new(Full::from("{}"));
+                let mut refusal = http::Response::new(Full::from("{}"));
                 *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
                 return refusal;
             }
@@ -62,7 +66,7 @@ impl Server {
             Some(_) => json!({"authenticated": false, "error": "no such token"}),
             None => json!({"allowed": spec["user"] == "reader"}),
         };
-        Response::new(Full::from(answer.to_string()))
+        http::Response::new(Full::from(answer.to_string()))
     }
 
     fn is(&self, up: Up) {
@@ -75,13 +79,21 @@ impl Server {
     }
 }
 
-async fn ask(guarded: &Handler, authorization: Option<&str>) -> (u16, String) {
-    let mut request = Request::builder().uri("/metrics");
+async fn ask(guarded: &Router, authorization: Option<&str>) -> (u16, String) {
+    ask_from([10, 0, 0, 1], guarded, authorization).await
+}
+
+/// Status and text of the answer to a peer of this address.
+async fn ask_from(peer: [u8; 4], guarded: &Router, authorization: Option<&str>) -> (u16, String) {
+    let mut request = http::Request::builder().uri("/metrics").extension(PeerAddress(peer.into()));
     if let Some(authorization) = authorization {
         request = request.header(AUTHORIZATION, authorization);
     }
-    let answer = guarded(request.body(Bytes::new()).unwrap()).await;
-    (answer.status().as_u16(), String::from_utf8(answer.into_body().to_vec()).unwrap())
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let answer = guarded.clone().oneshot(request).await.unwrap();
+    let status = answer.status().as_u16();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(text.to_vec()).unwrap())
 }
 
 fn said(code: u16, text: &str) -> (u16, String) {
@@ -149,7 +161,7 @@ async fn a_server_that_does_not_answer_lets_nobody_in_but_those_it_has_just_let_
         assert_eq!(ask(&guarded, Some("Bearer stranger")).await, said(500, "Authentication failed\n"));
     }
     assert_eq!(began.elapsed(), PATIENCE, "who hangs is waited for once");
-    advance(TOKEN_COUNTS).await;
+    advance(TOKEN_TTL).await;
     assert_eq!(ask(&guarded, Some("Bearer reader")).await, said(500, "Authentication failed\n"));
     // Whose token it is can be told again, and whether it may is remembered.
     server.is(Up::Answers);
@@ -158,29 +170,24 @@ async fn a_server_that_does_not_answer_lets_nobody_in_but_those_it_has_just_let_
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_push_nobody_out_and_are_forgotten() {
+async fn made_up_tokens_push_out_no_answer_that_has_not_expired() {
     let server = Server::default();
-    let reviews = Arc::new(Reviews::new({
-        let server = server.clone();
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        Client::new(service, "default")
-    }));
-    assert!(reviews.user("reader", Standing::Stranger).await.unwrap().is_some());
-    for number in 0..REMEMBERED * 4 {
-        assert!(reviews.user(&format!("made up {number}"), Standing::Stranger).await.unwrap().is_none());
-        // As fast as they are asked about, and all within the time that an answer counts.
-        advance(SECOND / PER_SECOND).await;
+    let reviews = server.reviews();
+    assert!(reviews.user("reader", Standing::Unknown).await.unwrap().is_some());
+    let began = Instant::now();
+    let mut made_up = 0;
+    // As fast as they are reviewed, for as long as an answer is remembered.
+    while began.elapsed() < TOKEN_TTL.saturating_sub(SECOND) {
+        if reviews.user(&format!("made up {made_up}"), Standing::Unknown).await.is_err() {
+            advance(SECOND / PER_SECOND).await;
+        } else {
+            made_up += 1;
+        }
     }
-    assert_eq!(reviews.remembered.lock().strangers.0.len(), REMEMBERED);
+    assert!(made_up > 1_000 && reviews.memory.lock().users.len() < REMEMBERED, "{made_up}");
     server.take();
-    assert!(reviews.user("reader", Standing::Stranger).await.unwrap().is_some());
+    assert!(reviews.user("reader", Standing::Unknown).await.unwrap().is_some());
     assert_eq!(server.take(), [] as [Value; 0]);
-    advance(TOKEN_COUNTS).await;
-    assert!(reviews.user("one more", Standing::Stranger).await.unwrap().is_none());
-    assert_eq!(reviews.remembered.lock().strangers.0.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,19 +207,39 @@ async fn made_up_tokens_cost_the_server_so_many_questions_a_second_and_no_more()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_strangers_does_not_keep_who_was_let_in_waiting() {
+async fn the_rotated_token_of_an_admitted_peer_is_reviewed_during_a_flood_from_elsewhere() {
+    let server = Server::default();
+    let guarded = server.guarded();
+    let (scraper, other) = ([10, 0, 0, 7], [10, 0, 0, 8]);
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer reader")).await.0, 200);
+    for _ in 0..BURST {
+        ask_from(other, &guarded, Some(&format!("Bearer {}", fastrand::u128(..)))).await;
+    }
+    assert_eq!(ask_from(other, &guarded, Some("Bearer stranger")).await.0, 429);
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer stranger")).await.0, 403, "it was reviewed");
+    // A flood from the address of the scraper is limited too, and costs its admitted token nothing.
+    for _ in 0..BURST {
+        ask_from(scraper, &guarded, Some(&format!("Bearer {}", fastrand::u128(..)))).await;
+    }
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer made up")).await.0, 429);
+    advance(TOKEN_TTL).await;
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer reader")).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_unknown_tokens_does_not_keep_an_admitted_one_waiting() {
     let server = Server::default();
     let guarded = server.guarded();
     assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
-    advance(YES_COUNTS).await;
+    advance(ALLOWED_TTL).await;
     server.take();
     server.is(Up::Hangs);
     let mut crowd = tokio::task::JoinSet::new();
     for number in 0..100 {
-        let guarded = Arc::clone(&guarded);
+        let guarded = guarded.clone();
         crowd.spawn(async move { ask(&guarded, Some(&format!("Bearer made up {number}"))).await.0 });
     }
-    while server.asked.lock().len() < AT_ONCE - KEPT {
+    while server.asked.lock().len() < AT_ONCE {
         tokio::task::yield_now().await;
     }
     server.is(Up::Answers);

@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Runs these until all have started, cancels the cues, stops the manager if asked to, and returns its end.
 async fn end_of(parts: &[(&'static str, RunnableGroup, Way)], asked: bool) -> ManagerError {
     let mut configuration = configuration("");
-    configuration.shutdown.grace_period = GRACE;
+    configuration.shutdown.grace_period = GRACE.into();
     let manager = manager_with("127.0.0.1:1", configuration);
     let diary = Diary::default();
     let cues: Vec<_> = parts

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::part::{Diary, Part, Way};
 use super::*;
 use crate::cache::Scope;
-use crate::client::testserver::logged_by_all;
+use crate::client::tests::server::logged_by_all;
 use crate::health;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
 

@@ -1,15 +1,15 @@
 //! Random edits of a file, each judged as if it had been saved.
 
 use super::*;
-use crate::config::edits::{edit, every_key};
+use crate::config::tests::edits::{edit, every_key};
 
 /// Files that are saved one after the other.
 const FILES: usize = 10_000;
 
 /// What a file may say, on many lines.
-const SETTINGS: &str = r#"probePolicy:
-  mode: AllowList
-  allow: [10.0.0.0/8, .example.com]
+const SETTINGS: &str = r#"shop:
+  currency: USD
+  prices: {apple: 3, pear: 4}
 logging:
   level: info,mainstay::queue=debug
 shutdown: {gracePeriod: 5s}

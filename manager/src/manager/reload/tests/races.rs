@@ -75,7 +75,7 @@ async fn who_registers_while_reading_the_configuration_holds_up_nobody() {
         thread::spawn(move || reloads.take(&source, Ok(format!("{HEAD}shutdown: {{gracePeriod: 7s}}"))));
     let (tell, registered) = mpsc::channel();
     let registering = thread::spawn(move || {
-        while manager.configuration().shutdown.grace_period != Duration::from_secs(7) {
+        while *manager.configuration().shutdown.grace_period != Duration::from_secs(7) {
             thread::yield_now();
         }
         let late = manager.register(Controller::new("late").source(channel().1).reconciler(Nothing));

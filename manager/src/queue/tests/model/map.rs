@@ -51,7 +51,7 @@ impl Model {
     pub(super) fn new(settings: QueueSettings, workers: usize) -> Self {
         Self {
             keys: BTreeMap::new(),
-            tokens: settings.retry.rates.first().map_or(0, |rate| u64::from(rate.burst) * 1000),
+            tokens: settings.retry.rate.map_or(0, |rate| u64::from(rate.burst) * 1000),
             settings,
             workers,
             now: 0,
@@ -69,9 +69,9 @@ impl Model {
     }
 
     pub(super) fn advance(&mut self, now: u64) {
-        if let Some(rate) = self.settings.retry.rates.first() {
+        if let Some(rate) = self.settings.retry.rate {
             // One token per millisecond and per thousand of `per_second`: exact for the rates used here.
-            let gain = (now - self.now) * token_gain(rate);
+            let gain = (now - self.now) * token_gain(&rate);
             self.tokens = (self.tokens + gain).min(u64::from(rate.burst) * 1000);
         }
         self.now = now;
@@ -215,7 +215,7 @@ impl Model {
             return Some((*id, false, false));
         }
         let fresh = self.best(Lane::Live).or_else(|| self.best(Lane::Background));
-        let token = self.settings.retry.rates.is_empty() || self.tokens >= 1000;
+        let token = self.settings.retry.rate.is_none() || self.tokens >= 1000;
         let held = self.running_retries();
         let share = usize::from(self.settings.retry_share);
         let retry = self.best(Lane::Retry).filter(|_| token && self.leaves_one_free());
@@ -258,9 +258,9 @@ impl Model {
         if !self.leading || self.phase == Phase::Stopped {
             return None;
         }
-        let token = self.settings.retry.rates.first().map(|rate| {
+        let token = self.settings.retry.rate.map(|rate| {
             let missing = 1000_u64.saturating_sub(self.tokens);
-            self.now + missing.div_ceil(token_gain(rate))
+            self.now + missing.div_ceil(token_gain(&rate))
         });
         let chances = self.keys.values().flat_map(|entry| match entry.at {
             At::Delayed { until, .. } if self.phase == Phase::Open => [Some(until), None],
@@ -301,7 +301,7 @@ impl Model {
         {
             entry.at = At::Running { lane, as_retry };
         }
-        if as_retry && !self.settings.retry.rates.is_empty() {
+        if as_retry && self.settings.retry.rate.is_some() {
             self.tokens -= 1000;
         }
         id
@@ -368,12 +368,12 @@ impl Model {
 
     /// `order` is that of the machine's slots, in which freed keys come back.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize, order: &[u32]) {
-        if let Some(rate) = settings.retry.rates.first() {
+        if let Some(rate) = settings.retry.rate {
             let full = u64::from(rate.burst) * 1000;
-            self.tokens = if self.settings.retry.rates.is_empty() { full } else { self.tokens.min(full) };
+            self.tokens = if self.settings.retry.rate.is_none() { full } else { self.tokens.min(full) };
         }
         let (new, old) = (&settings.retry, &self.settings.retry);
-        let changed = new.delays != old.delays || new.max_attempts != old.max_attempts;
+        let changed = new.delay != old.delay || new.max_attempts != old.max_attempts;
         let shorter = changed.then(|| new.clone());
         self.settings = settings;
         self.workers = workers;

@@ -1,0 +1,192 @@
+//! One task per target: it waits for the next time, then for a slot, probes, and publishes the verdict.
+//!
+//! # Invariants
+//! 1. At most one probe per target and timeout is in flight, however many objects wait for it.
+//! 2. Once the last object has stopped waiting, no probe starts, and one in flight is dropped.
+//! 3. A failure at a raw address is published when the time of the probe is over: neither the reason nor the
+//!    clock distinguishes a refusal from silence.
+//! 4. A panic inside a probe is the result of that probe alone.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::attempt::{Attempt, attempt};
+use super::describe::MAX_NAMED;
+use super::entry::Ended;
+use super::reachability::Reachability;
+use super::targets::{NewTarget, Start};
+use super::turns::Slot;
+use super::{ProbeResult, Shared};
+use crate::reasons;
+
+/// How late a timeout may be noticed on a machine that is merely busy.
+const LATE: Duration = Duration::from_secs(1);
+
+/// The half of the engine that opens sockets; without a [run](Driver::run) nothing is probed.
+pub struct Driver {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// One run of a driver. Its end forgets all targets.
+struct Term<'a>(&'a Shared);
+
+// === impl Driver ===
+
+impl Driver {
+    /// Probes until `stop` is cancelled. Then connections are dropped, and all targets and results are
+    /// forgotten, with the objects that wait: they would be old news in the next run, and waiting objects
+    /// register again.
+    ///
+    /// # Cancel safety
+    /// May be dropped, to the same effect.
+    pub async fn run(&self, stop: CancellationToken) {
+        let _term = Term(&self.shared);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&self.shared.turns).run());
+        loop {
+            let new = self.shared.targets.lock().take_new();
+            for NewTarget { id, due, gone } in new {
+                tasks.spawn(Arc::clone(&self.shared).follow(id, due, gone));
+            }
+            // Biased: a stop goes before new work.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = self.shared.added.notified() => {}
+                Some(ended) = tasks.join_next() => {
+                    // Panics of probes are caught before, so this one is a fault of the engine.
+                    if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            }
+        }
+        tasks.shutdown().await;
+    }
+}
+
+// === impl Term ===
+
+impl Drop for Term<'_> {
+    fn drop(&mut self) {
+        self.0.targets.lock().clear();
+        self.0.metrics.outage(false);
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Probes one target for as long as its entry exists: until `gone` is cancelled and the sender of `due` is dropped.
+    async fn follow(
+        self: Arc<Self>,
+        id: u64,
+        mut due: watch::Receiver<Option<Instant>>,
+        gone: CancellationToken,
+    ) {
+        while let Some(at) = reached(&mut due).await {
+            let Some(probe) = self.targets.lock().due_probe(id, at) else { return };
+            // Biased: a target that is no longer due leaves the queue, even if its turn has just come.
+            tokio::select! {
+                biased;
+                changed = due.changed() => if changed.is_err() { return },
+                slot = self.turns.acquire(probe) => {
+                    // Boxed, so that a target between two probes takes little memory.
+                    let probe = Box::pin(self.probe(id, at, slot));
+                    if gone.run_until_cancelled(probe).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs one probe until its result may be published.
+    async fn probe(&self, id: u64, due: Instant, slot: Slot) {
+        let began = Instant::now();
+        let Some(Start { target, timeout, policy }) = self.targets.lock().start(id, began) else { return };
+        self.metrics.begin(began.duration_since(due), slot.delayed_by);
+        let attempt = attempt(&target, timeout, &policy, &self.seams);
+        // No state of an attempt outlives it, so a panic leaves nothing half-done behind.
+        let ended = AssertUnwindSafe(attempt).catch_unwind().await;
+        let Attempt { result, reachability } = ended.unwrap_or_else(|_| {
+            let (namespace, kind) = (target.namespace(), target.check().kind());
+            let address = target.address().map(tracing::field::display);
+            error!(namespace, kind, address, "a probe panicked; it is tried again at its next time");
+            self.metrics.panicked();
+            let message = "the manager failed at looking; its log says more".to_owned();
+            let result = ProbeResult::NotReady { reason: reasons::probe::PROBE_PANICKED, message };
+            Attempt { result, reachability: None }
+        });
+        let took = began.elapsed();
+        // A machine that notices the timeout so late was too busy to hear an answer.
+        let least = if took > timeout + LATE { Reachability::LocalFault } else { Reachability::Silent };
+        let reachability = reachability.map(|reachability| reachability.max(least));
+        drop(slot);
+        if result.is_coarse() {
+            // Without the slot: refusals would cost as much as black holes.
+            tokio::time::sleep_until(began + timeout).await;
+        }
+        // The duration, too, must not distinguish a refusal from silence.
+        self.metrics.count(&target, &result, began.elapsed());
+        self.finish(id, Ended { result, reachability, took, timeout });
+    }
+
+    fn finish(&self, id: u64, ended: Ended) {
+        let denied = match &ended.result {
+            ProbeResult::Denied { rule, message } => Some((*rule, message.clone())),
+            _ => None,
+        };
+        let (random, now) = ((self.seams.random)(), Instant::now());
+        let (changed, outage) = {
+            let mut targets = self.targets.lock();
+            (targets.finish(id, ended, now, random), targets.outage_news())
+        };
+        if let Some((rule, message)) = denied.filter(|_| !changed.is_empty()) {
+            let objects: Vec<String> = changed.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+            info!(?objects, rule, "a probe is denied: {message}");
+        }
+        self.publish(changed);
+        match outage {
+            Some(true) => warn!(
+                "most targets that answered have fallen silent together; this is taken for a fault of the manager's own \
+                 network or machine"
+            ),
+            Some(false) => info!("targets that had fallen silent together answer again"),
+            None => {}
+        }
+        if let Some(suspected) = outage {
+            self.metrics.outage(suspected);
+        }
+    }
+}
+
+/// Waits until a target is due, and returns the time at which it was to be; `None` once its entry is gone.
+async fn reached(due: &mut watch::Receiver<Option<Instant>>) -> Option<Instant> {
+    loop {
+        let at = *due.borrow_and_update();
+        let changed = due.changed();
+        let changed = match at {
+            Some(at) => match tokio::time::timeout_at(at, changed).await {
+                Ok(changed) => changed,
+                Err(_) => return Some(at),
+            },
+            None => changed.await,
+        };
+        changed.ok()?;
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
+}

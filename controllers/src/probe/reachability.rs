@@ -1,0 +1,89 @@
+//! Whether a probe heard anything from the network.
+//!
+//! The result need not show it: of a raw address no details are published. The [outage
+//! guard](super::outage_guard) needs it for every target.
+
+use std::io;
+
+use tokio::time::Instant;
+
+/// `ENFILE` and `EMFILE`, the same on every architecture of Linux and on the BSDs: too many open files.
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
+/// The answer of the network. Of several connections the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reachability {
+    /// No answer, or no route to the other side.
+    Silent,
+    /// An error of our own machine: no network, no address, no descriptor.
+    LocalFault,
+    /// An answer, welcome or not.
+    Answered,
+}
+
+/// When a target or a host answered last, and since when it is silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Contact {
+    /// Whether a conclusive probe has ended.
+    is_known: bool,
+    pub(super) answered: Option<Instant>,
+    /// When it fell silent, and whether by an error of our own machine; `None`: it answers, or never did.
+    pub(super) silent: Option<(Instant, bool)>,
+}
+
+// === impl Reachability ===
+
+impl Reachability {
+    /// Classifies the outcome of a connection or a look-up.
+    pub(super) fn of<T>(outcome: &io::Result<T>) -> Self {
+        use io::ErrorKind as Kind;
+        let Err(error) = outcome else { return Self::Answered };
+        match error.kind() {
+            Kind::ConnectionRefused | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::NotFound => {
+                Self::Answered
+            }
+            Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::AddrNotAvailable
+            | Kind::PermissionDenied
+            | Kind::OutOfMemory => Self::LocalFault,
+            _ if error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => Self::LocalFault,
+            _ => Self::Silent,
+        }
+    }
+}
+
+// === impl Contact ===
+
+impl Contact {
+    /// Notes how a probe ended. Returns whether the target fell silent by that. `held`: it had answered an
+    /// earlier manager, so silence from the first probe on is a loss too.
+    pub(super) fn note(&mut self, reachability: Reachability, held: bool, now: Instant) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_known, true);
+        if reachability == Reachability::Answered {
+            (self.answered, self.silent) = (Some(now), None);
+            return false;
+        }
+        let is_loss = self.silent.is_none() && (self.answered.is_some() || (is_first && held));
+        if is_loss {
+            self.silent = Some((now, reachability == Reachability::LocalFault));
+        }
+        is_loss
+    }
+
+    /// Forgets a target that did not answer last time, as no answer can be expected of it any more.
+    pub(super) fn forget_silence(&mut self) {
+        if self.silent.is_some() || self.answered.is_none() {
+            *self = Self::default();
+        }
+    }
+
+    /// Adds another target of the same host.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.answered = self.answered.max(other.answered);
+        self.silent = self.silent.max(other.silent);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,418 @@
+//! All targets, and the objects that wait for them: bookkeeping without clock, sockets, tasks or randomness.
+//!
+//! # Invariants
+//! 1. An entry exists exactly as long as an object waits for it; dropping it ends its task.
+//! 2. Of the targets of a namespace the oldest are probed, as many as the policy allows.
+//! 3. An admitted entry is either due or has a probe in flight.
+//! 4. Results of a target outlive a change of the objects that wait for it, and of their thresholds and
+//!    times.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainstay::key::Request;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::describe::{Description, MAX_NAMED, NextProbe};
+use super::entry::{DueProbe, Ended, Entry, Wait};
+use super::judge::judge;
+use super::metrics::ProbeMetrics;
+use super::outage_guard::OutageGuard;
+use super::turns::Turns;
+use super::{ProbeResult, Target, Verdict, VerdictState, Want};
+use crate::reasons::{self, denial};
+use crate::settings::ProbePolicy;
+
+/// A probe to start.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) target: Target,
+    pub(super) timeout: Duration,
+    pub(super) policy: Arc<ProbePolicy>,
+}
+
+/// A target whose task has to be started.
+#[derive(Debug)]
+pub(super) struct NewTarget {
+    pub(super) id: u64,
+    pub(super) due: watch::Receiver<Option<Instant>>,
+    pub(super) gone: CancellationToken,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Targets {
+    /// By age: ids rise.
+    entries: HashMap<u64, Entry>,
+    ids: HashMap<(Target, Duration), u64>,
+    /// The targets of each object, in its order; never an empty list.
+    requests: HashMap<Request, Vec<u64>>,
+    /// The targets of each namespace; never an empty set.
+    namespaces: HashMap<Arc<str>, BTreeSet<u64>>,
+    /// Targets by the Service that they may connect to.
+    services: BTreeSet<(Request, u64)>,
+    /// Targets that have no task yet.
+    new: Vec<u64>,
+    guard: OutageGuard,
+    policy: Arc<ProbePolicy>,
+    metrics: ProbeMetrics,
+    next_id: u64,
+}
+
+// === impl Targets ===
+
+impl Targets {
+    pub(super) fn new(policy: Arc<ProbePolicy>, metrics: ProbeMetrics) -> Self {
+        Self {
+            entries: HashMap::new(),
+            ids: HashMap::new(),
+            requests: HashMap::new(),
+            namespaces: HashMap::new(),
+            services: BTreeSet::new(),
+            new: Vec::new(),
+            guard: OutageGuard::default(),
+            policy,
+            metrics,
+            next_id: 0,
+        }
+    }
+
+    /// Has `request` wait for these targets and no others. Returns the objects of which a verdict has changed
+    /// by that; `None` if `request` waits for them already.
+    pub(super) fn watch(
+        &mut self,
+        request: &Request,
+        wants: Vec<Want>,
+        now: Instant,
+    ) -> Option<Vec<Request>> {
+        let known: Vec<&Wait> = self.waits(request).map(|(_, wait)| wait).collect();
+        if known.len() == wants.len() && known.iter().zip(&wants).all(|(wait, want)| wait.want.is_same(want))
+        {
+            return None;
+        }
+        let before = self.requests.remove(request).unwrap_or_default();
+        let mut earlier: Vec<(u64, Box<Wait>)> = Vec::with_capacity(before.len());
+        for (at, id) in before.iter().enumerate() {
+            let wait = self.entries.get_mut(id).and_then(|entry| entry.waits.remove(&(request.clone(), at)));
+            earlier.extend(wait.map(|wait| (*id, wait)));
+        }
+        let mut ids = Vec::with_capacity(wants.len());
+        let mut wants = wants.into_iter();
+        while let Some(want) = wants.next() {
+            let same = earlier.iter().position(|(_, wait)| wait.want.is_alike(&want));
+            // With another timeout it goes on from a wait that no other want goes on with.
+            let others = wants.as_slice();
+            let is_free = |wait: &Wait| !others.iter().any(|other| wait.want.is_alike(other));
+            let like = || earlier.iter().position(|(_, w)| w.want.target == want.target && is_free(w));
+            let earlier = same.or_else(like).map(|at| earlier.remove(at));
+            let id = self.join((request.clone(), ids.len()), want, earlier, now);
+            ids.push(id);
+        }
+        let mut changed = Vec::new();
+        for id in before {
+            changed.extend(self.leave(id, now));
+        }
+        if !ids.is_empty() {
+            self.requests.insert(request.clone(), ids);
+        }
+        self.metrics.count_targets(self.entries.len());
+        Some(changed)
+    }
+
+    /// Puts another policy in force, and makes probes due that the old one denied. Returns the objects of
+    /// which a verdict has changed.
+    pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<Request> {
+        self.policy = policy;
+        let limit = self.max_targets();
+        let ranked = self.namespaces.values().flat_map(|ids| ids.iter().enumerate());
+        let fits: Vec<(u64, bool)> = ranked.map(|(rank, id)| (*id, rank < limit)).collect();
+        let mut changed = Vec::new();
+        for (id, fits) in fits {
+            match self.entries.get(&id).is_some_and(|entry| entry.admitted) {
+                false if fits => changed.extend(self.admit(id, now)),
+                true if !fits => changed.extend(self.put_back(id, now)),
+                _ => {}
+            }
+        }
+        for entry in self.entries.values() {
+            let Some(due) = entry.due() else { continue };
+            if entry.streak.is_denied() {
+                entry.set_due(now);
+            } else if due <= now {
+                // Its turn is given anew: the rate may be another one.
+                entry.set_due(due);
+            } else if entry.started.is_some() {
+                entry.pull_forward(now, now, *self.policy.min_period);
+            }
+        }
+        changed
+    }
+
+    /// Returns whether an object waits for a target that may connect to this Service.
+    pub(super) fn connects_to(&self, service: &Request) -> bool {
+        self.of_service(service).next().is_some()
+    }
+
+    /// Makes probes due now of targets that may connect to this Service and are not ready, as far as that is
+    /// not too often.
+    pub(super) fn hurry(&mut self, service: &Request, now: Instant) {
+        let ids: Vec<u64> = self.of_service(service).collect();
+        for id in ids {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.hurry(now, *self.policy.min_period);
+            }
+        }
+    }
+
+    /// Returns the targets that were added since the last call.
+    pub(super) fn take_new(&mut self) -> Vec<NewTarget> {
+        let new = std::mem::take(&mut self.new).into_iter();
+        let entries = new.filter_map(|id| Some((id, self.entries.get(&id)?)));
+        entries.map(|(id, e)| NewTarget { id, due: e.due.subscribe(), gone: e.gone.clone() }).collect()
+    }
+
+    /// Returns what has to be known for the turn of a probe that was due at this time.
+    pub(super) fn due_probe(&self, id: u64, due: Instant) -> Option<DueProbe> {
+        self.entries.get(&id).map(|entry| entry.due_probe(due))
+    }
+
+    /// Notes that a probe begins; `None` if it is no longer due.
+    pub(super) fn start(&mut self, id: u64, now: Instant) -> Option<Start> {
+        let min_period = *self.policy.min_period;
+        let entry = self.entries.get_mut(&id).filter(|entry| entry.due().is_some())?;
+        entry.start(now, min_period);
+        let timeout = entry.timeout.min(entry.period(min_period));
+        Some(Start { target: entry.target.clone(), timeout, policy: Arc::clone(&self.policy) })
+    }
+
+    /// Notes how a probe ended, with a random number in [0, 1). Returns the objects of which a verdict has
+    /// changed.
+    pub(super) fn finish(&mut self, id: u64, ended: Ended, now: Instant, random: f64) -> Vec<Request> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
+        entry.is_probed = false;
+        if !entry.admitted {
+            return Vec::new();
+        }
+        let held = entry.waits.values().any(|wait| wait.want.held);
+        let mut is_loss = false;
+        match ended.reachability {
+            Some(reachability) => is_loss = entry.contact.note(reachability, held, now),
+            None if reasons::is_blind(ended.result.reason()) => {}
+            // The result needed no answer.
+            None => entry.contact.forget_silence(),
+        }
+        let is_new = entry.end(ended, now, *self.policy.min_period, random);
+        let changed = entry.judge(is_new);
+        if is_loss || self.guard.is_look_due(now) {
+            self.suspects_outage(now);
+        }
+        changed
+    }
+
+    /// Forgets all targets.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(Arc::clone(&self.policy), self.metrics.clone());
+        self.metrics.count_targets(0);
+    }
+
+    /// Returns whether the manager itself seems to be cut off.
+    pub(super) fn suspects_outage(&mut self, now: Instant) -> bool {
+        let contacts =
+            self.entries.values().map(|entry| (entry.target.namespace(), &*entry.host, &entry.contact));
+        self.guard.look(contacts, now)
+    }
+
+    /// Returns that, if it has changed since the last call.
+    pub(super) fn outage_news(&mut self) -> Option<bool> {
+        self.guard.news()
+    }
+
+    /// Returns the verdicts on the targets of an object, in its order.
+    pub(super) fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+        self.waits(request).map(|(entry, wait)| entry.verdict(wait)).collect()
+    }
+
+    /// Describes the targets of an object, in its order.
+    pub(super) fn describe(&self, request: &Request, turns: &Turns, now: Instant) -> Vec<Description> {
+        let waits = self.waits(request);
+        waits.map(|(entry, wait)| self.describe_one(request, entry, wait, turns, now)).collect()
+    }
+
+    fn describe_one(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        wait: &Wait,
+        turns: &Turns,
+        now: Instant,
+    ) -> Description {
+        let delayed_by = |due| turns.delayed_by(&entry.due_probe(due), now);
+        let next = match entry.due() {
+            None if entry.admitted => NextProbe::InFlight,
+            None => NextProbe::NoPlace,
+            Some(due) => match Some(due).filter(|due| *due <= now).and_then(delayed_by) {
+                Some(limit) => NextProbe::Delayed(limit),
+                None => NextProbe::In(due.duration_since(now)),
+            },
+        };
+        let mut others: Vec<&Request> = entry.waits.keys().map(|(other, _)| other).collect();
+        others.dedup();
+        others.retain(|other| *other != request);
+        Description {
+            target: entry.target.clone(),
+            state: entry.verdict(wait).state,
+            result: entry.result.clone(),
+            unchanged_for: entry.since.map(|since| now.duration_since(since)),
+            successes: entry.streak.successes(),
+            failures: entry.streak.failures(),
+            began: entry.started.map(|started| now.duration_since(started)),
+            took: entry.took,
+            next,
+            period: entry.period(*self.policy.min_period),
+            others: others.len(),
+            named: others.into_iter().take(MAX_NAMED).cloned().collect(),
+        }
+    }
+
+    fn waits<'a>(&'a self, request: &Request) -> impl Iterator<Item = (&'a Entry, &'a Wait)> {
+        let ids = self.requests.get(request).into_iter().flatten().enumerate();
+        ids.filter_map(move |(at, id)| {
+            let entry = self.entries.get(id)?;
+            Some((entry, &**entry.waits.get(&(request.clone(), at))?))
+        })
+    }
+
+    fn of_service(&self, service: &Request) -> impl Iterator<Item = u64> {
+        let range = (service.clone(), 0)..=(service.clone(), u64::MAX);
+        self.services.range(range).map(|(_, id)| *id)
+    }
+
+    fn max_targets(&self) -> usize {
+        usize::try_from(self.policy.max_targets_per_namespace).unwrap_or(usize::MAX)
+    }
+
+    /// Adds a wait, with the state of an earlier one. Returns its entry.
+    fn join(
+        &mut self,
+        key: (Request, usize),
+        want: Want,
+        earlier: Option<(u64, Box<Wait>)>,
+        now: Instant,
+    ) -> u64 {
+        let delay = Some(want.initial_delay).filter(|delay| !delay.is_zero());
+        let (entry, from, state) = match earlier {
+            Some((id, before)) => (Some(id), before.from, before.state),
+            None => (None, delay.map(|delay| now + delay), VerdictState::Pending),
+        };
+        let due = from.unwrap_or(now);
+        let id = self.entry_for(&want, entry, due, now);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            // Known results count at once, unless the delay is not over.
+            let state = if from.is_none() { judge(state, entry.streak, &want) } else { state };
+            entry.waits.insert(key, Box::new(Wait { want, from, state }));
+            entry.pull_forward(due, now, *self.policy.min_period);
+        }
+        id
+    }
+
+    /// Returns the entry of a target and timeout; `earlier` is the one that the object waited for until now.
+    fn entry_for(&mut self, want: &Want, earlier: Option<u64>, due: Instant, now: Instant) -> u64 {
+        let key = (want.target.clone(), want.timeout);
+        if let Some(id) = self.ids.get(&key) {
+            return *id;
+        }
+        if let Some(id) = earlier
+            && let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.waits.is_empty())
+        {
+            // No other object waits for it, so it keeps its results and its place.
+            let before = std::mem::replace(&mut entry.timeout, want.timeout);
+            self.ids.remove(&(want.target.clone(), before));
+            self.ids.insert(key, id);
+            return id;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let limit = self.max_targets();
+        let mut entry = Entry::new(want.target.clone(), want.timeout);
+        if let Some(earlier) = earlier.and_then(|id| self.entries.get(&id)) {
+            entry.learn(earlier);
+        }
+        let ids = self.namespaces.entry(Arc::clone(want.target.shared_namespace())).or_default();
+        ids.insert(id);
+        entry.admitted = ids.len() <= limit;
+        if entry.admitted {
+            entry.set_due(due);
+        }
+        let is_admitted = entry.admitted;
+        self.services.extend(want.target.service().map(|service| (service, id)));
+        self.entries.insert(id, entry);
+        self.ids.insert(key, id);
+        self.new.push(id);
+        if !is_admitted {
+            self.put_back(id, now);
+        }
+        id
+    }
+
+    /// Removes an entry without waits. Returns the objects of which a verdict has changed: another target may
+    /// have got its place.
+    fn leave(&mut self, id: u64, now: Instant) -> Vec<Request> {
+        if self.entries.get(&id).is_none_or(|entry| !entry.waits.is_empty()) {
+            return Vec::new();
+        }
+        let Some(entry) = self.entries.remove(&id) else { return Vec::new() };
+        self.ids.remove(&(entry.target.clone(), entry.timeout));
+        if let Some(service) = entry.target.service() {
+            self.services.remove(&(service, id));
+        }
+        let (namespace, limit) = (entry.target.shared_namespace(), self.max_targets());
+        let Some(ids) = self.namespaces.get_mut(namespace) else { return Vec::new() };
+        ids.remove(&id);
+        let last = ids.iter().nth(limit.saturating_sub(1)).copied();
+        if ids.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+        let next =
+            last.filter(|last| limit > 0 && self.entries.get(last).is_some_and(|entry| !entry.admitted));
+        next.map(|next| self.admit(next, now)).unwrap_or_default()
+    }
+
+    /// Has a target probed that waited for a place. Returns the objects of which a verdict has changed.
+    fn admit(&mut self, id: u64, now: Instant) -> Vec<Request> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
+        entry.admitted = true;
+        entry.reset();
+        // The first result is the news. Only an object with a delay has to hear before it that the denial is
+        // over.
+        drop(entry.judge(false));
+        let from = entry.waits.values().map(|wait| wait.from.unwrap_or(now)).min();
+        // A probe may be in flight since before it lost its place.
+        if !entry.is_probed {
+            entry.set_due(from.unwrap_or(now).max(now));
+        }
+        let delayed = entry.waits.iter().filter(|(_, wait)| wait.from.is_some());
+        delayed.map(|((request, _), _)| request.clone()).collect()
+    }
+
+    /// Has a target wait for a place. Returns the objects of which a verdict has changed.
+    fn put_back(&mut self, id: u64, now: Instant) -> Vec<Request> {
+        let limit = self.policy.max_targets_per_namespace;
+        let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
+        entry.admitted = false;
+        entry.due.send_replace(None);
+        self.metrics.deny(denial::MAX_TARGETS);
+        let namespace = entry.target.namespace();
+        let message = format!(
+            "namespace {namespace} waits for more targets than the {limit} of probePolicy.maxTargetsPerNamespace; \
+             this one is probed once another is not waited for any more"
+        );
+        let is_new = entry.note(ProbeResult::Denied { rule: denial::MAX_TARGETS, message }, now);
+        entry.judge(is_new)
+    }
+}

@@ -1,0 +1,63 @@
+use std::pin::pin;
+
+use futures_util::FutureExt as _;
+use mainstay::key::KindId;
+use mainstay::testing::TestContext;
+
+use super::*;
+
+const STATUS: [&str; 1] = ["apply waitdeployments.apps.mainstay.dev/status shop/web"];
+
+fn object(uid: &str, version: &str) -> WaitDeployment {
+    let metadata = json!({"name": "web", "namespace": "shop", "uid": uid, "resourceVersion": version});
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": {}});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// A writer whose cache shows this object.
+fn writer(newest: WaitDeployment) -> (StatusWriter, TestContext) {
+    let objects = Store::from_objects([newest]);
+    let cx = Context::for_test().with_store(&objects);
+    let apply = Applier::new(KindId::of::<WaitDeployment>(), "writer");
+    (StatusWriter::new(&objects, apply, &Turns::default()), cx)
+}
+
+fn web() -> Request {
+    Request::namespaced("shop", "web")
+}
+
+#[tokio::test]
+async fn a_status_is_for_the_version_that_is_known_when_it_is_sent() {
+    let (writer, cx) = writer(object("u1", "9"));
+    assert!(writer.write(&cx, &web(), &object("u1", "7"), &json!({"replicas": 1})).await.unwrap());
+    let sent = cx.take_writes();
+    assert_eq!(sent.iter().map(ToString::to_string).collect::<Vec<_>>(), STATUS);
+    assert_eq!(
+        sent[0].body,
+        json!({
+            "apiVersion": "apps.mainstay.dev/v1alpha1",
+            "kind": "WaitDeployment",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "9"},
+            "status": {"replicas": 1},
+        })
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_successor() {
+    let (writer, cx) = writer(object("u2", "9"));
+    assert!(!writer.write(&cx, &web(), &object("u1", "7"), &json!({})).await.unwrap());
+    assert_eq!(cx.take_writes(), []);
+}
+
+#[tokio::test]
+async fn two_writers_take_turns() {
+    let (writer, cx) = writer(object("u1", "9"));
+    let (request, ours) = (web(), object("u1", "7"));
+    let other = writer.turns.of(&request).lock().await;
+    let status = json!({});
+    let mut write = pin!(writer.write(&cx, &request, &ours, &status));
+    assert!(write.as_mut().now_or_never().is_none(), "another one is on its way");
+    drop(other);
+    assert!(write.await.unwrap());
+}

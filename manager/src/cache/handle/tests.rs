@@ -1,0 +1,9 @@
+//! What the other tests of this room look at.
+
+use super::*;
+
+impl<K> Store<K> {
+    pub(in crate::cache) fn declared(&self) -> &Declared {
+        &self.declared
+    }
+}

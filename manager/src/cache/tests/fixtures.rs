@@ -1,0 +1,215 @@
+//! Objects, a handler and a server for the tests of this room.
+
+pub(in crate::cache) mod server;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::deliver::Deliverer;
+use crate::cache::home::Home;
+use crate::cache::meta::{Labels, ResourceVersion, Scan};
+use crate::cache::store::{Core, EventKind};
+use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
+use crate::client::Writer;
+use crate::key::{KindId, Request};
+use crate::metrics::Registry;
+
+pub(in crate::cache) fn config_map() -> KindId {
+    KindId::of::<ConfigMap>()
+}
+
+pub(in crate::cache) fn request(name: &str) -> Request {
+    Request::namespaced("shop", name)
+}
+
+/// A `ConfigMap` in namespace `shop`.
+pub(crate) fn object(name: &str, uid: &str, version: u64) -> Value {
+    object_in("shop", name, uid, version)
+}
+
+pub(in crate::cache) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid,
+            "resourceVersion": version.to_string(),
+            "managedFields": [{"manager": "test"}],
+        },
+        "data": {"at": version.to_string()},
+    })
+}
+
+pub(crate) fn view_of(object: &Value) -> View {
+    let raw = object.to_string();
+    let home = Arc::new(Home::new(config_map()));
+    let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&home, Projection::Full).unwrap();
+    View::new(home, meta, body)
+}
+
+pub(in crate::cache) fn view(name: &str, uid: &str, version: u64) -> View {
+    view_of(&object(name, uid, version))
+}
+
+pub(in crate::cache) fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let mut object = object("labelled", "u", 1);
+    object["metadata"]["labels"] = json!(pairs.iter().copied().collect::<BTreeMap<_, _>>());
+    view_of(&object).meta().labels.clone()
+}
+
+/// A handler that tells the test what it was told, as lines such as `+ a@5 initial` or `a@5 -> a@6 own`.
+pub(in crate::cache) struct Teller(tokio::sync::mpsc::UnboundedSender<String>);
+
+/// The test's end of a [`Teller`].
+pub(in crate::cache) struct Told(tokio::sync::mpsc::UnboundedReceiver<String>);
+
+pub(in crate::cache) fn teller() -> (Box<Teller>, Told) {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    (Box::new(Teller(sender)), Told(receiver))
+}
+
+impl DeltaHandler for Teller {
+    fn handle(&self, delta: &Delta<'_>) {
+        let side = |view: &View| format!("{}@{}", view.meta().name(), view.meta().resource_version);
+        let mut line = match (delta.old, delta.new) {
+            (Some(old), Some(new)) => format!("{} -> {}", side(old), side(new)),
+            (None, Some(new)) => format!("+ {}", side(new)),
+            (Some(old), None) => format!("- {}", side(old)),
+            (None, None) => "nothing".to_owned(),
+        };
+        for (set, word) in
+            [(delta.initial, " initial"), (delta.resync, " resync"), (delta.own_write.is_some(), " own")]
+        {
+            line.push_str(if set { word } else { "" });
+        }
+        drop(self.0.send(line));
+    }
+
+    fn name(&self) -> &'static str {
+        "teller"
+    }
+}
+
+impl Told {
+    pub(in crate::cache) async fn next(&mut self) -> String {
+        self.0.recv().await.unwrap()
+    }
+
+    pub(in crate::cache) async fn take(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            lines.push(self.next().await);
+        }
+        lines
+    }
+
+    /// Nothing was told that the test has not taken.
+    pub(in crate::cache) fn is_empty(&mut self) -> bool {
+        self.0.try_recv().is_err()
+    }
+}
+
+/// A synced store that is changed by hand and tells its handlers. Dropping it stops the telling.
+pub(crate) struct ByHand {
+    pub(crate) store: Arc<KindStore>,
+    _deliverer: JoinSet<()>,
+}
+
+impl ByHand {
+    /// Holds these objects, listed at version 10.
+    pub(crate) fn listed(objects: &[Value]) -> Self {
+        let by_hand = Self::unlisted();
+        by_hand.relisted(objects, 10);
+        by_hand
+    }
+
+    /// Has not synced yet.
+    pub(crate) fn unlisted() -> Self {
+        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Arc::new(KindStore::new(core));
+        store.core().start();
+        let mut deliverer = JoinSet::new();
+        deliverer.spawn(Deliverer::new(Arc::clone(store.core())).run());
+        Self { store, _deliverer: deliverer }
+    }
+
+    /// As if the server had listed these objects and no others.
+    pub(crate) fn relisted(&self, objects: &[Value], version: u64) {
+        let epoch = self.store.core().begin_list();
+        for object in objects {
+            self.store.core().listed(0, epoch, object.to_string().as_bytes());
+        }
+        self.store.core().end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
+    }
+
+    pub(crate) fn changed(&self, object: &Value) {
+        self.store.core().event(0, EventKind::Changed, object.to_string().as_bytes());
+    }
+
+    pub(crate) fn deleted(&self, object: &Value) {
+        self.store.core().event(0, EventKind::Deleted, object.to_string().as_bytes());
+    }
+
+    pub(crate) fn resynced(&self) {
+        self.store.core().queue_resync();
+    }
+
+    /// As if this process had written it.
+    pub(crate) fn written(&self, object: &Value, writer: Writer) {
+        assert!(self.store.core().written(object.to_string().as_bytes(), writer), "the store takes it");
+    }
+}
+
+/// A running cache against a scripted server. Dropping it aborts the cache.
+pub(in crate::cache) struct Rig {
+    pub(in crate::cache) cache: Cache,
+    pub(in crate::cache) server: server::Server,
+    pub(in crate::cache) tasks: JoinSet<()>,
+    pub(in crate::cache) stop: CancellationToken,
+}
+
+impl Rig {
+    pub(in crate::cache) fn start(settings: CacheSettings) -> Self {
+        let (server, client) = server::scripted();
+        let cache = Cache::with_random(settings, client, &Registry::new(), fastrand::Rng::with_seed(7));
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (running, stopped) = (cache.clone(), stop.clone());
+        tasks.spawn(async move { running.run(stopped).await });
+        Self { cache, server, tasks, stop }
+    }
+
+    pub(in crate::cache) fn config_maps(&self) -> Arc<KindStore> {
+        self.cache.kind(config_map(), Scope::all(), Projection::Full)
+    }
+
+    /// Starts with `objects` listed by stream at version 10; the stream goes on as the watch.
+    pub(in crate::cache) async fn synced(objects: &[Value]) -> (Self, Arc<KindStore>, server::Stream) {
+        let settings = CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() };
+        Self::synced_with(settings, objects).await
+    }
+
+    pub(in crate::cache) async fn synced_with(
+        settings: CacheSettings,
+        objects: &[Value],
+    ) -> (Self, Arc<KindStore>, server::Stream) {
+        let mut rig = Self::start(settings);
+        let store = rig.config_maps();
+        let stream = rig.server.next().await.stream();
+        for object in objects {
+            stream.event("ADDED", object);
+        }
+        stream.end_of_initial_events(10);
+        store.settled().await;
+        (rig, store, stream)
+    }
+}

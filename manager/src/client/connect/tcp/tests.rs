@@ -1,0 +1,55 @@
+use super::*;
+use crate::metrics::{Format, Registry};
+
+fn metrics() -> RequestMetrics {
+    RequestMetrics::register(&Registry::new())
+}
+
+#[test]
+fn host_and_port_follow_scheme_and_brackets() {
+    let parts =
+        |uri: &'static str| host_and_port(&Uri::from_static(uri)).ok().map(|(h, p)| (h.to_owned(), p));
+    assert_eq!(parts("https://[::1]:6443"), Some(("::1".to_owned(), 6443)));
+    assert_eq!(parts("https://example"), Some(("example".to_owned(), 443)));
+    assert_eq!(parts("http://127.0.0.1"), Some(("127.0.0.1".to_owned(), 80)));
+    assert_eq!(parts("/api"), None);
+}
+
+#[tokio::test]
+async fn every_socket_notices_a_dead_peer() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let stream = connect(&uri, Duration::from_secs(5), &metrics()).await.unwrap();
+    assert!(sockopt::socket_keepalive(&stream).unwrap());
+    assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
+    assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), KEEPALIVE_INTERVAL);
+    assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), KEEPALIVE_PROBES);
+    assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), USER_TIMEOUT_MILLIS);
+}
+
+#[tokio::test]
+async fn the_look_up_of_a_name_is_timed_and_an_address_is_not_looked_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let registry = Registry::new();
+    let metrics = RequestMetrics::register(&registry);
+    let count = r#"rest_client_dns_resolution_duration_seconds_count{host="localhost"} 1"#;
+    for (host, looked_up) in [("127.0.0.1", false), ("localhost", true)] {
+        let uri: Uri = format!("http://{host}:{port}").parse().unwrap();
+        drop(connect(&uri, Duration::from_secs(5), &metrics).await.unwrap());
+        let text = registry.encode(Format::Text).unwrap();
+        assert_eq!(text.contains(count), looked_up, "{host}: {text}");
+        assert_eq!(text.contains("dns_resolution"), looked_up, "{host}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_names_the_address() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let uri: Uri = format!("http://{address}").parse().unwrap();
+    let error = connect(&uri, Duration::from_secs(5), &metrics()).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    assert!(error.to_string().starts_with(&address.to_string()), "{error}");
+}

@@ -1,0 +1,3 @@
+//! A server for the tests of whatever sends requests.
+
+pub(crate) mod server;

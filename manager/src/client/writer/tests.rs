@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::client::tests::server::{Answer, TestServer};
+use crate::client::{ResourcePath, Role, Uncovered, WriteObserver, is_fenced};
+use crate::key::Fence;
+
+/// Remembers whose writes it was told of.
+#[derive(Default)]
+struct Names(Mutex<Vec<Writer>>);
+
+impl WriteObserver for Names {
+    fn written(&self, _: &ResourcePath, _: &Bytes, writer: Writer) {
+        self.0.lock().push(writer);
+    }
+
+    fn shown(&self, _: &ResourcePath) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn deleted(&self, _: &ResourcePath, _: &Bytes, _: &[String], writer: Writer) {
+        self.0.lock().push(writer);
+    }
+
+    fn uncovered(&self, _: &ResourcePath, _: Uncovered) {}
+}
+
+fn request(method: &str) -> Request<Body> {
+    let request = Request::builder().method(method).uri("/api/v1/namespaces/shop/configmaps/web");
+    request.body(Body::from(b"{}".to_vec())).unwrap()
+}
+
+#[tokio::test]
+async fn writers_that_share_a_client_are_told_apart() {
+    let server = TestServer::start(["{}", "{}", "{}"].map(Answer::ok)).await;
+    let connections = server.connections();
+    let names = Arc::new(Names::default());
+    connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
+    let client = connections.client(Role::Writes(Fence::open())).unwrap();
+    let (one, other) = (Writer::controller("one"), Writer::controller("other"));
+    one.sign(&client).send(request("PUT")).await.unwrap();
+    other.sign(&client).send(request("DELETE")).await.unwrap();
+    client.send(request("PUT")).await.unwrap();
+    assert_eq!(*names.0.lock(), [one, other, Writer::default()]);
+    assert!(one.is_controller("one") && !other.is_controller("one"));
+    assert!(!Writer::default().is_controller("one"), "who has no name is no controller");
+}
+
+#[tokio::test]
+async fn a_signed_client_fails_as_the_one_below_it_does() {
+    let server = TestServer::start([]).await;
+    let client = server.connections().client(Role::Writes(Fence::closed())).unwrap();
+    let error = Writer::controller("one").sign(&client).send(request("PUT")).await.unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+}

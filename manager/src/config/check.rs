@@ -1,0 +1,125 @@
+//! Judges values as they are written by the schema of their section: ends of ranges, lists without duplicates.
+//!
+//! A bound is written once, at the field: schemars' `range`, `x-mainstay-range` for text with units, and `uniqueItems`.
+//! From there it comes into the schema, the comments of the default file, and the refusals here.
+
+use std::collections::HashSet;
+
+use serde_json::Value as Json;
+
+use super::words::{child, one_of, shown};
+use super::{Duration, Problem, Size};
+
+/// The ends of a duration or a size, both inclusive, such as `["1s", "1h"]`.
+pub(super) const RANGE: &str = "x-mainstay-range";
+
+/// Reports every value at and below `path` that is outside its bounds.
+pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<Problem>) {
+    match value {
+        Json::Object(entries) => {
+            for (name, value) in entries {
+                if let Some(schema) =
+                    schema["properties"].get(name).or_else(|| schema.get("additionalProperties"))
+                {
+                    check(schema, value, &child(path, name), problems);
+                }
+            }
+            return;
+        }
+        Json::Array(items) => {
+            let (unique, mut seen) = (schema["uniqueItems"] == true, HashSet::new());
+            for (index, item) in items.iter().enumerate() {
+                let path = format!("{path}[{index}]");
+                if unique && !seen.insert(item) {
+                    problems.push(Problem::message(path, format!("{}; already listed", shown(item))));
+                } else {
+                    check(&schema["items"], item, &path, problems);
+                }
+            }
+            let least = schema["minItems"].as_u64().unwrap_or(0);
+            if usize::try_from(least).is_ok_and(|least| items.len() < least) {
+                problems.push(Problem::new(path, value, format_args!("at least {least}")));
+            }
+            return;
+        }
+        _ => {}
+    }
+    let end = |end: &str| schema[end].as_f64();
+    let kind = schema["type"].as_str().unwrap_or_default();
+    let within = match value {
+        Json::Number(number) => number.as_f64().is_some_and(|number| {
+            end("minimum").is_none_or(|least| number >= least)
+                && end("maximum").is_none_or(|most| number <= most)
+        }),
+        // A number in quotes is text, and one that is not finite is none.
+        Json::String(text) => {
+            !matches!(kind, "integer" | "number" | "boolean") && within_text(&schema[RANGE], text)
+        }
+        Json::Null => !matches!(kind, "integer" | "number" | "boolean" | "string"),
+        _ => true,
+    };
+    if !within {
+        problems.push(Problem::new(path, value, expected(schema).unwrap_or_default()));
+    }
+}
+
+/// Whether a text is between two others, as durations or as sizes.
+fn within_text(range: &Json, text: &str) -> bool {
+    fn between<T: std::str::FromStr + PartialOrd>(least: &str, text: &str, most: &str) -> Option<bool> {
+        let text: T = text.parse().ok()?;
+        let (least, most): (T, T) = (least.parse().ok()?, most.parse().ok()?);
+        Some(least <= text && text <= most)
+    }
+    let (Some(least), Some(most)) = (range[0].as_str(), range[1].as_str()) else { return true };
+    between::<Duration>(least, text, most).or_else(|| between::<Size>(least, text, most)).unwrap_or(true)
+}
+
+/// Returns what a value may be, in words; `None` where the schema does not say.
+pub(super) fn expected(schema: &Json) -> Option<String> {
+    if let Some((words, least, most)) = range(schema) {
+        return Some(format!("{words} from {least} to {most}"));
+    }
+    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
+    choices(schema).map(|choices| one_of(&choices)).or_else(|| {
+        let words = match kind? {
+            "boolean" => "true or false",
+            "integer" => "a whole number",
+            "number" => "a number",
+            "string" => "text",
+            "array" => "a list",
+            "object" => "a mapping",
+            _ => return None,
+        };
+        Some(words.to_owned())
+    })
+}
+
+/// Returns which values there are, as the comments of the default file say it: `Range: 1 to 5.`
+pub(super) fn range_comment(schema: &Json) -> Option<String> {
+    let range = range(schema).map(|(_, least, most)| format!("Range: {least} to {most}."));
+    range.or_else(|| choices(schema).map(|choices| format!("Values: {}.", choices.join(", "))))
+}
+
+/// The ends of a range, and what it is one of.
+fn range(schema: &Json) -> Option<(&'static str, String, String)> {
+    let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if let Some(range) = schema[RANGE].as_array() {
+        let words =
+            if range.first()?.as_str()?.parse::<Duration>().is_ok() { "a duration" } else { "a size" };
+        return Some((words, text(range.first()?), text(range.get(1)?)));
+    }
+    let words = if schema["type"] == "integer" { "a whole number" } else { "a number" };
+    Some((words, text(schema.get("minimum")?), text(schema.get("maximum")?)))
+}
+
+/// The words of an enum, and those of a boolean.
+fn choices(schema: &Json) -> Option<Vec<String>> {
+    if schema["type"] == "boolean" {
+        return Some(vec!["true".to_owned(), "false".to_owned()]);
+    }
+    let of = |value: &Json| value.as_str().map(str::to_owned);
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(of).collect();
+    }
+    schema["oneOf"].as_array()?.iter().map(|choice| of(&choice["const"])).collect()
+}

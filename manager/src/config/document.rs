@@ -1,0 +1,226 @@
+//! A file while it is read: once as a tree of what is written, and once for each section into its type.
+//!
+//! Each read sees the whole text, so an error has the line and column of the file. The first value of a section that
+//! does not have the shape of its key is reported; values that have it are judged later, all of them.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value as Json, json};
+use serde_path_to_error::{Path, Segment, Track};
+use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Error, Location, Options, Spanned};
+
+use super::check::expected;
+use super::words::{child, closest, did_you_mean, one_of, shown};
+use super::{Position, Problem};
+
+/// How deep a document may nest; ours need six levels.
+const MAX_DEPTH: usize = 32;
+/// How many nodes a document may have, aliases followed; ten thousand controllers need about 100,000.
+const MAX_NODES: usize = 250_000;
+/// How many nodes aliases may add; enough to share a block of settings among many controllers.
+const MAX_ALIASED: usize = 50_000;
+
+/// One document.
+#[derive(Debug, Default)]
+pub(super) struct Document<'t> {
+    text: &'t str,
+    /// What is written.
+    pub(super) tree: Map<String, Json>,
+}
+
+// === impl Document ===
+
+impl<'t> Document<'t> {
+    /// Reads a text as YAML.
+    pub(super) fn parse(text: &'t str) -> Result<Self, Problem> {
+        match read(text, PhantomData::<Json>) {
+            Ok(Json::Object(tree)) => Ok(Self { text, tree }),
+            Ok(Json::Null) => Ok(Self { text, tree: Map::new() }),
+            Ok(other) => {
+                let problem = Problem::new("", &other, "a mapping");
+                Err(Problem { position: Some(Position { line: 1, column: 1 }), ..problem })
+            }
+            Err(failed) => Err(refusal(&failed.0, &failed.1, None, &Json::Null)),
+        }
+    }
+
+    /// Refuses keys that are none of these, and values other than these of `apiVersion` and `kind`.
+    pub(super) fn check_keys(&self, constants: [(&str, &str); 2], sections: &[&str]) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut report = |name: &str, message: String| {
+            let position = self.position(name);
+            problems.push(Problem { position, ..Problem::message(child("", name), message) });
+        };
+        for (name, value) in constants {
+            match self.tree.get(name) {
+                None => report(name, format!("is missing; expected {name}: {value}")),
+                Some(found) if found == value => {}
+                Some(found) => report(name, format!("{}; expected {value}", shown(found))),
+            }
+        }
+        let known: Vec<&str> =
+            constants.iter().map(|(name, _)| *name).chain(sections.iter().copied()).collect();
+        let unknown = self.tree.iter().find(|(name, _)| !known.contains(&name.as_str()));
+        if let Some((name, value)) = unknown {
+            let near = did_you_mean(name, &known);
+            report(name, format!("unknown key, set to {}; {near}", shown(value)));
+        }
+        problems
+    }
+
+    /// Reads one section; one that is not written, or null, is the default.
+    pub(super) fn section<T: DeserializeOwned + Default>(
+        &self,
+        name: &str,
+        schema: &Json,
+    ) -> Result<T, Problem> {
+        if self.tree.get(name).is_none_or(Json::is_null) {
+            return Ok(T::default());
+        }
+        let found = read(self.text, Picked::<T>(name, PhantomData));
+        found.map(Option::unwrap_or_default).map_err(|failed| {
+            let tree = Json::Object(self.tree.clone());
+            refusal(&failed.0, &failed.1, Some(&tree), &json!({"properties": {name: schema}}))
+        })
+    }
+
+    /// Returns where the value of a key stands.
+    fn position(&self, name: &str) -> Option<Position> {
+        let found = read(self.text, Picked::<Spanned<IgnoredAny>>(name, PhantomData));
+        position(found.ok()??.referenced)
+    }
+}
+
+/// A type that the value of one key of the root is read into.
+struct Picked<'n, T>(&'n str, PhantomData<T>);
+
+impl<'de, T: serde::Deserialize<'de>> DeserializeSeed<'de> for Picked<'_, T> {
+    type Value = Option<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: serde::Deserialize<'de>> Visitor<'de> for Picked<'_, T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut keys: A) -> Result<Option<T>, A::Error> {
+        let mut found = None;
+        while let Some(key) = keys.next_key::<String>()? {
+            if key == self.0 {
+                found = Some(keys.next_value()?);
+            } else {
+                keys.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        strict_booleans: true,
+        // Text is never made of a number, a boolean or null.
+        no_schema: true,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_nodes: MAX_NODES },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIASED },
+    }
+}
+
+/// Reads a text, and returns an error with the path of the value that was being read.
+fn read<'t, S: DeserializeSeed<'t>>(text: &'t str, seed: S) -> Result<S::Value, Box<(Error, Path)>> {
+    let mut track = Track::new();
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |yaml| {
+        seed.deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
+    });
+    read.map_err(|error| Box::new((error, track.path())))
+}
+
+/// Words an error of the parser. `tree` and `schema` are those of the document; none while it is not read as a tree.
+fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Problem {
+    let position = error.location().and_then(position);
+    let (mut at, mut value, mut schema) = (String::new(), tree, schema);
+    let mut in_key = false;
+    for segment in path {
+        match segment {
+            Segment::Map { key } => {
+                at = child(&at, key);
+                value = value.and_then(|value| value.get(key));
+                schema = match &schema["properties"][key] {
+                    Json::Null => &schema["additionalProperties"],
+                    known => known,
+                };
+            }
+            Segment::Seq { index } => {
+                at = format!("{at}[{index}]");
+                value = value.and_then(|value| value.get(index));
+                schema = &schema["items"];
+            }
+            Segment::Enum { .. } => {}
+            Segment::Unknown => in_key = true,
+        }
+    }
+    let found = shown(value.unwrap_or(&Json::Null));
+    let message = match innermost(error) {
+        Error::DuplicateMappingKey { key, .. } => {
+            at = child(&at, key.as_deref().unwrap_or_default());
+            "written twice; expected one value".to_owned()
+        }
+        Error::MultipleDocuments { .. } => "another document begins here; expected one".to_owned(),
+        Error::QuotingRequired { .. } | Error::Unexpected { .. } if in_key => {
+            "a key that is not text; expected a name".to_owned()
+        }
+        other if tree.is_none() => format!("not YAML: {}", plain(other)),
+        Error::SerdeUnknownField { field, expected, .. } => {
+            format!("unknown key, set to {found}; {}", did_you_mean(field, expected))
+        }
+        Error::SerdeMissingField { field, .. } => format!("has no {field}"),
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            let near =
+                closest(variant, expected).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            format!("{found}; expected {}{near}", one_of(expected))
+        }
+        // Our own parsers of text, and those of other sections.
+        Error::Message { msg, .. } => format!("{found}; {}", one_line(msg)),
+        other => match expected(schema) {
+            Some(expected) => format!("{found}; expected {expected}"),
+            None => format!("{found}; {}", plain(other)),
+        },
+    };
+    Problem { position, ..Problem::message(at, message) }
+}
+
+/// The error at the place where an alias is defined.
+fn innermost(error: &Error) -> &Error {
+    match error.without_snippet() {
+        Error::AliasError { error, .. } => innermost(error),
+        error => error,
+    }
+}
+
+/// The text of an error without its place.
+fn plain(error: &Error) -> String {
+    let text = one_line(&error.to_string());
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+/// Keeps a message to one line, because each problem is one line of output.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn position(location: Location) -> Option<Position> {
+    let position = Position { line: location.line(), column: location.column() };
+    (position.line > 0).then_some(position)
+}

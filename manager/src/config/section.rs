@@ -1,0 +1,384 @@
+//! Sections of the file: typed keys below a name of their own.
+//!
+//! The runtime's sections have fields in [`ManagerConfiguration`](super::ManagerConfiguration). Those of a program are
+//! values of types that only the program knows; they are kept here behind one erased type, and go through the same steps:
+//! read, judged, compared, applied.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use tokio::sync::watch;
+
+use super::Problem;
+use super::check::check;
+use super::document::Document;
+use super::words::one_of;
+
+/// A section of the configuration file, beside those of the runtime.
+///
+/// The type's `Default` is the meaning of an absent section, its doc comments are the comments of the default file, and
+/// its schemars attributes are enforced: `range` for numbers, `extend("uniqueItems" = true)` for lists, and
+/// `extend("x-mainstay-range" = ["1s", "1h"])` for a [`Duration`](super::Duration) or [`Size`](super::Size).
+///
+/// Give it `#[serde(default, deny_unknown_fields, rename_all = "camelCase")]`, and neither `flatten` nor an untagged
+/// enum: both lose the place of a mistake in the file.
+///
+/// ```
+/// use mainstay::config::{ConfigSchema, Duration, Overrides, Problem, Section};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// What the shop sells.
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+/// struct ShopConfig {
+///     /// The most open orders.
+///     #[schemars(range(min = 1, max = 1000))]
+///     max_orders: u32,
+///     /// How long an order may stay open.
+///     #[schemars(extend("x-mainstay-range" = ["1s", "24h"]))]
+///     patience: Duration,
+///     /// Fruit on sale.
+///     fruit: Vec<String>,
+/// }
+///
+/// impl Default for ShopConfig {
+///     fn default() -> Self {
+///         Self { max_orders: 10, patience: Duration::from_secs(60), fruit: vec!["apple".into()] }
+///     }
+/// }
+///
+/// impl Section for ShopConfig {
+///     const RESTART: &'static [&'static str] = &["fruit"];
+///
+///     fn validate(&self) -> Vec<Problem> {
+///         let empty = self.fruit.is_empty();
+///         empty.then(|| Problem::new("fruit", &self.fruit, "at least one")).into_iter().collect()
+///     }
+/// }
+///
+/// let schema = ConfigSchema::new().section::<ShopConfig>("shop");
+/// let read = |settings: &str| {
+///     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
+///     schema.parse(&format!("{head}{settings}"), "manager.yaml", &Overrides::default())
+/// };
+/// let loaded = read("shop: {patience: 90s}")?;
+/// let shop = loaded.configuration.section::<ShopConfig>("shop").expect("declared above");
+/// assert_eq!((shop.max_orders, shop.patience.as_secs()), (10, 90));
+///
+/// let error = read("shop: {maxOrders: 0, fruit: []}\nshutdown: {gracePeriod: 0s}").unwrap_err();
+/// assert_eq!(error.lines(), [
+///     "manager.yaml: shutdown.gracePeriod: \"0s\"; expected a duration from 1s to 1h",
+///     "manager.yaml: shop.maxOrders: 0; expected a whole number from 1 to 1000",
+///     "manager.yaml: shop.fruit: []; expected at least one",
+/// ]);
+/// # Ok::<(), mainstay::config::ConfigError>(())
+/// ```
+pub trait Section: DeserializeOwned + Serialize + JsonSchema + Default + Send + Sync + 'static {
+    /// Keys whose changes apply at the next start, as paths below the section, such as `regions` or `server.port`; `""` is
+    /// the whole section. All other keys apply live.
+    const RESTART: &'static [&'static str] = &[];
+
+    /// Returns all values that are wrong, also together with each other. Bounds of the schema are checked before.
+    fn validate(&self) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+/// When a key of a file that is saved again applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// Within the running process.
+    Live,
+    /// When the process is started again.
+    AtNextStart,
+}
+
+/// A section that a configuration does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SectionError {
+    /// The program did not declare it.
+    #[error("no section {name:?} is declared; the program has {}", one_of(.declared))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        declared: Vec<&'static str>,
+    },
+    /// It was declared with another type.
+    #[error("section {name:?} is not of type {asked}")]
+    Type {
+        /// Its name.
+        name: String,
+        /// The type asked for.
+        asked: &'static str,
+    },
+}
+
+/// A section as it is declared, whatever its type.
+#[derive(Clone)]
+pub(super) struct Declared {
+    pub(super) name: &'static str,
+    pub(super) schema: Json,
+    pub(super) default: Value,
+    pub(super) read: fn(&Document<'_>, &Self) -> Result<Value, Problem>,
+}
+
+/// The value of a section, whatever its type. Immutable.
+pub(super) type Value = Arc<dyn Erased>;
+
+/// A section with its value.
+pub(super) trait Erased: Send + Sync {
+    /// Every key, as the file spells it.
+    fn tree(&self) -> &Json;
+    /// The same as JSON text, in the order of the fields.
+    fn text(&self) -> String;
+    fn restart(&self) -> &'static [&'static str];
+    fn validate(&self) -> Vec<Problem>;
+    /// The typed value.
+    fn section(&self) -> Arc<dyn Any + Send + Sync>;
+    /// A value of the same type; `None` if the type cannot read what it wrote.
+    fn reread(&self, tree: Json) -> Option<Value>;
+    fn open(&self) -> Channel;
+}
+
+struct Typed<S> {
+    section: Arc<S>,
+    tree: Json,
+}
+
+/// The sections of a program by name.
+#[derive(Clone, Default)]
+pub(crate) struct Sections(BTreeMap<&'static str, Value>);
+
+/// Publishes each new value of one section to the code that follows it.
+pub(super) struct Channel {
+    /// A `watch::Sender` of the section's type.
+    sender: Box<dyn Any + Send + Sync>,
+    publish: Box<Publish>,
+}
+
+type Publish = dyn Fn(&dyn Erased) + Send + Sync;
+
+/// The channels of all sections, by name.
+pub(crate) struct Channels(BTreeMap<&'static str, Channel>);
+
+// === impl Declared ===
+
+impl Declared {
+    pub(super) fn of<S: Section>(name: &'static str) -> Self {
+        Self {
+            name,
+            schema: schema_of::<S>(),
+            default: Typed::<S>::new(S::default()),
+            read: |document, declared| {
+                document.section::<S>(declared.name, &declared.schema).map(Typed::<S>::new)
+            },
+        }
+    }
+
+    /// Reports everything that is wrong with a section: bounds of the values that are written in `tree`, and the problems of
+    /// its type.
+    pub(super) fn judge(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
+        check(&self.schema, tree, self.name, problems);
+        problems.extend(own.into_iter().map(|problem| problem.below(self.name)));
+    }
+}
+
+impl fmt::Debug for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Declared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Returns the schema of a type without references.
+pub(super) fn schema_of<T: JsonSchema>() -> Json {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("$schema");
+    schema.remove("title");
+    schema.into()
+}
+
+/// Returns whether a path is the path of a key or below it; every path is below `""`.
+pub(super) fn is_within(path: &str, key: &str) -> bool {
+    let rest = path.strip_prefix(key);
+    rest.is_some_and(|rest| key.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Returns when a change of a key applies, by the keys that apply at the next start.
+pub(super) fn applies(path: &str, restart: &[&str]) -> Applies {
+    if restart.iter().any(|key| is_within(path, key)) { Applies::AtNextStart } else { Applies::Live }
+}
+
+// === impl Typed ===
+
+impl<S: Section> Typed<S> {
+    #[expect(clippy::new_ret_no_self, reason = "nothing needs the type any more")]
+    fn new(section: S) -> Value {
+        let tree = serde_json::to_value(&section).unwrap_or(Json::Null);
+        Arc::new(Self { section: Arc::new(section), tree })
+    }
+}
+
+impl<S: Section> Erased for Typed<S> {
+    fn tree(&self) -> &Json {
+        &self.tree
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(&*self.section).unwrap_or_default()
+    }
+
+    fn restart(&self) -> &'static [&'static str] {
+        S::RESTART
+    }
+
+    fn validate(&self) -> Vec<Problem> {
+        self.section.validate()
+    }
+
+    fn section(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.section) as _
+    }
+
+    fn reread(&self, tree: Json) -> Option<Value> {
+        serde_json::from_value::<S>(tree).ok().map(Self::new)
+    }
+
+    fn open(&self) -> Channel {
+        let sender = watch::Sender::new(Arc::clone(&self.section));
+        let to = sender.clone();
+        let publish = move |value: &dyn Erased| {
+            if let Ok(section) = value.section().downcast::<S>() {
+                to.send_replace(section);
+            }
+        };
+        Channel { sender: Box::new(sender), publish: Box::new(publish) }
+    }
+}
+
+// === impl Sections ===
+
+impl Sections {
+    pub(super) fn new(sections: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        Self(sections.into_iter().collect())
+    }
+
+    pub(super) fn get<S: Section>(&self, name: &str) -> Result<Arc<S>, SectionError> {
+        let value = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
+        value.section().downcast().map_err(|_| wrong_type::<S>(name))
+    }
+
+    /// Reports everything that is wrong with the value of a section.
+    pub(super) fn judge(&self, declared: &Declared, tree: &Json, problems: &mut Vec<Problem>) {
+        if let Some(value) = self.0.get(declared.name) {
+            declared.judge(tree, value.validate(), problems);
+        }
+    }
+
+    /// The value of each section, as the file spells it.
+    pub(super) fn trees(&self) -> impl Iterator<Item = (&'static str, &Json)> {
+        self.0.iter().map(|(name, value)| (*name, value.tree()))
+    }
+
+    /// The keys of a section that apply at the next start.
+    pub(super) fn restart(&self, name: &str) -> &'static [&'static str] {
+        self.0.get(name).map_or(&[], |value| value.restart())
+    }
+
+    /// Returns the values that hold once others were loaded: keys that apply at the next start keep theirs.
+    pub(super) fn reloaded(&self, new: &Self) -> Self {
+        let merged = |(name, old): (&&'static str, &Value)| {
+            let mut tree = new.0.get(name)?.tree().clone();
+            for path in old.restart() {
+                keep(&mut tree, old.tree(), path);
+            }
+            let value = if tree == *old.tree() { None } else { old.reread(tree) };
+            Some((*name, value.unwrap_or_else(|| Arc::clone(old))))
+        };
+        Self(self.0.iter().filter_map(merged).collect())
+    }
+
+    /// Returns everything that is wrong with the values: those that wait for the next start may not go with the others.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let of = |(name, value): (&&str, &Value)| {
+            value.validate().into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+}
+
+/// Puts the old value of a key into a new section.
+fn keep(new: &mut Json, old: &Json, path: &str) {
+    if path.is_empty() {
+        new.clone_from(old);
+        return;
+    }
+    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut pointer = String::new();
+    section.split('.').filter(|name| !name.is_empty()).for_each(|name| pointer.extend(["/", name]));
+    let value = old.pointer(&pointer).and_then(|section| section.get(key));
+    if let Some(Json::Object(section)) = new.pointer_mut(&pointer) {
+        match value {
+            Some(value) => drop(section.insert(key.to_owned(), value.clone())),
+            None => drop(section.remove(key)),
+        }
+    }
+}
+
+impl PartialEq for Sections {
+    fn eq(&self, other: &Self) -> bool {
+        self.trees().eq(other.trees())
+    }
+}
+
+impl fmt::Debug for Sections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.trees()).finish()
+    }
+}
+
+// === impl Channels ===
+
+impl Channels {
+    pub(crate) fn new(sections: &Sections) -> Self {
+        Self(sections.0.iter().map(|(name, value)| (*name, value.open())).collect())
+    }
+
+    /// Returns a section, and each change of it.
+    pub(crate) fn subscribe<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
+        let channel = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
+        let sender = channel.sender.downcast_ref::<watch::Sender<Arc<S>>>();
+        sender.map(watch::Sender::subscribe).ok_or_else(|| wrong_type::<S>(name))
+    }
+
+    /// Publishes the sections that differ from those in force before.
+    pub(crate) fn publish(&self, before: &Sections, now: &Sections) {
+        for (name, value) in &now.0 {
+            let same = before.0.get(name).is_some_and(|before| before.tree() == value.tree());
+            if let Some(channel) = self.0.get(name).filter(|_| !same) {
+                (channel.publish)(&**value);
+            }
+        }
+    }
+}
+
+fn unknown<'a>(name: &str, declared: impl Iterator<Item = &'a &'static str>) -> SectionError {
+    SectionError::Unknown { name: name.to_owned(), declared: declared.copied().collect() }
+}
+
+fn wrong_type<S>(name: &str) -> SectionError {
+    SectionError::Type { name: name.to_owned(), asked: std::any::type_name::<S>() }
+}
+
+#[cfg(test)]
+mod tests;

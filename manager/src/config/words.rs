@@ -1,0 +1,62 @@
+//! The words of problems: paths, values, and lists of names.
+
+use serde_json::Value as Json;
+
+/// Longest text repeated in a message; the rest of a longer one is cut.
+const SHOWN: usize = 60;
+
+/// Appends a key to a path; one that is not a plain word is quoted: `controllers["*"]`.
+pub(super) fn child(path: &str, name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric());
+    match (path, plain) {
+        ("", true) => name.to_owned(),
+        (_, true) => format!("{path}.{name}"),
+        (_, false) => format!("{path}[{}]", quoted(name)),
+    }
+}
+
+/// Returns a value on one line, as short as it takes to find it in the file again.
+pub(super) fn shown(value: &Json) -> String {
+    match value {
+        Json::String(text) => quoted(text),
+        Json::Array(items) if !items.is_empty() => format!("a list of {}", items.len()),
+        Json::Object(entries) if !entries.is_empty() => format!("a mapping of {}", entries.len()),
+        other => other.to_string(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
+    }
+}
+
+/// Joins names as `a, b or c`.
+pub(super) fn one_of<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [] => "nothing".to_owned(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            format!("{} or {}", first.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "), last.as_ref())
+        }
+    }
+}
+
+/// Returns the name that was probably meant: at most two slips away, or one in three letters of a short name.
+pub(super) fn closest<'a, T: AsRef<str>>(text: &str, names: &'a [T]) -> Option<&'a str> {
+    let text = text.to_lowercase();
+    let distance = |name: &&str| strsim::osa_distance(&text, &name.to_lowercase());
+    let found = names.iter().map(AsRef::as_ref).min_by_key(distance)?;
+    (distance(&found) <= 2.min(found.len() / 3)).then_some(found)
+}
+
+/// Returns which of these names was meant: the closest one, or else all.
+pub(super) fn did_you_mean<T: AsRef<str>>(text: &str, names: &[T]) -> String {
+    closest(text, names)
+        .map_or_else(|| format!("expected {}", one_of(names)), |near| format!("did you mean {near}?"))
+}
+
+#[cfg(test)]
+mod tests;

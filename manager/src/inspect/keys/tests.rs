@@ -1,0 +1,74 @@
+use super::*;
+use crate::key::{Cause, Trigger};
+
+/// A key in a state, with seconds until its next run if it waits for one, and in that state.
+fn key(name: &str, state: State, next_run: Option<u64>, since: u64) -> KeySnapshot<KeyText> {
+    KeySnapshot {
+        key: KeyText { text: format!("shop/{name}"), namespace: Some("shop".into()), name: name.into() },
+        state,
+        lane: None,
+        attempts: 0,
+        since: Duration::from_secs(since),
+        next_run: next_run.map(Duration::from_secs),
+        reason: None,
+        last_error: None,
+        last_duration: None,
+        cause: Cause::bare(Trigger::Generic),
+    }
+}
+
+/// All states and every rule, in the order they are to be listed.
+fn sorted() -> Vec<KeySnapshot<KeyText>> {
+    vec![
+        key("soon", State::Backoff, Some(1), 1),
+        key("late", State::Backoff, Some(9), 8),
+        key("parked-for-long", State::Parked, None, 5),
+        key("parked", State::Parked, None, 4),
+        key("slow", State::Dirty, None, 3),
+        key("quick", State::Running, None, 2),
+        key("a", State::Ready, None, 7),
+        key("b", State::Ready, None, 7),
+        key("next", State::Requeued, Some(0), 0),
+        key("far", State::Requeued, Some(60), 0),
+    ]
+}
+
+#[test]
+fn trouble_comes_first_and_a_bound_cuts_off_the_end_however_the_keys_come() {
+    let expected: Vec<_> = sorted().into_iter().map(|key| key.key.name).collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    for limit in (1..=expected.len() + 1).cycle().take(500) {
+        let mut keys = sorted();
+        random.shuffle(&mut keys);
+        let mut first = First { limit, sort: Sort::Trouble, matched: 0, kept: Vec::new() };
+        for key in keys {
+            first.offer(key);
+            assert!(first.kept.len() <= 2 * limit, "memory is bounded");
+        }
+        let (matched, listed) = first.into_order();
+        let listed: Vec<_> = listed.into_iter().map(|key| key.key.name).collect();
+        assert_eq!(listed, expected[..limit.min(expected.len())]);
+        assert_eq!(matched, expected.len());
+    }
+}
+
+#[test]
+fn each_order_goes_by_what_it_is_called() {
+    let mut keys = [
+        KeySnapshot { attempts: 2, ..key("a", State::Backoff, Some(9), 1) },
+        KeySnapshot { attempts: 7, ..key("b", State::Parked, None, 3) },
+        key("c", State::Requeued, Some(1), 2),
+        key("d", State::Ready, None, 3),
+    ];
+    for (sort, expected) in [
+        (Sort::Trouble, "a b d c"),
+        (Sort::Attempts, "b a c d"),
+        (Sort::Next, "c a b d"),
+        (Sort::Since, "b d c a"),
+        (Sort::Name, "a b c d"),
+    ] {
+        keys.sort_by(|one, other| sort.order(one, other));
+        let names: Vec<_> = keys.iter().map(|key| key.key.name.as_str()).collect();
+        assert_eq!(names.join(" "), expected, "{sort:?}");
+    }
+}

@@ -1,0 +1,13 @@
+use super::*;
+
+#[test]
+fn a_name_has_one_page() {
+    let pages = OwnPages::default();
+    let nothing = |_: &[&str]| Ok(Value::Null);
+    assert!(pages.add("prices", nothing));
+    assert!(!pages.add("prices", nothing), "another page has it");
+    for name in RESERVED {
+        assert!(!pages.add(name, nothing), "every manager has {name}");
+    }
+    assert_eq!(pages.names(), ["prices"]);
+}

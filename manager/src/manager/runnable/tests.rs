@@ -1,0 +1,70 @@
+use std::convert::Infallible;
+
+use kube::client::Body;
+
+use super::*;
+use crate::client::Recorder;
+use crate::client::tests::server::logged;
+use crate::metrics::Registry;
+
+/// Warns, and ends like this.
+struct Ends(Result<(), BoxError>);
+
+impl Runnable for Ends {
+    fn name(&self) -> &'static str {
+        "webhooks"
+    }
+
+    fn group(&self) -> RunnableGroup {
+        RunnableGroup::Servers
+    }
+
+    fn declares_readiness(&self) -> bool {
+        true
+    }
+
+    fn run(self: Box<Self>, _cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move {
+            tracing::warn!("about to end");
+            self.0
+        })
+    }
+}
+
+fn context(term: u64, gate: Option<Gate>) -> RunContext {
+    let silent = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    let client = kube::Client::new(silent, "default");
+    let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
+    let surroundings = Surroundings::new(client, events, CancellationToken::new());
+    let leading = watch::Sender::new(true).subscribe();
+    RunContext::new(CancellationToken::new(), leading, surroundings, term, gate)
+}
+
+#[tokio::test]
+async fn a_runnable_writes_in_the_term_it_was_started_in() {
+    assert_eq!(context(7, None).context().term(), 7, "what an earlier term applied is applied again");
+}
+
+#[tokio::test]
+async fn only_a_good_end_makes_up_for_not_having_been_ready() {
+    for (end, shut) in [(Ok(()), &[][..]), (Err("out of paper".into()), &["webhooks"])] {
+        let gates = Gates::default();
+        let recruit = Recruit::new("webhooks", Ends(end), &gates);
+        assert_eq!(gates.shut(RunnableGroup::Servers), ["webhooks"], "from when it is added");
+        let cx = context(1, recruit.gate.clone());
+        let ended_well = recruit.run(cx).await.is_ok();
+        assert_eq!(gates.shut(RunnableGroup::Servers), shut, "ended well: {ended_well}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_runnable_logs_names_it() {
+    let log = logged(async {
+        let recruit = Recruit::new("webhooks", Ends(Ok(())), &Gates::default());
+        let cx = context(1, None);
+        recruit.run(cx).await.unwrap();
+    });
+    assert_eq!(log.await, [r#"WARN runnable{runnable="webhooks"}: about to end"#]);
+}

@@ -1,0 +1,384 @@
+//! A binary in one call: the commands `run`, `inspect`, `crd`, `config` and `version`, and commands of its own.
+//!
+//! The topmost room, and the only one that uses clap and tracing-subscriber. The feature `program`, on by default,
+//! compiles it; a process with a command line and logs of its own builds a [`Manager`] without it.
+//!
+//! # Invariants
+//! 1. Exit code 2 means that the input was wrong; standard error has the reasons, one line per error.
+//! 2. Standard output has the result of the command and nothing else, the same bytes for the same input.
+
+mod flags;
+mod inspect;
+pub mod logging;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command, FromArgMatches as _};
+use futures_util::future::LocalBoxFuture;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::config::{ConfigError, ConfigSchema, Overrides, Section};
+use crate::manager::Manager;
+use crate::reconcile::BoxError;
+
+use flags::{RunFlags, add_args};
+use run::RunArgs;
+
+pub use flags::ConfigFlags;
+pub use inspect::{Question, Short};
+
+type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
+type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
+
+/// A binary with the commands `run`, `inspect`, `crd`, `config`, `version`, and those it adds.
+///
+/// ```no_run
+/// use mainstay::program::Program;
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::new("greeter", env!("CARGO_PKG_VERSION"), "Says hello to ConfigMaps")
+///         .controllers(["greeter"])
+///         .setup(|manager| {
+///             // manager.register(...)?;
+/// #           let _ = manager;
+///             Ok(())
+///         })
+///         .main()
+/// }
+/// ```
+#[must_use = "a program does nothing until `main` is called"]
+pub struct Program {
+    name: &'static str,
+    version: &'static str,
+    about: &'static str,
+    crds: Vec<CustomResourceDefinition>,
+    schema: ConfigSchema,
+    setup: Setup,
+    own: Vec<(Command, OwnCommand)>,
+    questions: Vec<Question>,
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Code 0.
+    Success,
+    /// Code 1: the input was right and something else failed.
+    Failure,
+    /// Code 2: the input was wrong.
+    WrongInput,
+}
+
+/// A command line after parsing.
+#[derive(Debug)]
+enum Parsed {
+    /// The command was carried out, or the command line was wrong.
+    Done(Exit),
+    /// Run the manager.
+    Run(Box<RunArgs>),
+    /// A command of the binary's own, by its place among them.
+    Own(usize, ArgMatches),
+}
+
+/// The two streams of the process, or buffers of a test.
+struct Output<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+/// A command that failed.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    /// For standard error, with its line feed.
+    text: String,
+}
+
+/// Prints every problem of a configuration, one per line.
+pub fn refuse(error: &ConfigError, err: &mut dyn Write) -> Exit {
+    Failure::from(error).print(err)
+}
+
+// === impl Program ===
+
+impl Program {
+    /// Names the binary and its version as they stand in help texts, metrics, Events and user agents.
+    pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
+        Self {
+            name,
+            version,
+            about,
+            crds: Vec::new(),
+            schema: ConfigSchema::new().controllers([""; 0]),
+            setup: Box::new(|_| Box::pin(async { Ok(()) })),
+            own: Vec::new(),
+            questions: Vec::new(),
+        }
+    }
+
+    /// Sets the CRDs that the command `crd` prints.
+    pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
+        self.crds = crds.into_iter().collect();
+        self
+    }
+
+    /// Sets the names of the controllers: the only ones a configuration file may name.
+    pub fn controllers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+        self.schema = self.schema.controllers(names);
+        self
+    }
+
+    /// Adds a section to the configuration file: typed keys below a name of their own. They are read, judged and reloaded
+    /// together with those of the runtime; [`Manager::section`] returns them.
+    pub fn section<S: Section>(mut self, name: &'static str) -> Self {
+        self.schema = self.schema.section::<S>(name);
+        self
+    }
+
+    /// Returns the keys that the configuration file may have, for code that reads one by itself.
+    pub fn schema(&self) -> &ConfigSchema {
+        &self.schema
+    }
+
+    /// Sets the function that registers the controllers, once `run` has built the manager.
+    pub fn setup(self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
+        self.setup_async(async move |manager: &Manager| setup(manager))
+    }
+
+    /// As [`Program::setup`], for a function that awaits, such as the connection to a further cluster. The manager does
+    /// not run meanwhile: no probe is answered.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use mainstay::client::infer;
+    /// use mainstay::program::Program;
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     Program::new("copier", env!("CARGO_PKG_VERSION"), "Copies ConfigMaps to the edge")
+    ///         .setup_async(async |manager| {
+    ///             let connection = infer(Some(Path::new("/etc/copier/edge.kubeconfig")), None).await?;
+    ///             let _edge = manager.cluster("edge", connection)?;
+    ///             Ok(())
+    ///         })
+    ///         .main()
+    /// }
+    /// ```
+    pub fn setup_async(
+        mut self,
+        setup: impl AsyncFnOnce(&Manager) -> Result<(), BoxError> + 'static,
+    ) -> Self {
+        self.setup = Box::new(move |manager| Box::pin(setup(manager)));
+        self
+    }
+
+    /// Adds a command of the binary's own; [`ConfigFlags`] gives it the flags of `run`.
+    pub fn command(mut self, command: Command, run: impl FnOnce(&ArgMatches) -> ExitCode + 'static) -> Self {
+        self.own.push((command, Box::new(run)));
+        self
+    }
+
+    /// Adds a command that prints a [page](Manager::page) of this program's own, read from a running manager.
+    pub fn question(mut self, question: Question) -> Self {
+        self.questions.push(question);
+        self
+    }
+
+    /// Carries out the process's command line. Wrong input ends with code 2 and one line per mistake, failure with 1.
+    pub fn main(mut self) -> ExitCode {
+        // Both locks end here: a manager writes its log from other threads.
+        let parsed = self.parse(std::env::args_os(), &mut io::stdout().lock(), &mut io::stderr().lock());
+        match parsed {
+            Parsed::Done(exit) => exit.into(),
+            Parsed::Run(args) => run::run(self.name, self.version, *args, self.setup).into(),
+            Parsed::Own(index, matches) => self.own.swap_remove(index).1(&matches),
+        }
+    }
+
+    /// Parses a command line, its first element being the program, and carries out the commands that need no manager.
+    fn parse(
+        &self,
+        args: impl IntoIterator<Item = OsString>,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> Parsed {
+        let mut output = Output { out, err };
+        let parsed = self.try_parse(args, &mut output);
+        parsed.unwrap_or_else(|failure| Parsed::Done(failure.print(output.err)))
+    }
+
+    fn try_parse(
+        &self,
+        args: impl IntoIterator<Item = OsString>,
+        output: &mut Output<'_>,
+    ) -> Result<Parsed, Failure> {
+        let matches = match self.command_line().try_get_matches_from(args) {
+            Ok(matches) => matches,
+            Err(error) if error.use_stderr() => return Err(error.into()),
+            // Help and --version are results, and no errors.
+            Err(text) => return output.print(&text.to_string()).map(|()| Parsed::Done(Exit::Success)),
+        };
+        // clap requires a command; should that ever change, an error is better than a command that runs by default.
+        let (name, flags) = matches.subcommand().ok_or_else(|| Failure::wrong_input("expected a command"))?;
+        if let Some(index) = self.own.iter().position(|(command, _)| command.get_name() == name) {
+            return Ok(Parsed::Own(index, flags.clone()));
+        }
+        let mut questions = self.questions.iter();
+        match (questions.find(|question| question.command().get_name() == name), name) {
+            (Some(question), _) => question.run(flags, &self.schema, output)?,
+            (None, "run") => return self.run(flags),
+            (None, "inspect") => inspect::run(flags, &self.schema, output)?,
+            (None, "crd") => output.print(&self.crd()?)?,
+            (None, "config") => output.print(&self.config(flags)?)?,
+            (None, _) => output.print(&format!("{} {}\n", self.name, self.version))?,
+        }
+        Ok(Parsed::Done(Exit::Success))
+    }
+
+    fn command_line(&self) -> Command {
+        let run = add_args::<RunFlags>(Command::new("run").about("Run the manager"));
+        let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
+        let defaults = Command::new("print-defaults").about("Print every setting with its default");
+        let file = clap::Arg::new("file").value_name("FILE").required(true);
+        let file = file
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("The file, or a directory with a manager.yaml");
+        let validate = Command::new("validate").about("Print everything that is wrong with a file").arg(file);
+        let schema = Command::new("schema").about("Print the JSON Schema of the file, for editors");
+        let config = Command::new("config")
+            .about("Check and print configuration files")
+            .subcommand_required(true)
+            .subcommands([defaults, validate, schema]);
+        let own = self.own.iter().map(|(command, _)| command);
+        let own = own.chain(self.questions.iter().map(Question::command)).cloned();
+        let version = Command::new("version").about("Print the version");
+        Command::new(self.name)
+            .version(self.version)
+            .about(self.about)
+            .subcommand_required(true)
+            .disable_help_subcommand(true)
+            .subcommands([run].into_iter().chain(own).chain([inspect::command(), crd, config, version]))
+    }
+
+    fn run(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
+        let flags = RunFlags::from_arg_matches(matches)?;
+        Ok(Parsed::Run(Box::new(RunArgs {
+            loaded: flags.config.load(&self.schema).map_err(|error| Failure::from(&error))?,
+            source: flags.config.source(&self.schema),
+            kubeconfig: flags.kubeconfig,
+            context: flags.context,
+        })))
+    }
+
+    fn crd(&self) -> Result<String, Failure> {
+        let mut text = String::new();
+        for crd in &self.crds {
+            let document = serde_saphyr::to_string(crd);
+            let document = document
+                .map_err(|error| Failure::other(format_args!("a CRD cannot be written as YAML: {error}")))?;
+            text.extend(["---\n", &document]);
+        }
+        Ok(text)
+    }
+
+    fn config(&self, matches: &ArgMatches) -> Result<String, Failure> {
+        match matches.subcommand() {
+            Some(("validate", flags)) => {
+                let file = flags.get_one::<PathBuf>("file");
+                let file = file.ok_or_else(|| Failure::wrong_input("expected a file"))?;
+                self.schema.load(file, &Overrides::default()).map_err(|error| Failure::from(&error))?;
+                Ok(format!("{}: valid\n", file.display()))
+            }
+            Some(("schema", _)) => Ok(format!("{:#}\n", self.schema.json())),
+            _ => Ok(self.schema.default_file(self.name)),
+        }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// Returns the code the process ends with.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::WrongInput => 2,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// Writes a result.
+    fn print(&mut self, text: &str) -> Result<(), Failure> {
+        match self.write(text) {
+            // The reader, such as `head`, has closed its end.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::other(format_args!("standard output: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Writes a line beside the result.
+    fn note(&mut self, line: &str) {
+        // Standard error may be closed; the result is there all the same.
+        writeln!(self.err, "{line}").and_then(|()| self.err.flush()).ok();
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    fn wrong_input(problem: impl fmt::Display) -> Self {
+        Self { exit: Exit::WrongInput, text: format!("error: {problem}\n") }
+    }
+
+    fn other(problem: impl fmt::Display) -> Self {
+        Self { exit: Exit::Failure, text: format!("error: {problem}\n") }
+    }
+
+    /// Writes the text. Where standard error is closed, the exit code alone reports the failure.
+    fn print(&self, err: &mut dyn Write) -> Exit {
+        err.write_all(self.text.as_bytes()).and_then(|()| err.flush()).ok();
+        self.exit
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self { exit: Exit::WrongInput, text: error.to_string() }
+    }
+}
+
+impl From<&ConfigError> for Failure {
+    fn from(error: &ConfigError) -> Self {
+        Self { exit: Exit::WrongInput, text: format!("{}\n", error.lines().join("\n")) }
+    }
+}

@@ -1,0 +1,135 @@
+//! Requests one page from a manager, over a connection of its own.
+//!
+//! One connection per request: with one a second there is no time to save, and a manager that restarted in between needs
+//! no special care.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::uri::Authority;
+use http::{Request, StatusCode, request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Chain, Failure};
+
+/// For a connection on this machine or through a forwarded port.
+const CONNECT: Duration = Duration::from_secs(5);
+/// For an answer: a manager answers 503 by itself after ten seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A manager that serves its debug pages.
+pub(super) struct Server {
+    address: String,
+    token: Option<String>,
+}
+
+/// The body of a refusal.
+#[derive(serde::Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+/// Returns where a server that listens on `socket` can be reached from the same machine.
+pub(super) fn reachable(socket: SocketAddr) -> SocketAddr {
+    let ip = match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, socket.port())
+}
+
+/// Returns whether a text names a host, or an address, and a port.
+pub(super) fn is_address(text: &str) -> bool {
+    text.parse::<Authority>().is_ok_and(|authority| {
+        !authority.host().is_empty()
+            && !text.contains('@')
+            && authority.port_u16().is_some_and(|port| port > 0)
+    })
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(super) fn new(address: String, token: Option<String>) -> Self {
+        Self { address, token }
+    }
+
+    /// Returns the body of a page.
+    pub(super) async fn get(&self, path: &str) -> Result<String, Failure> {
+        self.send(Request::get(path), Bytes::new()).await
+    }
+
+    /// Sends an action and returns the body of the answer.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<String, Failure> {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.send(request, body.to_string().into()).await
+    }
+
+    async fn send(&self, request: request::Builder, body: Bytes) -> Result<String, Failure> {
+        let address = &self.address;
+        let mut request = request.header(HOST, address);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        // Address or token may have a character that no header can have.
+        let request = request.body(Full::new(body)).map_err(|error| {
+            Failure::wrong_input(format_args!("{address} cannot be asked: {}", Chain(&error)))
+        })?;
+        let stream = timeout(CONNECT, TcpStream::connect(address)).await;
+        let stream = stream.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+            Failure::other(format_args!(
+                "no manager answers at {address}; is it running, and is inspect.bindAddress this address?: {error}"
+            ))
+        })?;
+        let answer = timeout(PATIENCE, exchange(stream, request)).await.map_err(|_elapsed| {
+            Failure::other(format_args!("no answer from {address} within {}", super::Short(PATIENCE)))
+        })?;
+        let (status, body) = answer.map_err(|error| {
+            let text = "ended before the answer was complete";
+            Failure::other(format_args!("the connection to {address} {text}: {}", Chain(&error)))
+        })?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        if status.is_success() {
+            return Ok(text);
+        }
+        let refusal = serde_json::from_str(&text).map(|Refusal { error }| error);
+        let text = refusal.unwrap_or_else(|_| format!("{status}: {}", text.trim()));
+        // A request that makes no sense is wrong input.
+        Err(match status {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Failure::wrong_input(text),
+            _ => Failure::other(text),
+        })
+    }
+}
+
+async fn exchange(
+    stream: TcpStream,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), hyper::Error> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let answer = async move {
+        let response = sender.send_request(request).await?;
+        Ok((response.status(), response.into_body().collect().await?.to_bytes()))
+        // The sender goes, and the connection with it.
+    };
+    // A failure of the connection is one of the answer, too.
+    let (answer, _ended) = tokio::join!(answer, connection);
+    answer
+}
+
+impl fmt::Debug for Server {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,368 @@
+use super::*;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use axum::Router;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderMap};
+use http::{StatusCode, Uri};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::program::{Exit, Parsed, Program};
+use crate::serve::{Bound, Limits};
+
+/// A path, and the authorization that came with it.
+type Asked = (String, Option<String>);
+
+/// A manager that answers from a script.
+struct Scripted {
+    address: SocketAddr,
+    /// In order.
+    asked: Arc<Mutex<Vec<Asked>>>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scripted {
+    /// Answers each path with this status and text.
+    fn start(answers: &[(&str, u16, &str)]) -> Self {
+        let answers: BTreeMap<String, (u16, Bytes)> = answers
+            .iter()
+            .map(|(path, status, text)| {
+                ((*path).to_owned(), (*status, Bytes::copy_from_slice(text.as_bytes())))
+            })
+            .collect();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let router = Router::new().fallback(async move |uri: Uri, headers: HeaderMap| {
+            let path = uri.to_string();
+            let token = headers.get(AUTHORIZATION).map(|token| token.to_str().unwrap().to_owned());
+            log.lock().push((path.clone(), token));
+            let (status, text) =
+                answers.get(&path).cloned().unwrap_or((500, Bytes::from_static(b"not in the script")));
+            (StatusCode::from_u16(status).unwrap(), text)
+        });
+        let stop = CancellationToken::new();
+        let (told, address) = mpsc::channel();
+        let stopping = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
+            told.send(bound.local_addr()).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(bound.run(router, stopping)).unwrap();
+        });
+        Self { address: address.recv().unwrap(), asked, stop, thread: Some(thread) }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().iter().map(|(path, _)| path.clone()).collect()
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What `inspect` with these arguments did: exit, standard output, standard error.
+fn run(args: &[&str]) -> (Exit, String, String) {
+    run_whole(&[&["inspect"], args].concat())
+}
+
+/// As [`run`], for any command.
+fn run_whole(args: &[&str]) -> (Exit, String, String) {
+    let product = Command::new("price").arg(clap::Arg::new("product").required(true));
+    let path = |matches: &ArgMatches| {
+        let product = matches.get_one::<String>("product").map(String::as_str).unwrap_or_default();
+        let known = ["milk", "tea"].contains(&product);
+        known.then(|| format!("/debug/prices/{product}")).ok_or_else(|| format!("no product {product:?}"))
+    };
+    let show = |body: &str| serde_json::from_str(body).map(|price: u32| format!("it costs {price}\n"));
+    let program = Program::new("shop", "1.2.3", "Runs the shop").controllers(["orders"]);
+    let program = program.question(Question::new(product, path, show));
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let args = ["shop"].iter().chain(args).map(OsString::from);
+    let Parsed::Done(exit) = program.parse(args, &mut out, &mut err) else { panic!("it is done at once") };
+    (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+const QUEUE: &str = r#"{"controller":"orders","leading":true,"queue":{"ready":{"live":0,"background":0,"retry":0},
+"delayed":2,"running":0,"dirty":0,"parked":0,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},
+"matched":3,"truncated":true,"next":null,"keys":[
+{"key":"shop/web","namespace":"shop","name":"web","state":"backoff","lane":null,"attempts":7,"sinceSeconds":0.3,"nextRunSeconds":0.312,"reason":null,
+"lastError":"probe refused: connection refused","lastDurationSeconds":0.002,"cause":"updated Deployment.apps"},
+{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"attempts":0,"sinceSeconds":70,"nextRunSeconds":3600,"reason":null,
+"lastError":null,"lastDurationSeconds":null,"cause":"generic"}]}"#;
+
+const ROWS: &str = "\
+KEY        STATE      ATTEMPTS   NEXT    SINCE   TOOK   CAUSE                     LAST ERROR
+shop/web   backoff    7          312ms   300ms   2ms    updated Deployment.apps   probe refused: connection refused
+node       requeued   0          1h00m   1m10s   -      generic                   -
+";
+
+#[test]
+fn a_queue_is_a_table_of_what_keeps_each_key() {
+    let manager =
+        Scripted::start(&[("/debug/controllers/orders/queue?state=delayed&namespace=&limit=2", 200, QUEUE)]);
+    let address = manager.address.to_string();
+    let args =
+        ["queue", "orders", "--state", "delayed", "--namespace", "", "--limit=2", "--address", &address];
+    let note = "3 match, 2 shown; raise --limit, or go through pages with --sort name\n";
+    assert_eq!(run(&args), (Exit::Success, ROWS.to_owned(), note.to_owned()));
+}
+
+#[test]
+fn json_is_what_the_manager_answers() {
+    let manager = Scripted::start(&[("/debug/caches", 200, "{\"any\":1}\n")]);
+    let address = manager.address.to_string();
+    let printed = run(&["-o", "json", "caches", "--address", &address]);
+    assert_eq!(printed, (Exit::Success, "{\"any\":1}\n".to_owned(), String::new()));
+}
+
+#[test]
+fn on_a_standby_the_leader_is_named() {
+    let standby =
+        QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(r#""matched":3"#, r#""matched":2"#);
+    let leader = r#"{"identity":"web-1_a","lease":{"namespace":"shop","name":"orders"},"leading":false,
+        "holder":"web-0_b","transitions":null,"lost":null,"fenceOpen":false,"fenceSeconds":null,
+        "holderSeconds":1,"history":[]}"#;
+    let manager = Scripted::start(&[
+        ("/debug/controllers/orders/queue?", 200, &standby),
+        ("/debug/leader", 200, leader),
+    ]);
+    let address = manager.address.to_string();
+    let note = "a standby, whose keys are kept warm and do not run; the leader is web-0_b\n";
+    assert_eq!(
+        run(&["queue", "orders", "--address", &address]),
+        (Exit::Success, ROWS.to_owned(), note.to_owned())
+    );
+    assert_eq!(manager.asked(), ["/debug/controllers/orders/queue?", "/debug/leader"]);
+}
+
+#[test]
+fn controllers_stores_and_the_leader_have_tables_of_their_own() {
+    let counts = r#"{"ready":{"live":1,"background":2,"retry":3},"delayed":4,"running":5,"dirty":1,"parked":6,
+        "paused":0,"oldestReadySeconds":1.25,"shuttingDown":false}"#;
+    let controllers = format!(
+        r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,"enabled":true,"paused":false,"queue":{counts}}}]}}"#
+    );
+    let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full",
+        "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,
+        "packed":null,"restarts":0,"relists":1,"events":9,"lastEventSeconds":66,"decodeErrors":0,
+        "leftOut":{"shop/big":"too long"},"handlers":{},"unindexed":{}}]}"#;
+    let leader = r#"{"identity":"web-0_b","lease":{"namespace":"shop","name":"orders"},"leading":true,"holder":"web-0_b",
+        "transitions":3,"lost":null,"fenceOpen":true,"fenceSeconds":12.5,"holderSeconds":65,"history":[
+        {"secondsAgo":65,"event":"becameLeader","identity":"web-0_b","reason":null},
+        {"secondsAgo":70,"event":"newHolder","identity":null,"reason":null},
+        {"secondsAgo":700,"event":"stoppedLeading","identity":"web-0_b","reason":"expired"}]}"#;
+    let config = r#"{"file":"m.yaml","hash":"","loadedSeconds":1,"refused":{"secondsAgo":1,"problems":[]},
+        "restartNeeded":[],"settings":[{"path":"cache.namespaces","value":[],"from":"default","live":false},
+        {"path":"logging.level","value":"warn","from":"file","live":true}]}"#;
+    let manager = Scripted::start(&[
+        ("/debug/config", 200, config),
+        ("/debug/controllers", 200, &controllers),
+        ("/debug/caches", 200, caches),
+        ("/debug/leader", 200, leader),
+    ]);
+    let address = manager.address.to_string();
+    for (page, expected) in [
+        (
+            "controllers",
+            "NAME     STATE     WORKERS   READY   RUNNING   DELAYED   PARKED   OLDEST READY\n\
+             orders   working   2         6       5         4         6        1.2s\n",
+        ),
+        (
+            "caches",
+            "CLUSTER   KIND              SCOPE   PROJECTION   STATE   OBJECTS   BYTES   LAST EVENT   RELISTS   LEFT OUT   LAST ERROR\n\
+             -         Deployment.apps   all     full         down    3         4096    1m06s        1         1          connection refused\n",
+        ),
+        (
+            "config",
+            "SETTING            VALUE   FROM      A CHANGE APPLIES\n\
+             cache.namespaces   []      default   at next start\n\
+             logging.level      warn    file      live\n",
+        ),
+        (
+            "leader",
+            "WHAT               VALUE         FOR\n\
+             identity           web-0_b       -\n\
+             lease              shop/orders   -\n\
+             leading            yes           -\n\
+             holder             web-0_b       1m05s\n\
+             transitions        3             -\n\
+             last term ended    -             -\n\
+             writes may leave   yes           12s\n\
+             \n\
+             1m05s ago: web-0_b became leader\n\
+             1m10s ago: nobody holds the Lease\n\
+             11m40s ago: web-0_b stopped leading (expired)\n",
+        ),
+    ] {
+        assert_eq!(run(&[page, "--address", &address]), (Exit::Success, expected.to_owned(), String::new()));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_wrong_input_and_says_what_would() {
+    let (exit, out, err) = run(&["queue", "orders", "--state", "broken"]);
+    assert_eq!((exit, out), (Exit::WrongInput, String::new()));
+    let known = "[possible values: delayed, backoff, requeued, parked, running, dirty, ready]";
+    assert!(err.contains(known), "{err}");
+    let refusal = r#"{"error":"controller \"order\" does not run here; there are orders"}"#;
+    let manager = Scripted::start(&[("/debug/controllers/order/queue?", 404, refusal)]);
+    let address = manager.address.to_string();
+    let expected = "error: controller \"order\" does not run here; there are orders\n".to_owned();
+    assert_eq!(run(&["queue", "order", "--address", &address]), (Exit::WrongInput, String::new(), expected));
+}
+
+#[test]
+fn an_action_is_posted_and_its_answer_printed() {
+    let manager = Scripted::start(&[
+        ("/debug/controllers/a%2Fb/reconcile", 200, "{\"matched\":1}\n"),
+        ("/debug/log", 200, "{\"level\":\"debug\"}\n"),
+    ]);
+    let address = manager.address.to_string();
+    let printed = |text: &str| (Exit::Success, text.to_owned(), String::new());
+    let reconcile = ["reconcile", "a/b", "shop/web", "--address", &address];
+    assert_eq!(run(&reconcile), printed("1 key on the queue\n"));
+    assert_eq!(run(&[&reconcile[..], &["-o", "json"]].concat()), printed("{\"matched\":1}\n"));
+    assert_eq!(run(&["log", "debug", "--address", &address]), printed("{\"level\":\"debug\"}\n"));
+    let (exit, _, err) = run(&[&reconcile[..], &["-w"]].concat());
+    assert_eq!((exit, &*err), (Exit::WrongInput, "error: an action is done once; leave -w out\n"));
+}
+
+#[test]
+fn an_object_is_named_as_the_table_shows_it() {
+    for (key, namespace, name) in [("shop/web", "shop", "web"), ("node", "", "node")] {
+        let action = Action::Reconcile { controller: "orders".to_owned(), key: key.to_owned() };
+        let body = json!({"namespace": namespace, "name": name});
+        assert_eq!(action.request(), ("/debug/controllers/orders/reconcile".to_owned(), body));
+    }
+    assert_eq!(Action::text(r#"{"matched":0}"#.to_owned()), "0 keys on the queue\n");
+}
+
+#[test]
+fn a_manager_that_does_not_answer_as_one_is_told_apart() {
+    let manager = Scripted::start(&[("/debug/leader", 200, "<html>")]);
+    let address = manager.address.to_string();
+    let (exit, _, err) = run(&["leader", "--address", &address]);
+    let expected = "error: the answer to /debug/leader is not what this version expects; use the binary that the manager \
+                    runs, or -o json: ";
+    assert!(exit == Exit::Failure && err.starts_with(expected), "{exit:?} {err}");
+    let (exit, _, err) = run(&["caches", "--address", &address]);
+    assert_eq!((exit, &*err), (Exit::Failure, "error: 500 Internal Server Error: not in the script\n"));
+    drop(manager);
+    let (exit, _, err) = run(&["caches", "--address", &address]);
+    let expected = format!(
+        "error: no manager answers at {address}; is it running, and is inspect.bindAddress this address?: "
+    );
+    assert!(exit == Exit::Failure && err.starts_with(&expected), "{exit:?} {err}");
+}
+
+#[test]
+fn address_and_token_come_from_the_managers_own_configuration() {
+    let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
+    let folder = tempfile::tempdir().unwrap();
+    let (token, other) = (folder.path().join("token"), folder.path().join("other"));
+    std::fs::write(&token, "secret\n").unwrap();
+    std::fs::write(&other, "newer").unwrap();
+    let text = format!(
+        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+         inspect: {{bindAddress: \"0.0.0.0:{}\", tokenFile: {}}}\n",
+        manager.address.port(),
+        token.display(),
+    );
+    std::fs::write(folder.path().join("manager.yaml"), text).unwrap();
+    let (folder, other) = (folder.path().display().to_string(), other.display().to_string());
+    for args in
+        [&["caches", "--config", &folder][..], &["caches", "--config", &folder, "--token-file", &other]]
+    {
+        assert_eq!(run(args).0, Exit::Success);
+    }
+    let tokens: Vec<_> = manager.asked.lock().iter().filter_map(|(_, token)| token.clone()).collect();
+    assert_eq!(tokens, ["Bearer secret", "Bearer newer"]);
+    let (exit, _, err) = run(&["caches", "--token-file", "/nonexistent"]);
+    let expected = "error: /nonexistent: No such file or directory (os error 2)\n";
+    assert_eq!((exit, &*err), (Exit::WrongInput, expected));
+}
+
+#[test]
+fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
+    let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("manager.yaml");
+    std::fs::write(&file, "inspekt: {}\n").unwrap();
+    let (file, address) = (file.display().to_string(), manager.address.to_string());
+    let (exit, _, err) = run(&["caches", "--config", &file, "--address", &address]);
+    assert!(exit == Exit::Success && err.contains("inspekt"), "{exit:?} {err}");
+    assert!(err.ends_with("its default address is assumed, and no token\n"), "{err}");
+    assert_eq!(run(&["caches", "--config", "/nonexistent"]).0, Exit::WrongInput);
+}
+
+#[test]
+fn an_address_that_is_none_is_wrong_input() {
+    for address in ["localhost", ":8082", "http://127.0.0.1:8082", "127.0.0.1:0", "a@b:1", "[::1]"] {
+        let expected = format!("error: --address {address:?}: expected HOST:PORT, such as localhost:8082\n");
+        assert_eq!(run(&["caches", "--address", address]), (Exit::WrongInput, String::new(), expected));
+    }
+    for address in ["localhost:8082", "[::1]:8082", "10.0.0.1:1"] {
+        assert!(client::is_address(address), "{address}");
+    }
+}
+
+#[test]
+fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
+    let table = |keys: &[(&str, u32, f64)], matched: usize| {
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|(key, attempts, next)| {
+                json!({"key": key, "namespace": null, "name": key, "state": "backoff", "lane": null,
+                    "attempts": attempts, "sinceSeconds": 1.0, "nextRunSeconds": next, "reason": null,
+                    "lastError": "no", "lastDurationSeconds": null, "cause": "generic"})
+            })
+            .collect();
+        let mut page: Value = serde_json::from_str(QUEUE).unwrap();
+        (page["matched"], page["keys"]) = (matched.into(), keys.into());
+        tables::queue(serde_json::from_value(page).unwrap(), None)
+    };
+    let (mut follower, mut err) = (follow::Follower::default(), Vec::new());
+    let mut output = Output { out: &mut Vec::new(), err: &mut err };
+    let mut news = |table: &Table| follower.news(table, &mut output);
+    let first = news(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
+    assert_eq!(first.lines().count(), 3, "{first}");
+    assert_eq!(news(&table(&[("a", 1, 8.0), ("b", 1, 8.0)], 2)), "");
+    assert_eq!(
+        news(&table(&[("a", 2, 20.0), ("c", 1, 9.0)], 2)),
+        "a     backoff   2          20s    1.0s    -      generic   no\n\
+         c     backoff   1          9.0s   1.0s    -      generic   no\n\
+         b     gone      -          -      -       -      -         -\n"
+    );
+    assert_eq!(news(&table(&[("a", 2, 19.0)], 2)), "", "c may be among those that are not shown");
+    assert_eq!(
+        String::from_utf8(err).unwrap(),
+        "2 match, 1 shown; raise --limit, or go through pages with --sort name\n"
+    );
+}
+
+#[test]
+fn a_question_of_a_programs_own_is_asked_and_answered_as_those_of_every_manager() {
+    let manager = Scripted::start(&[("/debug/prices/milk", 200, "3\n"), ("/debug/prices/tea", 200, "{}\n")]);
+    let address = manager.address.to_string();
+    let ask = |args: &[&str]| run_whole(&[&["price", "--address", &address], args].concat());
+    let printed = |text: &str| (Exit::Success, text.to_owned(), String::new());
+    assert_eq!(ask(&["milk"]), printed("it costs 3\n"));
+    assert_eq!(ask(&["milk", "-o", "json"]), printed("3\n"));
+    let (exit, out, err) = ask(&["tea"]);
+    assert_eq!((exit, out.as_str()), (Exit::Failure, ""));
+    assert!(err.contains("the answer to /debug/prices/tea is not what this version expects"), "{err}");
+    let refused = (Exit::WrongInput, String::new(), "error: no product \"coal\"\n".to_owned());
+    assert_eq!(ask(&["coal"]), refused);
+    assert_eq!(manager.asked(), ["/debug/prices/milk", "/debug/prices/milk", "/debug/prices/tea"]);
+}

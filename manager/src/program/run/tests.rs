@@ -1,0 +1,27 @@
+use super::*;
+use crate::queue::SettingsProblem;
+
+#[test]
+fn settings_that_make_no_sense_are_wrong_input_and_a_name_that_is_taken_is_a_mistake_in_the_code() {
+    let problem = |field: &str| SettingsProblem {
+        field: field.to_owned(),
+        value: "0".to_owned(),
+        reason: "is too little".to_owned(),
+    };
+    let problems = vec![problem("workers"), problem("queue.retryShare")];
+    let refused: BoxError = RegisterError::Settings { name: "web", problems }.into();
+    assert!(is_wrong_input(&*refused));
+    let lines = r#"controller "web": workers 0 is too little
+controller "web": queue.retryShare 0 is too little"#;
+    assert_eq!(Chain(&*refused).to_string(), lines);
+    let proxy = || ConnectError::Proxy {
+        server: Box::new("https://edge".parse().unwrap()),
+        proxy: Box::new("http://proxy".parse().unwrap()),
+    };
+    let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
+    assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
+    let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep" }.into();
+    assert!(is_wrong_input(&*runs_once), "onLost: Exit mends it");
+    let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
+    assert!(!is_wrong_input(&*taken));
+}

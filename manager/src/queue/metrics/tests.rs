@@ -1,0 +1,32 @@
+use super::*;
+
+#[test]
+fn a_retry_falls_into_the_first_bucket_whose_bound_its_failures_do_not_pass() {
+    let bucket = |failures: u32| {
+        let mut retries = Retries::default();
+        retries.count(failures);
+        assert_eq!((retries.all(), retries.failures), (1, failures.into()));
+        retries.buckets.iter().position(|count| *count == 1).unwrap()
+    };
+    for (at, bound) in ATTEMPTS.into_iter().enumerate() {
+        let reached = (1..100).take_while(|failures| f64::from(*failures) <= bound).last().unwrap();
+        assert_eq!((bucket(reached), bucket(reached + 1)), (at, at + 1), "{bound}");
+    }
+    assert_eq!(bucket(u32::MAX), ATTEMPTS.len());
+}
+
+#[test]
+fn a_duration_falls_into_the_first_bucket_whose_bound_it_does_not_pass() {
+    for (at, seconds) in BOUNDS.into_iter().enumerate() {
+        let bound = Duration::from_nanos(10_u64.pow(u32::try_from(at).unwrap() + 1));
+        assert!((bound.as_secs_f64() / seconds - 1.0).abs() < 1e-9, "the bounds are powers of ten");
+        let mut spread = Spread::default();
+        spread.observe(bound.into());
+        spread.observe((bound + Duration::from_nanos(1)).into());
+        assert_eq!((spread.buckets[at], spread.buckets[at + 1]), (1, 1), "{bound:?}");
+    }
+    let mut spread = Spread::default();
+    spread.observe(Span::default());
+    spread.observe(Duration::MAX.into());
+    assert_eq!((spread.buckets[0], spread.buckets[BOUNDS.len()]), (1, 1));
+}

@@ -1,0 +1,105 @@
+//! A rate limit: a token bucket in one number, as the generic cell rate algorithm keeps it.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The interval of a rate that is not a number above zero: as good as never, and far from overflow.
+const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
+
+/// The rate of a [`TokenBucket`] and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Time in which one token comes.
+    pub interval: Duration,
+    /// Tokens in a full bucket; 0 counts as 1.
+    pub burst: u32,
+}
+
+/// A token bucket: up to `burst` tokens at once, then one per interval.
+///
+/// `T` is the clock's moment: an [`Instant`], or a [`Duration`] since some start. The limit may change at any time.
+///
+/// ```
+/// # use {mainstay::util::{Limit, TokenBucket}, std::time::Duration};
+/// let second = Duration::from_secs;
+/// let mut bucket = TokenBucket::new(Limit::per_second(1.0, 2));
+/// assert_eq!([0, 0, 0].map(|at| bucket.take(second(at))), [Ok(()), Ok(()), Err(second(1))]);
+/// assert_eq!(bucket.take(second(1)), Ok(()));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokenBucket<T = Instant> {
+    limit: Limit,
+    /// When the bucket will be full if no token is taken before; `None` or a moment in the past when it is full.
+    full_at: Option<T>,
+}
+
+// === impl Limit ===
+
+impl Limit {
+    /// Makes a limit of so many tokens per second. A rate that is not a number above zero allows one token a year.
+    pub fn per_second(rate: f64, burst: u32) -> Self {
+        let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(LONGEST_INTERVAL);
+        Self { interval: interval.clamp(Duration::from_nanos(1), LONGEST_INTERVAL), burst }
+    }
+
+    /// How far ahead `full_at` may lie while a token is there.
+    fn slack(self) -> Duration {
+        self.interval.saturating_mul(self.burst.saturating_sub(1))
+    }
+}
+
+// === impl TokenBucket ===
+
+impl<T> TokenBucket<T>
+where
+    T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>,
+{
+    /// Makes a full bucket.
+    pub const fn new(limit: Limit) -> Self {
+        Self { limit, full_at: None }
+    }
+
+    /// Returns the limit in force.
+    pub fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    /// Puts another limit in force. Spent tokens stay spent, but the next one comes within one new interval.
+    pub fn set_limit(&mut self, limit: Limit, now: T) {
+        if limit != self.limit {
+            self.limit = limit;
+            self.full_at = self.full_at.map(|at| at.min(now + limit.slack() + limit.interval));
+        }
+    }
+
+    /// Takes a token, or returns the moment at which the next one comes.
+    pub fn take(&mut self, now: T) -> Result<(), T> {
+        let ready_at = self.ready_at(now);
+        if ready_at > now {
+            return Err(ready_at);
+        }
+        self.spend(now);
+        Ok(())
+    }
+
+    /// Takes a token even from an empty bucket. All later tokens then come one interval later.
+    pub fn spend(&mut self, now: T) {
+        self.full_at = Some(self.full_at.map_or(now, |at| at.max(now)) + self.limit.interval);
+    }
+
+    /// Returns the first moment, `now` or later, at which a token is there.
+    pub fn ready_at(&self, now: T) -> T {
+        let missing = self.full_at.filter(|at| *at > now).map_or(Duration::ZERO, |at| at - now);
+        now + missing.saturating_sub(self.limit.slack())
+    }
+
+    /// Returns whether the bucket is full, like a new one.
+    pub fn is_full(&self, now: T) -> bool {
+        self.full_at.is_none_or(|at| at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

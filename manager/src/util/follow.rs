@@ -1,0 +1,178 @@
+//! Follows files by polling.
+//!
+//! Once a second the attributes of the files are read, through symbolic links: saving in place, renaming another file
+//! over it and swapping the directory of a mounted `ConfigMap` or `Secret` all change them. Files whose attributes have
+//! changed are read, and read again a second later; their contents are returned once two reads agree. So a file that is
+//! being written is not taken for complete, nor a certificate for the partner of the previous key.
+//!
+//! # Invariants
+//! 1. Files are accessed on a blocking thread, one at a time per follower: a volume that hangs delays this follower and
+//!    holds one thread.
+//! 2. Contents are returned only if they differ from those returned last. An error is contents too.
+
+use std::fs::{File, metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::digest::{Context, SHA256};
+use rustix::fs::{Mode, OFlags};
+use tokio::task::spawn_blocking;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// Between two polls, and between two reads that have to agree.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Follows `N` files whose contents belong together.
+#[derive(Debug)]
+pub(crate) struct Follower<const N: usize> {
+    files: Arc<[PathBuf; N]>,
+    ticks: Interval,
+    /// The attributes before the last read; `None` if the next poll has to read whatever they are.
+    attributes: Option<[Attributes; N]>,
+    /// Digest of contents that were read once.
+    unconfirmed: Option<Digest>,
+    /// Digest of the contents returned last.
+    returned: Option<Digest>,
+    read: fn(&Path) -> io::Result<Vec<u8>>,
+}
+
+/// Contents with the attributes that the files had just before.
+#[derive(Debug)]
+struct Poll<const N: usize> {
+    attributes: [Attributes; N],
+    contents: [io::Result<Vec<u8>>; N],
+}
+
+/// All that changes when a file is written or replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Attributes {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+type Digest = [u8; 32];
+
+// === impl Follower ===
+
+impl<const N: usize> Follower<N> {
+    /// Follows the files of these paths, which need not exist. Must be called within a runtime.
+    pub(crate) fn new(files: [PathBuf; N]) -> Self {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            files: Arc::new(files),
+            ticks,
+            attributes: None,
+            unconfirmed: None,
+            returned: None,
+            read: read_regular,
+        }
+    }
+
+    /// Returns the contents, or why they cannot be read: at first as they are, then whenever they have changed.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost, but a read that has begun goes on: the caller keeps one future for as long as it follows.
+    pub(crate) async fn next(&mut self) -> [io::Result<Vec<u8>>; N] {
+        loop {
+            self.ticks.tick().await;
+            let (files, read) = (Arc::clone(&self.files), self.read);
+            let known = self.attributes.filter(|_| self.unconfirmed.is_none());
+            let polled = spawn_blocking(move || Poll::unless(known, &files, read)).await;
+            // Neither a change nor, should the read have panicked, contents: the next tick tries again.
+            let Ok(Some(Poll { attributes, contents })) = polled else { continue };
+            // An error may go away without a trace in the attributes.
+            self.attributes = contents.iter().all(Result::is_ok).then_some(attributes);
+            let digest = digest(&contents);
+            if self.returned == Some(digest) {
+                self.unconfirmed = None;
+            } else if self.unconfirmed.replace(digest) == Some(digest) {
+                self.unconfirmed = None;
+                self.returned = Some(digest);
+                return contents;
+            }
+        }
+    }
+}
+
+// === impl Poll ===
+
+impl<const N: usize> Poll<N> {
+    /// Reads the files unless their attributes are the known ones.
+    fn unless(
+        known: Option<[Attributes; N]>,
+        files: &[PathBuf; N],
+        read: fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Option<Self> {
+        let attributes = files.each_ref().map(|file| Attributes::of(file));
+        if known == Some(attributes) {
+            return None;
+        }
+        Some(Self { attributes, contents: files.each_ref().map(|file| read(file)) })
+    }
+}
+
+// === impl Attributes ===
+
+impl Attributes {
+    /// All zero where there are none.
+    fn of(file: &Path) -> Self {
+        let Ok(found) = metadata(file) else { return Self::default() };
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            length: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+/// Reads a regular file of at most [`MAX_FILE_BYTES`]; anything else is an error, and a pipe is not waited for.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe for reading would wait for a process that opens it for writing.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed distinguishes a full file from one that is too long.
+    let length = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
+        return Err(io::Error::other("longer than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn digest<const N: usize>(contents: &[io::Result<Vec<u8>>; N]) -> Digest {
+    let mut context = Context::new(&SHA256);
+    for read in contents {
+        let text;
+        let bytes = match read {
+            Ok(bytes) => bytes.as_slice(),
+            Err(error) => {
+                text = error.to_string();
+                text.as_bytes()
+            }
+        };
+        context.update(&[u8::from(read.is_ok())]);
+        context.update(&bytes.len().to_le_bytes());
+        context.update(bytes);
+    }
+    let mut digest = Digest::default();
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Filters for repeated log lines: a failure that happens once mostly happens each time, and a flood of failures must not
+//! become a flood of log lines.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::BoundedMap;
+
+/// Counts occurrences: the first is logged at once, later ones at most once per interval, with their number.
+///
+/// For several sorts of occurrences, a [`BoundedMap`] holds one of these for each.
+///
+/// ```
+/// # use {mainstay::util::LogEvery, std::time::Duration, tokio::time::Instant};
+/// let (mut failures, now) = (LogEvery::default(), Instant::now());
+/// assert_eq!(failures.add(1, now), Some(1));
+/// assert_eq!(failures.add(5, now), None);
+/// assert_eq!(failures.add(1, now + Duration::from_mins(1)), Some(6));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LogEvery {
+    interval: Duration,
+    count: u64,
+    logged: u64,
+    /// `None` until the first was logged.
+    logged_at: Option<Instant>,
+}
+
+/// Remembers which lines were logged, so that each is logged once.
+///
+/// ```
+/// # use {mainstay::util::LogOnce, tokio::time::Instant};
+/// let (mut warnings, now) = (LogOnce::new(100), Instant::now());
+/// assert!(warnings.is_first("deprecated", now));
+/// assert!(!warnings.is_first("deprecated", now));
+/// ```
+#[derive(Clone, Debug)]
+pub struct LogOnce<K>(BoundedMap<K, ()>);
+
+// === impl LogEvery ===
+
+impl LogEvery {
+    /// Makes a count without occurrences.
+    pub const fn new(interval: Duration) -> Self {
+        Self { interval, count: 0, logged: 0, logged_at: None }
+    }
+
+    /// Counts more occurrences. If a line is due, returns how many there were since the last line, these included.
+    pub fn add(&mut self, more: u64, now: Instant) -> Option<u64> {
+        self.count += more;
+        if self.logged_at.is_some_and(|at| now.saturating_duration_since(at) < self.interval) {
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some(self.count - std::mem::replace(&mut self.logged, self.count))
+    }
+
+    /// Returns how many occurrences there were in all.
+    pub fn count(self) -> u64 {
+        self.count
+    }
+}
+
+impl Default for LogEvery {
+    /// A line per minute.
+    fn default() -> Self {
+        Self::new(Duration::from_mins(1))
+    }
+}
+
+// === impl LogOnce ===
+
+impl<K: Clone + Eq + Hash> LogOnce<K> {
+    /// Remembers the last `capacity` different lines.
+    pub fn new(capacity: usize) -> Self {
+        Self(BoundedMap::new(capacity))
+    }
+
+    /// Has a line count as new again once it has not occurred for `calm`.
+    #[must_use]
+    pub fn again_after(self, calm: Duration) -> Self {
+        Self(self.0.expire_after(calm))
+    }
+
+    /// Notes an occurrence of a line, and returns whether it is to be logged.
+    pub fn is_first(&mut self, key: K, now: Instant) -> bool {
+        self.0.insert(key, (), now).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+use super::*;
+use crate::sockets::Prerequisite;
+
+#[tokio::test]
+async fn loopback_is_dialled() {
+    let loopback = Loopback::new();
+    let prerequisite = Prerequisite::open();
+    loopback.dial().dial(prerequisite.address()).await.expect("it listens");
+    prerequisite.connected(1).await;
+    assert_eq!(loopback.dial().resolve("localhost").await.expect("known"), [Ipv4Addr::LOCALHOST]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "wanted to leave loopback: 192.0.2.1:80, [::ffff:192.0.2.1]:80, db.example")]
+async fn who_wants_out_is_refused_and_fails_the_test() {
+    let loopback = Loopback::new();
+    for address in ["192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
+        let refused = loopback.dial().dial(address.parse().expect("an address")).await.expect_err("refused");
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "nothing was sent");
+    }
+    loopback.dial().resolve("db.example").await.expect_err("refused");
+}
