@@ -96,8 +96,13 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
     wait::until(&api, "a", "painted", is("green")).await;
 
     assert!(std::sync::Arc::ptr_eq(widgets.kind_store(), meta.kind_store()), "one watch for both");
-    let green = meta.list(&Select::all().label("colour", "green")).expect("synced");
-    assert_eq!(green.iter().map(|entry| entry.meta().name()).collect::<Vec<_>>(), ["a"]);
+    let green = Select::all().label("colour", "green");
+    let names = || -> Vec<String> {
+        let entries = meta.list(&green).expect("synced");
+        entries.iter().map(|entry| entry.meta().name().to_owned()).collect()
+    };
+    // The server shows the write before the manager has its answer.
+    wait::until_so("the cache to hold what was painted", async || names() == ["a"]).await;
     manager.stop().await.expect("stopped in order");
     cluster.undefine(&definition()).await;
 }
