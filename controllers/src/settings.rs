@@ -31,8 +31,9 @@ pub struct ProbePolicy {
     pub mode: ProbeMode,
     /// The entries of `AllowList`: networks (10.8.0.0/16), addresses, hosts (db.example.com) and domains (.example.com). An
     /// entry is for the objects of all namespaces but those that enforce the Pod Security level baseline or restricted,
-    /// where authors may not choose what the node dials either. For namespaces of that kind, or for a few only, they are
-    /// named: `{to: 10.8.0.0/16, namespaces: [shop]}`. At least one entry with `AllowList`, none otherwise.
+    /// where authors may not choose what the node dials either. To allow a target for a restricted namespace, or for a few
+    /// namespaces only, name them: `{to: 10.8.0.0/16, namespaces: [shop]}`. At least one entry with `AllowList`, none
+    /// otherwise.
     #[schemars(extend("uniqueItems" = true))]
     pub allow: Vec<AllowEntry>,
     /// Namespaces whose Services objects of other namespaces may name, as in billing.pay.svc; "*" is every namespace, as

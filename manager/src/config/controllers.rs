@@ -36,7 +36,8 @@ pub struct Controllers {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ControllerKeys {
-    /// Whether the controller runs at all. One that does not stays registered, and nothing waits for it.
+    /// Whether the controller runs at all. A disabled one stays registered and starts neither sources nor workers. Stores
+    /// that were declared for it are still watched, and waited for at the start.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     enabled: Option<bool>,

@@ -17,8 +17,8 @@ const WIDTH: usize = 118;
 const CONTROLLERS: &str = "Settings by controller. \"*\" holds those of every controller; a controller named beside it \
     overrides single fields, as in\n\n  web: {workers: 8, queue: {retryRate: {perSecond: 50, burst: 200}, maxDepth: \
     100000}}\n\nA name that this program does not have is an error. A controller's code may have settings of its own: they \
-    come after those of \"*\" and before those under its name. The result is checked at the start of the controller, and \
-    before anything of a saved file is applied.";
+    override those of \"*\" and are overridden by those under its name. The result is checked at the start of the \
+    controller, and before anything of a saved file is applied.";
 
 /// Writes the file of a program, whose command has this name.
 pub(super) fn text(program: &str, schema: &ConfigSchema) -> String {
@@ -50,7 +50,7 @@ fn header(program: &str) -> String {
          # copy it, keep the lines you change and delete the rest, because a missing key means its default.\n\
          #\n\
          {}#\n\
-         # Flags on the command line come before this file, this file before the defaults. Unknown keys are errors.\n\
+         # Flags override this file; this file overrides the defaults. Unknown keys are errors.\n\
          # Saving the file changes a manager that runs by it, for the keys that are applied live; those applied at next\n\
          # start are named in the log. A file with a mistake changes nothing.\n\
          # Durations are written with units: 5ms, 30s, 2m, 10h, 1h30m. Sizes too: 512Ki, 8Mi, 1Gi.\n\

@@ -24,9 +24,9 @@ pub struct ManagerOptions {
     /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
     /// when an API server restarts.
     pub watch_down_limit: Duration,
-    /// The file that the configuration was read from. While the manager runs it is followed: what it says of controllers,
-    /// the log level, what probes may connect to and the grace period is applied as soon as it is saved, unless anything in
-    /// it is wrong. `None` follows nothing.
+    /// The file that the configuration was read from. While the manager runs it is followed: settings of controllers, the
+    /// log level, the grace period and the live keys of the program's sections are applied as soon as it is saved, unless
+    /// anything in it is wrong. `None` follows nothing.
     pub source: Option<Source>,
     /// Changes the log level together with the file; `None` leaves the log as the program has set it up.
     pub log: Option<Arc<dyn SetLogLevel>>,
