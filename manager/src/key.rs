@@ -19,7 +19,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 pub(crate) use chain::Chain;
 pub use fence::{BootInstant, Fence, FencePass};
-pub(crate) use label::is_dns_label;
+pub(crate) use label::{is_dns_label, is_dns_subdomain};
 pub(crate) use panic::panic_text;
 
 /// What a queue is keyed by. Namespace and name let every queue be filtered alike, whatever its key type.

@@ -17,6 +17,7 @@ mod metrics;
 mod tcp;
 mod warnings;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use crate::metrics::Registry;
 
 use count::counted;
 use deadline::{connect_deadline, deadlined};
-use fenced::{Transport, guarded};
+use fenced::{guarded, transport};
 use metrics::RequestMetrics;
 use warnings::Warnings;
 
@@ -65,17 +66,13 @@ pub enum Role {
 }
 
 /// Where the API server is, and the way to make clients for it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Connections {
     config: kube::Config,
     metrics: RequestMetrics,
     warnings: Warnings,
-    observer: Slot,
+    observer: ObserverSlot,
 }
-
-/// Hides the observer from `Debug`, which it need not have.
-#[derive(Clone, Default)]
-struct Slot(ObserverSlot);
 
 /// Why there is no connection to an API server, or no way to make one.
 #[derive(Debug, thiserror::Error)]
@@ -155,12 +152,12 @@ impl Connections {
             return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
         }
         install_crypto_provider();
-        Ok(Self { config, metrics, warnings: Warnings::new(), observer: Slot::default() })
+        Ok(Self { config, metrics, warnings: Warnings::new(), observer: ObserverSlot::default() })
     }
 
     /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
     pub fn observe(&self, observer: Arc<dyn WriteObserver>) {
-        *self.observer.0.write() = Some(observer);
+        *self.observer.write() = Some(observer);
     }
 
     /// Returns the configuration, for its server address and default namespace.
@@ -186,21 +183,21 @@ impl Connections {
         let mut config = self.config.clone();
         set_user_agent(&mut config, &role);
         let fence = match &role {
-            Role::Writes(fence) => Some(fence.clone()),
-            Role::Watches | Role::Lease { .. } => None,
+            Role::Writes(fence) => fence.clone(),
+            Role::Watches | Role::Lease { .. } => Fence::open(),
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         let tcp = tcp::connector(fence.clone(), timeout, self.metrics.clone());
         let https = connect_deadline(config.rustls_https_connector_with_connector(tcp)?, timeout);
 
-        let service = config.extra_headers_layer()?.layer(Transport::new(https, fence).into_service());
+        let service = config.extra_headers_layer()?.layer(transport(https, fence));
         let service = option_layer(config.auth_layer()?).layer(service);
         let service = Stack::new(config.base_uri_layer().layer(service).map_err(Into::into));
         let service = counted(service, &self.metrics, &config.cluster_url);
         let service = match role {
             Role::Watches => self.warnings.of(service),
             Role::Writes(fence) => {
-                guarded(observed(self.warnings.of(service), Arc::clone(&self.observer.0)), fence)
+                guarded(observed(self.warnings.of(service), Arc::clone(&self.observer)), fence)
             }
             Role::Lease { request_timeout } => deadlined(service, request_timeout),
         };
@@ -208,9 +205,9 @@ impl Connections {
     }
 }
 
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.read().is_some() { "installed" } else { "none" })
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::key::is_dns_subdomain;
 use crate::metrics::Registry;
 
 use counts::{EventCounts, cause};
@@ -259,10 +260,7 @@ impl Shared {
 /// random: one object can have two Events at one clock reading.
 fn event_name(regarding: &ObjectReference, at: Timestamp) -> String {
     let name = regarding.name.as_deref().unwrap_or_default();
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let label = |label: &str| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
-    let usable = name.len() <= 220 && name.chars().all(allowed) && name.split('.').all(label);
-    let stem = if usable { name } else { "event" };
+    let stem = if name.len() <= 220 && is_dns_subdomain(name) { name } else { "event" };
     format!("{stem}.{:x}{:04x}", at.as_nanosecond(), fastrand::u16(..))
 }
 

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use kube::core::PartialObjectMeta;
 use serde_json::json;
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{KindId, Request as ObjectName, is_dns_subdomain};
 
 use super::apply::Authority;
 use super::call::{call, request};
@@ -63,15 +63,16 @@ pub struct InvalidFinalizer {
     why: &'static str,
 }
 
-/// What came of [`Finalizer::add`].
+/// The result of adding or removing a finalizer.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// The object has the finalizer now, and did not have it before.
+pub enum Edited {
+    /// The list of finalizers is now as wanted, and was not before.
     Changed,
-    /// The object had it already.
+    /// The list was as wanted already.
     Already,
-    /// The object is being deleted, has gone, or was replaced by another of its name: it cannot be held back any more.
+    /// The object has gone or was replaced by another of its name; or the finalizer was to be added, and the object is
+    /// being deleted: it cannot be held back any more.
     TooLate,
 }
 
@@ -80,20 +81,6 @@ pub enum Added {
 enum Edit {
     Add,
     Remove,
-}
-
-/// What came of an edit.
-enum Edited {
-    Changed,
-    /// The list was as wanted.
-    Unchanged,
-    TooLate,
-}
-
-/// What is read of a live object.
-#[derive(Deserialize)]
-struct Object {
-    metadata: ObjectMeta,
 }
 
 // === impl Finalizer ===
@@ -152,12 +139,8 @@ impl Finalizer {
         cx: &(impl Authority + Sync),
         kind: &KindId,
         object: &ObjectMeta,
-    ) -> Result<Added, WriteError> {
-        Ok(match self.edit(cx, kind, object, Edit::Add).await? {
-            Edited::Changed => Added::Changed,
-            Edited::Unchanged => Added::Already,
-            Edited::TooLate => Added::TooLate,
-        })
+    ) -> Result<Edited, WriteError> {
+        self.edit(cx, kind, object, Edit::Add).await
     }
 
     /// Takes the finalizer off the stored object, which may go with it. Returns whether that changed it: false if the
@@ -211,7 +194,7 @@ impl Finalizer {
         let changed =
             if edit == Edit::Add { self.add_to(&mut wanted) } else { self.remove_from(&mut wanted) };
         if !changed {
-            return Ok(Edited::Unchanged);
+            return Ok(Edited::Already);
         }
         let name = name_of(object);
         let verb = if edit == Edit::Add { "add" } else { "removal" };
@@ -249,14 +232,6 @@ impl fmt::Debug for Finalizer {
     }
 }
 
-impl TryFrom<&str> for Finalizer {
-    type Error = InvalidFinalizer;
-
-    fn try_from(name: &str) -> Result<Self, InvalidFinalizer> {
-        Self::new(name)
-    }
-}
-
 /// Reads the metadata of an object at the server; `None` if it has gone, or another has taken its name.
 async fn look(
     cx: &(impl Authority + Sync),
@@ -265,9 +240,9 @@ async fn look(
 ) -> Result<Option<ObjectMeta>, WriteError> {
     let name = name_of(object);
     let Some(live) = live(cx, kind, &name).await? else { return Ok(None) };
-    let Object { metadata } =
+    let live: PartialObjectMeta =
         live.decode().map_err(|source| WriteError::Undecodable { what: look_at(kind, &name), source })?;
-    Ok(Some(metadata).filter(|live| live.uid == object.uid))
+    Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
 }
 
 fn name_of(meta: &ObjectMeta) -> ObjectName {
@@ -281,12 +256,10 @@ fn fault(name: &str) -> Option<&'static str> {
         text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.ends_with(|c: char| c.is_ascii_alphanumeric())
     };
-    let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_label = |label: &str| edged(label) && label.chars().all(lower);
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if domain.len() > MAX_DOMAIN {
         Some("has a domain of more than 253 characters")
-    } else if !domain.split('.').all(is_label) {
+    } else if !is_dns_subdomain(domain) {
         Some("has no valid domain before the slash (lower-case letters, digits, hyphens and dots)")
     } else if rest.len() > MAX_NAME {
         Some("has more than 63 characters after the slash")

@@ -92,11 +92,12 @@ enum Intent {
     Unclear(Uncovered),
 }
 
-/// A write that the server has made and whose answer is being read. Dropped before [`Reading::done`], it tells that.
+/// A write that the server has made and whose answer is being read. Reports when it is dropped why the answer was not
+/// read to its end.
 struct Reading<'a> {
     observer: &'a dyn WriteObserver,
     path: &'a ResourcePath,
-    is_done: bool,
+    uncovered: Option<Uncovered>,
 }
 
 // === impl ResourcePath ===
@@ -213,7 +214,7 @@ async fn report(
     path: &ResourcePath,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let (head, mut body) = response.into_parts();
-    let reading = Reading { observer, path, is_done: false };
+    let mut reading = Reading { observer, path, uncovered: Some(Uncovered::Unread) };
     let mut start = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers are dropped: HTTP/1 answers of an API server have none.
@@ -221,14 +222,13 @@ async fn report(
             start.extend_from_slice(&data);
         }
         if start.len() > MAX_OBSERVED_BYTES {
-            reading.done();
-            observer.uncovered(path, Uncovered::TooLarge);
+            reading.uncovered = Some(Uncovered::TooLarge);
             let begun = stream::iter([Ok(Frame::data(start.freeze()))]);
             let whole = StreamBody::new(begun.chain(BodyStream::new(body)));
             return Ok(Response::from_parts(head, whole.boxed_unsync()));
         }
     }
-    reading.done();
+    reading.uncovered = None;
     let whole = start.freeze();
     seen(&whole);
     Ok(Response::from_parts(head, Full::new(whole).map_err(|never| match never {}).boxed_unsync()))
@@ -236,16 +236,10 @@ async fn report(
 
 // === impl Reading ===
 
-impl Reading<'_> {
-    fn done(mut self) {
-        self.is_done = true;
-    }
-}
-
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        if !self.is_done {
-            self.observer.uncovered(self.path, Uncovered::Unread);
+        if let Some(why) = self.uncovered {
+            self.observer.uncovered(self.path, why);
         }
     }
 }

@@ -11,6 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::key::{Key as _, KindId, Request};
 
+/// The end of the message about a child without a namespace.
+const NO_NAMESPACE: &str =
+    ", which has no namespace: set metadata.namespace first, or let a cluster-scoped object own it";
+
 /// Why an object cannot own another. Trying again helps only after somebody has changed one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -27,28 +31,18 @@ pub enum OwnerError {
         /// The field that is not set.
         missing: &'static str,
     },
-    /// A namespaced owner can own only in its own namespace.
-    #[error("{kind} {owner} cannot own {child}: an owner in a namespace can own only within that namespace")]
-    CrossNamespace {
+    /// A namespaced owner can own only in its own namespace. The child is in another one, or in none: it is
+    /// cluster-scoped, or its namespace is not set yet.
+    #[error("{kind} {owner} cannot own {child}{why}")]
+    Elsewhere {
         /// Kind of the owner.
         kind: KindId,
         /// The owner.
         owner: Request,
         /// The child.
         child: Request,
-    },
-    /// The child has no namespace: it is cluster-scoped, or its namespace is not set yet.
-    #[error(
-        "{kind} {owner} cannot own {child}, which has no namespace: set metadata.namespace first, or let a \
-         cluster-scoped object own it"
-    )]
-    ClusterScoped {
-        /// Kind of the owner.
-        kind: KindId,
-        /// The owner.
-        owner: Request,
-        /// The child.
-        child: Request,
+        /// The end of the message: which of both it is.
+        why: &'static str,
     },
     /// The child has another controller.
     #[error(
@@ -178,15 +172,13 @@ fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, 
 
 /// A cluster-scoped owner may own anything, any other within its namespace.
 fn may_own(child: &Request, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
-    let (kind_of_owner, owner_name, child_name) = (kind.clone(), name_of(owner), child.clone());
-    match child.namespace().filter(|namespace| !namespace.is_empty()) {
-        _ if !kind.is_namespaced() => Ok(()),
-        None => Err(OwnerError::ClusterScoped { kind: kind_of_owner, owner: owner_name, child: child_name }),
-        namespace if namespace != owner.namespace.as_deref() => {
-            Err(OwnerError::CrossNamespace { kind: kind_of_owner, owner: owner_name, child: child_name })
-        }
-        Some(_) => Ok(()),
-    }
+    let why = match child.namespace() {
+        _ if !kind.is_namespaced() => return Ok(()),
+        namespace if namespace == owner.namespace.as_deref() => return Ok(()),
+        Some(_) => ": an owner in a namespace can own only within that namespace",
+        None => NO_NAMESPACE,
+    };
+    Err(OwnerError::Elsewhere { kind: kind.clone(), owner: name_of(owner), child: child.clone(), why })
 }
 
 /// Puts the reference where one to the same owner stands, or last; a second one to it goes.

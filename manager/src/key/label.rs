@@ -1,11 +1,17 @@
-//! Names as Kubernetes takes them nearly everywhere: one label of a DNS name (RFC 1123).
+//! Names as Kubernetes takes them nearly everywhere: labels of DNS names (RFC 1123), one or several.
 
 /// Returns whether a text is one DNS label: 1 to 63 lower-case letters, digits and hyphens, none of these at its ends.
 pub(crate) fn is_dns_label(text: &str) -> bool {
+    text.len() <= 63 && is_label(text)
+}
+
+/// Returns whether a text is a DNS subdomain as the API server understands it: labels with dots in between, at most 253
+/// characters in all.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+fn is_label(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.chars().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    !text.is_empty() && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }

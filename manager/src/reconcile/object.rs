@@ -27,7 +27,7 @@ use tracing::debug;
 
 use crate::cache::{Entry, Meta, Store};
 use crate::client::Finalizer;
-use crate::client::finalizer::Added;
+use crate::client::finalizer::Edited;
 use crate::key::Request;
 
 use super::{Action, Context, Outcome, Reconciler};
@@ -139,9 +139,9 @@ where
         let _decodes = entry.decode()?;
         let meta = entry.meta();
         match finalizer.add(cx, entry.view().kind(), &identity(meta)).await? {
-            Added::TooLate => return Ok(Action::Done),
-            Added::Changed => debug!(%finalizer, "finalizer added"),
-            Added::Already => {}
+            Edited::TooLate => return Ok(Action::Done),
+            Edited::Changed => debug!(%finalizer, "finalizer added"),
+            Edited::Already => {}
         }
         // The store shows our own write at once, so that a write guarded by its version is not refused. One that cannot
         // judge own writes shows the object as it was.

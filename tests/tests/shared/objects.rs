@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use mainstay::cache::Scope;
-use mainstay::client::finalizer::Added;
+use mainstay::client::finalizer::Edited;
 use mainstay::client::{Authority, Finalizer};
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
@@ -210,9 +210,9 @@ async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
 
     let stale = create(maps, &[]).await;
     set_finalizers(maps, &[OTHER]).await;
-    assert_eq!(add(&stale).await, Added::Changed);
+    assert_eq!(add(&stale).await, Edited::Changed);
     assert_eq!(live().await, [OTHER, OURS], "the one that came meanwhile stays");
-    assert_eq!(add(&stale).await, Added::Already);
+    assert_eq!(add(&stale).await, Edited::Already);
 
     let held = maps.get(NAME).await.expect("there");
     set_finalizers(maps, &[OURS]).await;
@@ -222,12 +222,12 @@ async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
 
     set_finalizers(maps, &[OTHER]).await;
     delete(maps).await;
-    assert_eq!(add(&stale).await, Added::TooLate, "it is being deleted");
+    assert_eq!(add(&stale).await, Edited::TooLate, "it is being deleted");
     set_finalizers(maps, &[]).await;
     wait::until_gone(maps, NAME).await;
-    assert_eq!(add(&stale).await, Added::TooLate, "it is gone");
+    assert_eq!(add(&stale).await, Edited::TooLate, "it is gone");
     create(maps, &[OURS]).await;
-    assert_eq!(add(&stale).await, Added::TooLate, "another one has its name");
+    assert_eq!(add(&stale).await, Edited::TooLate, "another one has its name");
     assert!(!remove(&held).await);
     assert_eq!(live().await, [OURS], "and was not touched");
 }

@@ -1,10 +1,9 @@
 //! Counts, times and weighs the requests of every stack.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service as _, service_fn};
 
 use super::deadline::is_watch;
-use super::metrics::{Bytes, RequestMetrics};
+use super::metrics::{Histograms, Labels, RequestMetrics};
 use super::{ResponseBody, Stack};
 
 /// The `code` of a request that got no answer, as client-go writes it.
@@ -21,8 +20,8 @@ const NO_ANSWER: &str = "<error>";
 /// A request that is under way. A guard: one whose caller does not wait for the end has ended all the same.
 struct UnderWay {
     metrics: RequestMetrics,
-    method: Method,
-    host: Arc<str>,
+    /// Its verb and host.
+    labels: Labels<2>,
     since: Instant,
 }
 
@@ -41,24 +40,24 @@ pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) 
         (Some(host), Some(port)) => format!("{host}:{port}"),
         (host, _) => host.unwrap_or_default().to_owned(),
     };
-    let (metrics, host) = (metrics.clone(), Arc::<str>::from(host));
+    let metrics = metrics.clone();
     Stack::new(service_fn(move |request: Request<Body>| {
-        let (metrics, host, method) = (metrics.clone(), Arc::clone(&host), request.method().clone());
+        let (metrics, host, method) = (metrics.clone(), host.clone(), request.method().to_string());
         let under_way = (!is_watch(request.uri())).then(|| UnderWay {
             metrics: metrics.clone(),
-            method: method.clone(),
-            host: Arc::clone(&host),
+            labels: [("verb", method.clone()), ("host", host.clone())],
             since: Instant::now(),
         });
         // A body that is streamed has no size yet, and none of ours is.
         if let (Some(under_way), Some(bytes)) = (&under_way, request.body().size_hint().exact()) {
-            under_way.weighed(Bytes::Sent(bytes));
+            under_way.weigh(&metrics.sent, bytes);
         }
         let sending = inner.call(request);
         async move {
             let sent = sending.await;
             let status = sent.as_ref().ok().map(Response::status);
-            metrics.count(status.as_ref().map_or(NO_ANSWER, StatusCode::as_str), method.as_str(), &host);
+            let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str).to_owned();
+            metrics.requests.get_or_create(&[("code", code), ("method", method), ("host", host)]).inc();
             Ok(match under_way {
                 Some(_) => sent?.map(|body| Weighed { inner: body, bytes: 0, under_way }.boxed_unsync()),
                 None => sent?,
@@ -70,14 +69,15 @@ pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) 
 // === impl UnderWay ===
 
 impl UnderWay {
-    fn weighed(&self, bytes: Bytes) {
-        self.metrics.weighed(self.method.as_str(), &self.host, bytes);
+    fn weigh(&self, family: &Histograms<2>, bytes: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "no body is that long")]
+        family.get_or_create(&self.labels).observe(bytes as f64);
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.metrics.took(self.method.as_str(), &self.host, self.since.elapsed());
+        self.metrics.seconds.get_or_create(&self.labels).observe(self.since.elapsed().as_secs_f64());
     }
 }
 
@@ -98,7 +98,7 @@ impl http_body::Body for Weighed {
         // Who knows the length reads no further than its last byte.
         let ended = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
         if let Some(under_way) = self.under_way.take_if(|_| ended) {
-            under_way.weighed(Bytes::Received(self.bytes));
+            under_way.weigh(&under_way.metrics.received, self.bytes);
         }
         polled
     }

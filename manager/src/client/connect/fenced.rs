@@ -1,7 +1,7 @@
 //! Stops every byte of leader-only work once its term is over.
 //!
 //! Three guards, each for what the others cannot see. [`Socket`] checks its pass at each write, under TLS and under
-//! every buffer of hyper and rustls: nothing that waits there can leave late. [`Transport`] gives each term a pool of
+//! every buffer of hyper and rustls: nothing that waits there can leave late. [`transport`] gives each term a pool of
 //! its own, so that a request of the new term never picks up a connection of the old. [`guarded`] lets go of a
 //! request as soon as its term ends, so that it neither waits for an answer nor travels in the next term.
 //!
@@ -38,29 +38,12 @@ use super::{ResponseBody, Stack};
 #[error("this replica no longer holds the Lease, so nothing may leave it")]
 pub struct Fenced;
 
-/// A TCP connection, of one term if it has a pass.
+/// A TCP connection of one term.
 pub(super) struct Socket {
     stream: TokioIo<TcpStream>,
-    /// `None` on connections that nothing stops.
-    gate: Option<Gate>,
-}
-
-struct Gate {
     pass: FencePass,
     /// Wakes the connection's task when the term is closed. `None` once it has.
     ended: Option<BoxFuture<'static, ()>>,
-}
-
-/// hyper's pool, or with a fence one pool per term.
-#[derive(Clone)]
-pub(super) struct Transport<C> {
-    pools: Pools<C>,
-}
-
-#[derive(Clone)]
-enum Pools<C> {
-    One(Pool<C, Body>),
-    PerTerm { connector: C, fence: Fence, current: Arc<Mutex<TermPool<C>>> },
 }
 
 /// The pool of the latest term that sent anything.
@@ -80,17 +63,16 @@ impl From<Fenced> for io::Error {
 // === impl Socket ===
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, pass: Option<FencePass>) -> Self {
-        let gate = pass.map(|pass| Gate { ended: Some(Box::pin(pass.clone().revoked())), pass });
-        Self { stream: TokioIo::new(stream), gate }
+    pub(super) fn new(stream: TcpStream, pass: FencePass) -> Self {
+        let ended: BoxFuture<'static, ()> = Box::pin(pass.clone().revoked());
+        Self { stream: TokioIo::new(stream), pass, ended: Some(ended) }
     }
 
     /// Fails if the term was closed, and otherwise wakes this task when it is.
     fn check_term(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(gate) = &mut self.gate else { return Ok(()) };
-        let Some(ended) = &mut gate.ended else { return Err(Fenced.into()) };
+        let Some(ended) = &mut self.ended else { return Err(Fenced.into()) };
         if ended.as_mut().poll(cx).is_ready() {
-            gate.ended = None;
+            self.ended = None;
             return Err(Fenced.into());
         }
         Ok(())
@@ -99,10 +81,7 @@ impl Socket {
     /// Fails if nothing may be written now. The clock is asked each time: an expired fence wakes nobody.
     fn check_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         self.check_term(cx)?;
-        match &self.gate {
-            Some(gate) if !gate.pass.admits() => Err(Fenced.into()),
-            _ => Ok(()),
-        }
+        if self.pass.admits() { Ok(()) } else { Err(Fenced.into()) }
     }
 }
 
@@ -114,33 +93,25 @@ impl Read for Socket {
     ) -> Poll<io::Result<()>> {
         // hyper reads from idle connections too, so this is where a closed term reaches them. A term that has only
         // expired may still read the answers to what it sent in time.
-        if let Err(error) = self.check_term(cx) {
-            return Poll::Ready(Err(error));
-        }
+        self.check_term(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl Write for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if let Err(error) = self.check_write(cx) {
-            return Poll::Ready(Err(error));
-        }
+        self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Err(error) = self.check_write(cx) {
-            return Poll::Ready(Err(error));
-        }
+        self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // An orderly end would let the kernel deliver what it still holds.
-        if let Err(error) = self.check_write(cx) {
-            return Poll::Ready(Err(error));
-        }
+        self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
@@ -153,9 +124,7 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Err(error) = self.check_write(cx) {
-            return Poll::Ready(Err(error));
-        }
+        self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 }
@@ -168,62 +137,51 @@ impl Connection for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let void = self.gate.as_ref().is_some_and(|gate| !gate.pass.admits());
-        if void && let Err(error) = sockopt::set_socket_linger(self.stream.inner(), Some(Duration::ZERO)) {
+        if !self.pass.admits()
+            && let Err(error) = sockopt::set_socket_linger(self.stream.inner(), Some(Duration::ZERO))
+        {
             tracing::warn!(%error, "a connection of an ended term could not be reset, only closed");
         }
     }
 }
 
-// === impl Transport ===
+// === impl TermPool ===
 
-impl<C> Transport<C>
+impl<C: Connect + Clone> TermPool<C> {
+    fn new(pass: FencePass, connector: &C) -> Self {
+        Self { pass, pool: pool(connector.clone()) }
+    }
+
+    /// Returns the pool of the term of a new pass.
+    fn at(&mut self, pass: FencePass, connector: &C) -> Result<Pool<C, Body>, Fenced> {
+        if !pass.admits() {
+            return Err(Fenced);
+        }
+        // Two passes of one fence that both admit are of one term.
+        if !self.pass.admits() {
+            *self = Self::new(pass, connector);
+        }
+        Ok(self.pool.clone())
+    }
+}
+
+/// Makes a service, which is always ready, that sends over connections of `connector`, which must take its passes from
+/// the same fence.
+pub(super) fn transport<C>(
+    connector: C,
+    fence: Fence,
+) -> impl Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send> + Clone
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
-    /// Sends over connections of `connector`, which must take its passes from the same fence.
-    pub(super) fn new(connector: C, fence: Option<Fence>) -> Self {
-        let pools = match fence {
-            None => Pools::One(pool(connector)),
-            Some(fence) => {
-                let current = TermPool { pass: fence.pass(), pool: pool(connector.clone()) };
-                Pools::PerTerm { connector, fence, current: Arc::new(Mutex::new(current)) }
-            }
-        };
-        Self { pools }
-    }
-
-    fn current(&self) -> Result<Pool<C, Body>, Fenced> {
-        match &self.pools {
-            Pools::One(pool) => Ok(pool.clone()),
-            Pools::PerTerm { connector, fence, current } => {
-                let pass = fence.pass();
-                if !pass.admits() {
-                    return Err(Fenced);
-                }
-                let mut current = current.lock();
-                // Two passes of one fence that both admit are of one term.
-                if !current.pass.admits() {
-                    *current = TermPool { pass, pool: pool(connector.clone()) };
-                }
-                Ok(current.pool.clone())
-            }
+    let latest = Arc::new(Mutex::new(TermPool::new(fence.pass(), &connector)));
+    service_fn(move |request: Request<Body>| {
+        let pool = latest.lock().at(fence.pass(), &connector);
+        async move {
+            let response = pool?.request(request).await?;
+            Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
         }
-    }
-
-    /// Makes a service of it, which is always ready.
-    pub(super) fn into_service(
-        self,
-    ) -> impl Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send> + Clone
-    {
-        service_fn(move |request: Request<Body>| {
-            let pool = self.current();
-            async move {
-                let response = pool?.request(request).await?;
-                Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
-            }
-        })
-    }
+    })
 }
 
 fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {

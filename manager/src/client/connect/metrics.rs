@@ -3,10 +3,6 @@
 //! client-go has the last four off unless asked for; here they are on, since a request costs thousands of times what
 //! it costs to count it. As there, a watch is counted and neither timed nor weighed: it has no end to wait for.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -30,41 +26,20 @@ const BYTES: [f64; 11] = [
     16_777_216.0,
 ];
 
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+pub(super) type Labels<const N: usize> = [(&'static str, String); N];
+pub(super) type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
 /// The families of one manager, for all its API servers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct RequestMetrics {
-    requests: Family<Labels, Counter>,
-    seconds: Histograms<VerbLabels>,
-    sent: Histograms<VerbLabels>,
-    received: Histograms<VerbLabels>,
-    lookups: Histograms<HostLabels>,
-}
-
-/// The bytes of one request that is not a watch.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bytes {
-    Sent(u64),
-    Received(u64),
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Labels {
-    code: String,
-    method: String,
-    host: Arc<str>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct VerbLabels {
-    verb: String,
-    host: Arc<str>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct HostLabels {
-    host: String,
+    /// By `code`, `method` and `host`.
+    pub(super) requests: Family<Labels<3>, Counter>,
+    /// By `verb` and `host`, as the next two.
+    pub(super) seconds: Histograms<2>,
+    pub(super) sent: Histograms<2>,
+    pub(super) received: Histograms<2>,
+    /// By `host`.
+    pub(super) lookups: Histograms<1>,
 }
 
 // === impl RequestMetrics ===
@@ -100,36 +75,5 @@ impl RequestMetrics {
                 Family::new_with_constructor(seconds),
             ),
         }
-    }
-
-    pub(super) fn count(&self, code: &str, method: &str, host: &Arc<str>) {
-        let labels = Labels { code: code.to_owned(), method: method.to_owned(), host: Arc::clone(host) };
-        self.requests.get_or_create(&labels).inc();
-    }
-
-    pub(super) fn took(&self, verb: &str, host: &Arc<str>, took: Duration) {
-        self.seconds.get_or_create(&VerbLabels::of(verb, host)).observe(took.as_secs_f64());
-    }
-
-    pub(super) fn weighed(&self, verb: &str, host: &Arc<str>, bytes: Bytes) {
-        let (family, bytes) = match bytes {
-            Bytes::Sent(bytes) => (&self.sent, bytes),
-            Bytes::Received(bytes) => (&self.received, bytes),
-        };
-        #[expect(clippy::cast_precision_loss, reason = "no body is that long")]
-        let bytes = bytes as f64;
-        family.get_or_create(&VerbLabels::of(verb, host)).observe(bytes);
-    }
-
-    pub(super) fn looked_up(&self, host: &str, took: Duration) {
-        self.lookups.get_or_create(&HostLabels { host: host.to_owned() }).observe(took.as_secs_f64());
-    }
-}
-
-// === impl VerbLabels ===
-
-impl VerbLabels {
-    fn of(verb: &str, host: &Arc<str>) -> Self {
-        Self { verb: verb.to_owned(), host: Arc::clone(host) }
     }
 }

@@ -31,16 +31,16 @@ const USER_TIMEOUT_MILLIS: u32 = 45_000;
 
 /// Makes a service, which is always ready, that connects to host and port of a URI.
 ///
-/// Each connection takes a pass of `fence` before it is opened; without one nothing stops it. `timeout` is for all
-/// addresses of a name together; each gets an equal share of it.
+/// Each connection takes a pass of `fence` before it is opened. `timeout` is for all addresses of a name together; each
+/// gets an equal share of it.
 pub(super) fn connector(
-    fence: Option<Fence>,
+    fence: Fence,
     timeout: Duration,
     metrics: RequestMetrics,
 ) -> impl Service<Uri, Response = Socket, Error = io::Error, Future: Send + Unpin> + Clone + Send + Sync {
     service_fn(move |target: Uri| {
         // Taken before the first await: a connection that was being opened when a term ended never serves the next.
-        let pass = fence.as_ref().map(Fence::pass);
+        let pass = fence.pass();
         let metrics = metrics.clone();
         Box::pin(async move {
             let stream = connect(&target, timeout, &metrics).await?;
@@ -55,7 +55,8 @@ async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> i
     let found = lookup_host((host, port)).await;
     // An address is not looked up.
     if host.parse::<IpAddr>().is_err() {
-        metrics.looked_up(host, asked.elapsed());
+        let labels = [("host", host.to_owned())];
+        metrics.lookups.get_or_create(&labels).observe(asked.elapsed().as_secs_f64());
     }
     let addresses: Vec<SocketAddr> = found?.collect();
     let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);

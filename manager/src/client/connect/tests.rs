@@ -75,7 +75,7 @@ async fn the_clock_alone_stops_a_socket_in_the_middle_of_a_body() {
     let fence = Fence::closed();
     fence.extend(BootInstant::now() + LONG);
     // Without the outer guards: this is about the socket.
-    let connector = tcp::connector(Some(fence.clone()), LONG, RequestMetrics::register(&Registry::new()));
+    let connector = tcp::connector(fence.clone(), LONG, RequestMetrics::register(&Registry::new()));
     let pool = Pool::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
     let go = Arc::new(Notify::new());
     let (head, body) = halting_body(Arc::clone(&go));

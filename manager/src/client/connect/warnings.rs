@@ -11,7 +11,6 @@
 //! 1. A text is logged once while it is among the last [`REMEMBERED`] different ones.
 //! 2. What is logged is one line of at most [`MAX_TEXT`] characters, whatever the server sent.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::TryFutureExt as _;
@@ -68,12 +67,6 @@ impl Warnings {
                 }
             }
         }
-    }
-}
-
-impl fmt::Debug for Warnings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Warnings")
     }
 }
 

@@ -53,7 +53,7 @@ impl EventWriter {
         tokio::select! {
             () = stop.cancelled() => {}
             () = deserted.cancelled() => {}
-            () = self.steps() => {}
+            () = async { loop { self.step().await } } => {}
         }
         self.shared.ledger.lock().hurry(Instant::now());
         let drain = async {
@@ -65,12 +65,6 @@ impl EventWriter {
             let late = self.shared.ledger.lock().unconfirmed();
             let event = format_args!("not written within {} s at the end", flush.as_secs_f64());
             self.shared.counts.lost(cause::LATE, late, &event);
-        }
-    }
-
-    async fn steps(&mut self) {
-        loop {
-            self.step().await;
         }
     }
 

@@ -111,14 +111,14 @@ async fn adding_and_removing_report_whether_something_changed() {
     let leader = leader(&server);
 
     let added = finalizer().add(&leader, &kind(), &at("7", &[other])).await.unwrap();
-    assert_eq!(added, Added::Changed);
+    assert_eq!(added, Edited::Changed);
     assert_eq!(patched(&server.arrival().await), (json!([other, OURS]), json!("7")));
     let removed = finalizer().remove(&leader, &kind(), &deleting(at("8", &[OURS, other]))).await.unwrap();
     assert!(removed);
     assert_eq!(patched(&server.arrival().await), (json!([other]), json!("8")));
 
     let added = finalizer().add(&leader, &kind(), &at("7", &[other, OURS])).await.unwrap();
-    assert_eq!(added, Added::Already);
+    assert_eq!(added, Edited::Already);
     assert!(!finalizer().remove(&leader, &kind(), &at("8", &[other])).await.unwrap());
     assert!(server.nothing_arrived(), "what is as wanted is not written");
 }
@@ -151,10 +151,10 @@ async fn a_conflict_is_met_with_one_look_and_one_more_try() {
 async fn a_look_shows_what_others_have_done_meanwhile() {
     let elsewhere = ObjectMeta { uid: Some("u2".to_owned()), ..at("9", &[]) };
     for (live, expected) in [
-        (stored(&at("9", &[OURS])), Added::Already),
-        (stored(&deleting(at("9", &["other.example.com/a"]))), Added::TooLate),
-        (stored(&elsewhere), Added::TooLate),
-        (Answer::failure(404, "NotFound", ""), Added::TooLate),
+        (stored(&at("9", &[OURS])), Edited::Already),
+        (stored(&deleting(at("9", &["other.example.com/a"]))), Edited::TooLate),
+        (stored(&elsewhere), Edited::TooLate),
+        (Answer::failure(404, "NotFound", ""), Edited::TooLate),
     ] {
         let server = TestServer::start([conflict(), live]).await;
         let added = finalizer().add(&leader(&server), &kind(), &at("7", &[])).await.unwrap();
@@ -172,7 +172,7 @@ async fn an_object_that_has_gone_is_no_error() {
     let gone = || Answer::failure(404, "NotFound", "");
     let server = TestServer::start([gone(), gone()]).await;
     let leader = leader(&server);
-    assert_eq!(finalizer().add(&leader, &kind(), &at("7", &[])).await.unwrap(), Added::TooLate);
+    assert_eq!(finalizer().add(&leader, &kind(), &at("7", &[])).await.unwrap(), Edited::TooLate);
     assert!(!finalizer().remove(&leader, &kind(), &at("7", &[OURS])).await.unwrap());
 }
 
@@ -187,7 +187,7 @@ async fn without_the_right_to_look_a_conflict_stays_one() {
 async fn nothing_is_added_to_an_object_being_deleted() {
     let mut server = TestServer::start([]).await;
     let object = deleting(at("7", &["other.example.com/a"]));
-    assert_eq!(finalizer().add(&leader(&server), &kind(), &object).await.unwrap(), Added::TooLate);
+    assert_eq!(finalizer().add(&leader(&server), &kind(), &object).await.unwrap(), Edited::TooLate);
     assert!(server.nothing_arrived());
 }
 

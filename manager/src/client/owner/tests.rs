@@ -22,9 +22,9 @@ fn a_reference_for_an_apply_is_refused_as_one_in_an_edit_is() {
     let owner = meta(Some("shop"), "web", "o");
     let refused = |child: &Request| controller_reference(&owner, &owner_kind(), child).unwrap_err();
     let error = refused(&Request::namespaced("bank", "web"));
-    assert!(matches!(error, OwnerError::CrossNamespace { .. }), "{error}");
+    assert!(error.to_string().contains("only within that namespace"), "{error}");
     let error = refused(&Request::new(None, "web"));
-    assert!(matches!(error, OwnerError::ClusterScoped { .. }), "{error}");
+    assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn an_owner_elsewhere_is_refused() {
     for set in [set_controller_reference, set_owner_reference] {
         let mut elsewhere = meta(Some("bank"), "web", "c");
         let error = set(&mut elsewhere, &owner, &owner_kind()).unwrap_err();
-        assert!(matches!(error, OwnerError::CrossNamespace { .. }), "{error}");
+        assert!(error.to_string().contains("only within that namespace"), "{error}");
         let mut cluster_wide = meta(None, "web", "c");
         let error = set(&mut cluster_wide, &owner, &owner_kind()).unwrap_err();
-        assert!(matches!(error, OwnerError::ClusterScoped { .. }), "{error}");
+        assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
         assert_eq!((elsewhere.owner_references, cluster_wide.owner_references), (None, None));
     }
 }
