@@ -19,7 +19,7 @@ pub(crate) mod term;
 mod worker;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -339,13 +339,6 @@ impl<Q: Key> Controller<Q> {
         let wired = Wired { sources, primary, pause, reconciler: Arc::new(reconciler) };
         let wired = self.problem.map_or(Ok(wired), Err);
         Registration { name: self.name, needs_lease: self.needs_lease, settings: self.settings, wired }
-    }
-}
-
-impl<Q: Key> Wired<Q> {
-    /// Puts the controller together: its life, and what reaches it until that ends.
-    pub(crate) fn open(self, name: &'static str, environment: Environment) -> (Life, Weak<Post<Q>>) {
-        run::open(name, self, environment)
     }
 }
 

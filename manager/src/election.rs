@@ -41,8 +41,8 @@ pub use self::settings::{
 /// Reason of the Events that tell of leadership, as client-go's.
 pub const EVENT_REASON: &str = "LeaderElection";
 
-/// Gives the moment of a decision; injected so that tests can pause it.
-pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
+/// Gives the moment of a decision; tests put a clock in its place that they can pause.
+type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// Is told what happens around the Lease, in order. Called by the elector's task: it must not wait.
 pub type OnEvent = Arc<dyn Fn(LeaseEvent) + Send + Sync>;
@@ -163,13 +163,6 @@ impl Elector {
             leadership: watch::Sender::new(Leadership::Standby { holder: None }),
             settings,
         })
-    }
-
-    /// Replaces the clock, for tests.
-    #[must_use]
-    pub fn with_clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
     }
 
     /// Returns a view of whether this replica leads, from now on.

@@ -139,7 +139,7 @@ impl Checks {
             .unwrap_or_default()
             .iter()
             .filter(|(_, entry)| entry.counts())
-            .filter_map(|(name, entry)| entry.run().err().map(|reason| (name.clone(), reason)))
+            .filter_map(|(name, entry)| entry.run(false).err().map(|reason| (name.clone(), reason)))
             .collect()
     }
 
@@ -153,13 +153,13 @@ impl Checks {
             Some(mut checks) if name.is_empty() => {
                 checks.retain(|_, entry| entry.counts());
                 answer::aggregate(&answer::Asked::from_query(query), &checks, |name, entry| {
-                    entry.run().inspect_err(
+                    entry.run(false).inspect_err(
                         |reason| tracing::debug!(endpoint = first, check = name, %reason, "check failed"),
                     )
                 })
             }
             Some(checks) => match checks.get(&name) {
-                Some(entry) => Answer::single(entry.run_for_itself()),
+                Some(entry) => Answer::single(entry.run(true)),
                 None if checks.is_empty() && name == "ping" => Answer::single(Ok(())),
                 None => Answer::not_found(),
             },
@@ -201,25 +201,17 @@ impl Entry {
         }
     }
 
-    /// Answers for the group.
-    fn run(&self) -> Result<(), String> {
+    /// Returns the first failure. `alone` says that this check was asked for by name: then findings that do not count
+    /// for the group are included.
+    fn run(&self, alone: bool) -> Result<(), String> {
         match self {
             Self::Check(check) => run(check),
-            Self::Findings(findings) => first_failure(findings.iter().filter(|finding| finding.counts)),
+            Self::Findings(findings) => {
+                let included = findings.iter().filter(|finding| alone || finding.counts);
+                included.map(|finding| finding.outcome.clone()).collect()
+            }
         }
     }
-
-    /// Answers for itself: what does not count for the group is told too.
-    fn run_for_itself(&self) -> Result<(), String> {
-        match self {
-            Self::Check(check) => run(check),
-            Self::Findings(findings) => first_failure(findings),
-        }
-    }
-}
-
-fn first_failure<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Result<(), String> {
-    findings.into_iter().map(|finding| finding.outcome.clone()).find(Result::is_err).unwrap_or(Ok(()))
 }
 
 fn run(check: &Check) -> Result<(), String> {

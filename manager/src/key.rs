@@ -266,12 +266,8 @@ impl KindId {
 
     /// Returns what kube's API for dynamic objects takes.
     pub fn resource(&self) -> ApiResource {
-        ApiResource::from_gvk_with_plural(&self.gvk(), self.plural())
-    }
-
-    /// Returns the triple kube's dynamic API works with.
-    pub fn gvk(&self) -> GroupVersionKind {
-        GroupVersionKind::gvk(self.group(), self.version(), self.kind())
+        let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
+        ApiResource::from_gvk_with_plural(&kind, self.plural())
     }
 }
 

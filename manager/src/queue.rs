@@ -250,11 +250,6 @@ impl<Q: Key> WorkQueue<Q> {
         }
     }
 
-    /// Returns whether one of the shutdowns was called.
-    pub fn is_shutting_down(&self) -> bool {
-        self.shared.peek(|inner| inner.phase != Phase::Open)
-    }
-
     /// Waits until the queue has room again: at most half of `max_depth` is ready. A source that was
     /// [refused](Added::Refused) then sweeps its store again, which loses nothing and needs no list of what it owes.
     /// Also returns when the queue shuts down.

@@ -28,7 +28,7 @@ use super::error::WriteError;
 use self::memory::Memory;
 
 /// Something that may write now: its client is stopped by a fence. The context of a reconcile is one.
-pub trait Authority {
+pub trait Authority: Sync {
     /// Returns the client that leader-only work must use.
     fn client(&self) -> &kube::Client;
 
@@ -72,11 +72,6 @@ impl<K> Applier<K> {
     /// Returns the kind this writes.
     pub fn kind(&self) -> &KindId {
         &self.kind
-    }
-
-    /// Returns the name the server files its fields under.
-    pub fn field_manager(&self) -> &'static str {
-        self.field_manager
     }
 }
 
@@ -129,7 +124,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// As [`apply`](Self::apply).
     pub async fn ensure(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
@@ -142,7 +137,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// As [`apply`](Self::apply).
     pub async fn ensure_status(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         current: &impl Current,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
@@ -158,7 +153,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// Dropping it may leave the request sent; applying again is safe.
     pub async fn apply(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         object: &(impl Serialize + Sync),
     ) -> Result<Arc<K>, WriteError> {
         self.apply_part(cx, object, Part::Object).await
@@ -170,7 +165,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// As [`apply`](Self::apply).
     pub async fn apply_status(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         object: &(impl Serialize + Sync),
     ) -> Result<Arc<K>, WriteError> {
         self.apply_part(cx, object, Part::Status).await
@@ -183,7 +178,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// As [`apply`](Self::apply).
     pub async fn dry_run(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
@@ -196,7 +191,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// As [`apply`](Self::apply).
     pub async fn dry_run_status(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         current: &impl Current,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
@@ -205,7 +200,7 @@ impl<K: DeserializeOwned> Applier<K> {
 
     async fn apply_part(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         object: &(impl Serialize + Sync),
         part: Part,
     ) -> Result<Arc<K>, WriteError> {
@@ -217,7 +212,7 @@ impl<K: DeserializeOwned> Applier<K> {
 
     async fn write(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
         part: Part,
@@ -245,7 +240,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// Sends the body and returns what it was, for errors, with the answer.
     async fn send(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         body: &Body,
         part: Part,
         dry_run: bool,

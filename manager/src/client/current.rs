@@ -75,11 +75,7 @@ struct Stamp {
 ///
 /// # Cancel safety
 /// Nothing is written.
-pub async fn live(
-    cx: &(impl Authority + Sync),
-    kind: &KindId,
-    name: &ObjectName,
-) -> Result<Option<Live>, WriteError> {
+pub async fn live(cx: &impl Authority, kind: &KindId, name: &ObjectName) -> Result<Option<Live>, WriteError> {
     let what = look_at(kind, name);
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
     let request = request(Method::GET, &kind.object_path(name), None, Bytes::new(), &what)?;

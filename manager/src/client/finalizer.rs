@@ -136,7 +136,7 @@ impl Finalizer {
     /// Dropping it may leave the request sent; adding again is safe.
     pub async fn add(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         kind: &KindId,
         object: &ObjectMeta,
     ) -> Result<Edited, WriteError> {
@@ -153,7 +153,7 @@ impl Finalizer {
     /// Dropping it may leave the request sent; removing again is safe.
     pub async fn remove(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         kind: &KindId,
         object: &ObjectMeta,
     ) -> Result<bool, WriteError> {
@@ -163,7 +163,7 @@ impl Finalizer {
     /// Edits the object as given and, if somebody was faster, as it is.
     async fn edit(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         kind: &KindId,
         object: &ObjectMeta,
         edit: Edit,
@@ -182,7 +182,7 @@ impl Finalizer {
 
     async fn patch(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         kind: &KindId,
         object: &ObjectMeta,
         edit: Edit,
@@ -234,7 +234,7 @@ impl fmt::Debug for Finalizer {
 
 /// Reads the metadata of an object at the server; `None` if it has gone, or another has taken its name.
 async fn look(
-    cx: &(impl Authority + Sync),
+    cx: &impl Authority,
     kind: &KindId,
     object: &ObjectMeta,
 ) -> Result<Option<ObjectMeta>, WriteError> {

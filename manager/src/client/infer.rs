@@ -110,12 +110,8 @@ async fn load(paths: &[PathBuf], context: Option<&str>, place: String) -> Result
             Err(error) => return Err(unusable(error)),
         };
     }
-    let names_proxy = merged.clusters.iter().any(|named| {
-        named
-            .cluster
-            .as_ref()
-            .is_some_and(|cluster| cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty()))
-    });
+    let mut proxies = merged.clusters.iter().filter_map(|named| named.cluster.as_ref()?.proxy_url.as_ref());
+    let names_proxy = proxies.any(|url| !url.is_empty());
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = kube::Config::from_custom_kubeconfig(merged, &options).await.map_err(unusable)?;
     if let (false, Some(proxy)) = (names_proxy, config.proxy_url.take()) {

@@ -18,6 +18,7 @@ use futures_util::stream;
 use http::{Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use kube::client::Body;
 use parking_lot::RwLock;
 use tower::{BoxError, Service as _, service_fn};
@@ -254,15 +255,9 @@ async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool),
     }
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    let dry = serde_json::from_slice::<DeleteOptions>(&body).is_ok_and(|options| !options.dry_run.is_empty());
+    let dry_run = serde_json::from_slice::<DeleteOptions>(&body).ok().and_then(|options| options.dry_run);
+    let dry = dry_run.is_some_and(|stages| !stages.is_empty());
     Ok((Request::from_parts(head, Body::from(body)), dry))
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DeleteOptions {
-    #[serde(default)]
-    dry_run: Vec<String>,
 }
 
 /// `Accept: application/json;as=PartialObjectMetadata;...` gives an answer that is not the object.

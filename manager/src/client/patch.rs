@@ -63,11 +63,6 @@ impl<K> Patcher<K> {
     pub fn kind(&self) -> &KindId {
         &self.kind
     }
-
-    /// Returns the name the server files its writes under.
-    pub fn field_manager(&self) -> &'static str {
-        self.field_manager
-    }
 }
 
 impl<K: Serialize + DeserializeOwned> Patcher<K> {
@@ -123,7 +118,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// Dropping it may leave the request sent. Look again before you edit again.
     pub async fn ensure(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
@@ -137,7 +132,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// As [`ensure`](Self::ensure), and those of [`live`]. [`WriteError::Unreadable`] if what the server has is no `K`.
     pub async fn ensure_live(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
@@ -152,7 +147,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// As [`ensure`](Self::ensure).
     pub async fn ensure_status(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         current: &impl Current,
         edit: impl FnOnce(&mut K) -> Edited,
@@ -167,7 +162,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// As [`ensure`](Self::ensure).
     pub async fn dry_run(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
@@ -181,7 +176,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// As [`ensure`](Self::ensure).
     pub async fn dry_run_status(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         current: &impl Current,
         edit: impl FnOnce(&mut K) -> Edited,
@@ -191,7 +186,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
 
     async fn write(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         name: &ObjectName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
@@ -226,7 +221,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
 
     async fn send(
         &self,
-        cx: &(impl Authority + Sync),
+        cx: &impl Authority,
         method: Method,
         path: &str,
         body: Bytes,

@@ -1,7 +1,5 @@
 //! What is counted about reconciles: controller-runtime's families, names, labels and buckets.
 
-use std::sync::Arc;
-
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,23 +32,17 @@ pub struct ControllerMetrics {
     pub(super) sources: SourceMetrics,
 }
 
-/// The series of one controller. Cheap to clone.
+/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile moves five of them.
 #[derive(Clone, Debug)]
 pub(crate) struct OneController {
     families: ControllerMetrics,
-    labels: Labels,
-    series: Arc<Series>,
-}
-
-/// Looked up once: a look-up takes a lock and a hash, and a reconcile moves five of them.
-#[derive(Debug)]
-struct Series {
+    controller: &'static str,
     /// In the order of [`Counted::ALL`].
     total: [Counter; Counted::ALL.len()],
     errors: Counter,
-    terminal_errors: Counter,
-    panics: Counter,
-    timeouts: Counter,
+    pub(super) terminal_errors: Counter,
+    pub(super) panics: Counter,
+    pub(super) timeouts: Counter,
     time: Histogram,
     max_concurrent: Gauge,
     active: Gauge,
@@ -59,7 +51,7 @@ struct Series {
 /// A reconcile that is under way. A guard, so that one whose future panics when it is dropped has ended all the same.
 #[must_use]
 pub(crate) struct Active<'a> {
-    series: &'a Series,
+    metrics: &'a OneController,
     since: Instant,
 }
 
@@ -73,10 +65,7 @@ pub(crate) enum Counted {
     requeue_after,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    controller: &'static str,
-}
+type Labels = [(&'static str, &'static str); 1];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
@@ -132,9 +121,12 @@ impl ControllerMetrics {
 
     /// Returns the part of one controller, with every series present from the start.
     pub(crate) fn of(&self, controller: &'static str) -> OneController {
-        let labels = Labels { controller };
+        let labels = [("controller", controller)];
         let total = |result| self.total.get_or_create_owned(&ResultLabels { controller, result });
-        let series = Series {
+        self.sources.begin(controller);
+        OneController {
+            families: self.clone(),
+            controller,
             total: Counted::ALL.map(total),
             errors: self.errors.get_or_create_owned(&labels),
             terminal_errors: self.terminal_errors.get_or_create_owned(&labels),
@@ -143,9 +135,7 @@ impl ControllerMetrics {
             time: self.time.get_or_create_owned(&labels),
             max_concurrent: self.max_concurrent.get_or_create_owned(&labels),
             active: self.active.get_or_create_owned(&labels),
-        };
-        self.sources.begin(controller);
-        OneController { families: self.clone(), labels, series: Arc::new(series) }
+        }
     }
 }
 
@@ -154,9 +144,10 @@ impl ControllerMetrics {
 impl OneController {
     /// Takes every series of the controller away. What is counted after that is told nobody.
     pub(crate) fn remove(&self) {
-        let Self { families, labels, .. } = self;
+        let Self { families, controller, .. } = self;
+        let labels = &[("controller", *controller)];
         for result in Counted::ALL {
-            families.total.remove(&ResultLabels { controller: labels.controller, result });
+            families.total.remove(&ResultLabels { controller, result });
         }
         for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
             family.remove(labels);
@@ -165,36 +156,24 @@ impl OneController {
             family.remove(labels);
         }
         families.time.remove(labels);
-        families.sources.remove(labels.controller);
+        families.sources.remove(controller);
     }
 
     pub(crate) fn workers(&self, workers: usize) {
-        self.series.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
+        self.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
     /// Counts a reconcile as active until what this returns is dropped.
     pub(crate) fn started(&self) -> Active<'_> {
-        self.series.active.inc();
-        Active { series: &self.series, since: Instant::now() }
+        self.active.inc();
+        Active { metrics: self, since: Instant::now() }
     }
 
     pub(crate) fn count(&self, result: Counted) {
-        self.series.total[result as usize].inc();
+        self.total[result as usize].inc();
         if result == Counted::error {
-            self.series.errors.inc();
+            self.errors.inc();
         }
-    }
-
-    pub(crate) fn count_terminal(&self) {
-        self.series.terminal_errors.inc();
-    }
-
-    pub(crate) fn count_panic(&self) {
-        self.series.panics.inc();
-    }
-
-    pub(crate) fn count_timeout(&self) {
-        self.series.timeouts.inc();
     }
 }
 
@@ -202,8 +181,8 @@ impl OneController {
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        self.series.active.dec();
-        self.series.time.observe(self.since.elapsed().as_secs_f64());
+        self.metrics.active.dec();
+        self.metrics.time.observe(self.since.elapsed().as_secs_f64());
     }
 }
 

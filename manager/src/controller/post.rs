@@ -3,12 +3,10 @@
 //! The life of the controller owns the post; whoever else has one has it weakly, so that nothing of a controller that has
 //! ended is kept by those who once asked for it.
 
-use std::sync::Arc;
-
 use tokio::sync::{mpsc, watch};
 
+use super::ControllerSettings;
 use super::directory::{ControllerStatus, ControllerView, KeyText, ReconcileRefused, Wanted};
-use super::{ControllerSettings, Term};
 use crate::key::{Key, KindId};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
 use crate::watch::{Sink, Source, SourceMetrics, SourcesSynced};
@@ -23,10 +21,10 @@ pub(crate) struct Post<Q: Key> {
     pub(super) open: watch::Receiver<bool>,
     pub(super) synced: SourcesSynced,
     /// The kind whose objects the queue is keyed by.
-    primary: Option<KindId>,
-    metrics: SourceMetrics,
+    pub(super) primary: Option<KindId>,
+    pub(super) metrics: SourceMetrics,
     /// To the life, which runs them. Unbounded: it holds what a program wires, each source once.
-    feeds: mpsc::UnboundedSender<Feed<Q>>,
+    pub(super) feeds: mpsc::UnboundedSender<Feed<Q>>,
 }
 
 /// A source on its way to be run. On the account of those to be waited for from the moment it is made.
@@ -38,23 +36,6 @@ pub(super) struct Feed<Q: Key> {
 // === impl Post ===
 
 impl<Q: Key> Post<Q> {
-    /// Makes the post, and the end from which the life takes sources.
-    pub(super) fn new(
-        name: &'static str,
-        needs_lease: bool,
-        primary: Option<KindId>,
-        queue: WorkQueue<Q>,
-        settings: watch::Receiver<ControllerSettings>,
-        term: &Term,
-        metrics: &SourceMetrics,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Feed<Q>>) {
-        let (feeds, added) = mpsc::unbounded_channel();
-        let (open, synced) = (term.subscribe(), SourcesSynced::default());
-        let metrics = metrics.clone();
-        let post = Self { name, needs_lease, queue, settings, open, synced, primary, metrics, feeds };
-        (Arc::new(post), added)
-    }
-
     /// Asks for a look at a key, as a person would.
     pub(crate) fn trigger(&self, key: Q) {
         self.queue.add(key, Add::by_hand());

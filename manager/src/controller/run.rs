@@ -18,7 +18,7 @@ use crate::client::Writer;
 use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
-use crate::watch::SourceError;
+use crate::watch::{SourceError, SourcesSynced};
 
 /// How a source ended: with a result, or a panic that was caught.
 type Fed = std::thread::Result<Result<(), SourceError>>;
@@ -36,30 +36,40 @@ struct AtWork<Q: Key> {
     failure: Option<ControllerError>,
 }
 
-/// Puts a controller together. Nothing runs before its life is polled; until then it takes keys and sources.
-///
-/// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
-pub(super) fn open<Q: Key>(
-    name: &'static str,
-    mut wired: Wired<Q>,
-    mut environment: Environment,
-) -> (Life, Weak<Post<Q>>) {
-    let initial = environment.settings.borrow_and_update().clone();
-    let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
-    queue.set_leading(false);
-    let (settings, needs_lease) = (environment.settings.clone(), environment.needs_lease);
-    let (primary, term, sources) = (wired.primary.clone(), &environment.term, &environment.metrics.sources);
-    let (post, feeds) = Post::new(name, needs_lease, primary, queue, settings, term, sources);
-    for source in wired.sources.drain(..) {
-        post.add_source(source);
+// === impl Wired ===
+
+impl<Q: Key> Wired<Q> {
+    /// Puts the controller together: its life, and the means to reach it until that ends. Nothing runs before the life
+    /// is polled; until then it takes keys and sources.
+    ///
+    /// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
+    pub(crate) fn open(mut self, name: &'static str, mut environment: Environment) -> (Life, Weak<Post<Q>>) {
+        let initial = environment.settings.borrow_and_update().clone();
+        let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
+        queue.set_leading(false);
+        let (feeds, added) = mpsc::unbounded_channel();
+        let post = Arc::new(Post {
+            name,
+            needs_lease: environment.needs_lease,
+            queue,
+            settings: environment.settings.clone(),
+            open: environment.term.subscribe(),
+            synced: SourcesSynced::default(),
+            primary: self.primary.clone(),
+            metrics: environment.metrics.sources.clone(),
+            feeds,
+        });
+        for source in self.sources.drain(..) {
+            post.add_source(source);
+        }
+        let reach = Arc::downgrade(&post);
+        let life = async move {
+            // An error's level: a line must name its controller wherever it is shown.
+            let span = error_span!("controller", controller = name);
+            live(post, added, self, environment).instrument(span).await
+        };
+        (Box::pin(life), reach)
     }
-    let reach = Arc::downgrade(&post);
-    let life = async move {
-        // An error's level: a line must name its controller wherever it is shown.
-        let span = error_span!("controller", controller = name);
-        live(post, feeds, wired, environment).instrument(span).await
-    };
-    (Box::pin(life), reach)
 }
 
 async fn live<Q: Key>(
@@ -89,7 +99,8 @@ async fn live<Q: Key>(
         metrics: counted.clone(),
         pause,
     };
-    let mut work = AtWork::new(name, Crew::new(workplace));
+    let crew = Crew::new(workplace);
+    let mut work = AtWork { name, crew, feeds: JoinSet::new(), names: BTreeMap::new(), failure: None };
     let mut open = term.subscribe();
     // A controller that is disabled stays registered, and runs neither sources nor workers.
     let enabled = settings.borrow().enabled;
@@ -174,10 +185,6 @@ async fn live<Q: Key>(
 // === impl AtWork ===
 
 impl<Q: Key> AtWork<Q> {
-    fn new(name: &'static str, crew: Crew<Q>) -> Self {
-        Self { name, crew, feeds: JoinSet::new(), names: BTreeMap::new(), failure: None }
-    }
-
     /// Starts a source.
     fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
         // Caught here, so that the panic names its controller instead of vanishing into a JoinError. A source that

@@ -3,7 +3,6 @@
 //! Code says what it wants as changes, not as values: whoever has the settings that hold below them applies the
 //! changes to those, and may do so again whenever they have become others.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,11 +92,5 @@ impl InCode {
         for change in &self.changes {
             change(settings);
         }
-    }
-}
-
-impl fmt::Debug for InCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InCode").field("changes", &self.changes.len()).finish()
     }
 }

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The term of this replica. Cheap to clone; all clones are one term.
-#[derive(Clone)]
+/// The term of this replica, which has not begun yet. Cheap to clone; all clones are one term.
+#[derive(Clone, Default)]
 pub struct Term {
     shared: Arc<Shared>,
 }
@@ -32,6 +32,7 @@ pub(crate) struct Work {
     lost: CancellationToken,
 }
 
+#[derive(Default)]
 struct Shared {
     /// Changed only under `inner`, so that nobody enters a term that has ended.
     open: watch::Sender<bool>,
@@ -40,6 +41,7 @@ struct Shared {
     active: watch::Sender<usize>,
 }
 
+#[derive(Default)]
 struct Inner {
     /// Running work by the name of who runs it.
     running: BTreeMap<&'static str, usize>,
@@ -56,14 +58,7 @@ struct Inner {
 impl Term {
     /// A term that has not begun.
     pub fn new() -> Self {
-        let inner =
-            Inner { running: BTreeMap::new(), granted: false, number: 0, lost: CancellationToken::new() };
-        let shared = Shared {
-            open: watch::Sender::new(false),
-            inner: Mutex::new(inner),
-            active: watch::Sender::new(0),
-        };
-        Self { shared: Arc::new(shared) }
+        Self::default()
     }
 
     /// A term that has begun: for work that needs no Lease.
@@ -141,12 +136,6 @@ impl Term {
         self.shared.active.send_modify(|active| *active += 1);
         let (number, lost) = (inner.number, inner.lost.clone());
         Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
-    }
-}
-
-impl Default for Term {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) struct Crew<Q: Key> {
 
 /// Who works. A worker has a number, and no two present ones have the same: the number of runs at the same time
 /// never exceeds the largest number of workers that was wanted since the last of them began.
+#[derive(Default)]
 struct Roster {
     /// How many are wanted; changed only under `present`. A worker whose number is not below it leaves.
     wanted: watch::Sender<usize>,
@@ -74,8 +75,8 @@ enum Ended {
 
 impl<Q: Key> Crew<Q> {
     pub(super) fn new(workplace: Workplace<Q>) -> Self {
-        let roster = Roster { wanted: watch::Sender::new(0), present: Mutex::default() };
-        Self { workplace: Arc::new(workplace), roster: Arc::new(roster), tasks: JoinSet::new(), panic: None }
+        let (workplace, roster) = (Arc::new(workplace), Arc::default());
+        Self { workplace, roster, tasks: JoinSet::new(), panic: None }
     }
 
     /// Makes it this many workers. Surplus ones leave after their present run.
@@ -139,7 +140,7 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
             // take the worker along. The key's guard counts it as a failure.
             let run = AssertUnwindSafe(workplace.run(running, permit)).catch_unwind();
             if let Err(panic) = run.await {
-                workplace.metrics.count_panic();
+                workplace.metrics.panics.inc();
                 error!(
                     controller = workplace.name,
                     panic = panic_text(&*panic),
@@ -263,13 +264,13 @@ impl<Q: Key> Workplace<Q> {
             }
             Ended::With(Err(error)) => self.failed(running, &error),
             Ended::Panic(message) => {
-                self.metrics.count_panic();
+                self.metrics.panics.inc();
                 self.metrics.count(Counted::error);
                 let message = format!("panic: {message}");
                 log_failure(&message, running.retry(&message));
             }
             Ended::Timeout(limit) => {
-                self.metrics.count_timeout();
+                self.metrics.timeouts.inc();
                 self.metrics.count(Counted::error);
                 let message = format!("no outcome within reconcileTimeout {limit:?}");
                 log_failure(&message, running.retry(&message));
@@ -304,7 +305,7 @@ impl<Q: Key> Workplace<Q> {
 
     fn failed_for_good(&self, running: Running<Q>, message: &str) {
         self.metrics.count(Counted::error);
-        self.metrics.count_terminal();
+        self.metrics.terminal_errors.inc();
         match running.terminal(message) {
             Retried::Parked => error!(error = message, "reconcile failed for good; waiting for a change"),
             Retried::After(delay) => {

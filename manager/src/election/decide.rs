@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::ElectionSettings;
 use super::record::{Record, Version};
-use super::{ElectionSettings, OnLost};
 use crate::key::BootInstant;
 
 /// The moment of a decision, on both clocks, and a number that nobody can foresee.
@@ -256,11 +256,6 @@ impl ElectionSettings {
             0 | 1 => Duration::ZERO,
             n => Duration::from_millis(10).saturating_mul(1 << (n - 2).min(16)).min(self.retry_period),
         }
-    }
-
-    /// Whether a loss ends this replica.
-    pub(super) fn exits_when_lost(&self) -> bool {
-        self.on_lost == OnLost::Exit
     }
 }
 

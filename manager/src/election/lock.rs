@@ -25,6 +25,9 @@ use crate::util::LogOnce;
 /// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
 const WATCH_SECONDS: u32 = 290;
 
+/// What to suspect of an answer that no API server gives to the request.
+const SUSPECT: &str = "something between here and the API server answers in its place";
+
 /// A Lease by namespace and name. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseLock {
@@ -37,38 +40,13 @@ pub(super) struct LeaseLock {
 
 /// A request that told nothing about the Lease. Trying again helps unless the server refused it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LockError {
-    #[error(
-        "not allowed to {verb} lease {lease}: the role needs create on leases, and get, watch and update on this one"
-    )]
-    Forbidden {
-        verb: &'static str,
-        lease: String,
-        #[source]
-        source: Box<Error>,
-    },
-    #[error("lease {lease}: no answer to {verb} within {deadline:?}")]
-    Late { verb: &'static str, lease: String, deadline: Duration },
-    #[error("lease {lease}: {verb} was refused: {code} {text}")]
-    Refused { verb: &'static str, lease: String, code: u16, text: String },
-    /// The answer is no answer of an API server to this request, so nothing in it is believed.
-    #[error(
-        "lease {lease}: the answer to {verb} {what}; something between here and the API server answers in its place"
-    )]
-    Strange { verb: &'static str, lease: String, what: &'static str },
-    /// As [`LockError::Strange`], or an admission webhook that changes Leases.
-    #[error(
-        "lease {lease}: what {verb} stored is not what was sent; something between here and the API server answers \
-         in its place, or an admission webhook changes Leases"
-    )]
-    Changed { verb: &'static str, lease: String },
-    #[error("lease {lease}: {verb} failed")]
-    Failed {
-        verb: &'static str,
-        lease: String,
-        #[source]
-        source: Box<Error>,
-    },
+#[error("{text}")]
+pub(super) struct LockError {
+    text: String,
+    /// The same trouble is logged once.
+    pub(super) trouble: Trouble,
+    #[source]
+    source: Option<Box<Error>>,
 }
 
 /// A watch that is begun anew for ever, step by step.
@@ -137,7 +115,10 @@ impl LeaseLock {
                 let record = self.read(verb, &lease)?;
                 // Whoever waits for us goes by what is stored: we must not go by anything else.
                 if asked.is_some_and(|asked| asked != record) {
-                    return Err(LockError::Changed { verb, lease: self.to_string() });
+                    let other = format_args!(
+                        "what {verb} stored is not what was sent; {SUSPECT}, or an admission webhook changes Leases"
+                    );
+                    return Err(self.failed(other, Trouble::Strange("changed")));
                 }
                 Ok(Answer::Is(record, Version::of(lease)))
             }
@@ -149,13 +130,12 @@ impl LeaseLock {
     }
 
     async fn within<T>(&self, verb: &'static str, request: impl Future<Output = T>) -> Result<T, LockError> {
-        let late = |_| LockError::Late { verb, lease: self.to_string(), deadline: self.deadline };
-        timeout(self.deadline, request).await.map_err(late)
+        timeout(self.deadline, request).await.map_err(|_| self.late(verb))
     }
 
     /// Reads an answer, if it is one: what stands for the Lease has its name and a version to write over.
     fn read(&self, verb: &'static str, lease: &Lease) -> Result<Record, LockError> {
-        let strange = |what| Err(LockError::Strange { verb, lease: self.to_string(), what });
+        let strange = |what| Err(self.strange(verb, what));
         let of = |found: &Option<String>, own: &str| found.as_deref() == Some(own);
         let metadata = &lease.metadata;
         if !of(&metadata.name, &self.name) || !of(&metadata.namespace, &self.namespace) {
@@ -168,19 +148,40 @@ impl LeaseLock {
     }
 
     fn error(&self, verb: &'static str, error: Error) -> LockError {
-        let lease = self.to_string();
         match error {
-            Error::Api(status) if status.code == 403 => {
-                LockError::Forbidden { verb, lease, source: Box::new(Error::Api(status)) }
-            }
+            Error::Api(status) if status.code == 403 => LockError {
+                text: format!(
+                    "not allowed to {verb} lease {self}: the role needs create on leases, and get, watch and update \
+                     on this one"
+                ),
+                trouble: Trouble::Refused(403),
+                source: Some(Box::new(Error::Api(status))),
+            },
             Error::Api(status) => {
-                LockError::Refused { verb, lease, code: status.code, text: first_words(&status.message) }
+                let (code, text) = (status.code, first_words(&status.message));
+                self.failed(format_args!("{verb} was refused: {code} {text}"), Trouble::Refused(code))
             }
-            Error::SerdeError(_) => LockError::Strange { verb, lease, what: "is no Lease" },
+            Error::SerdeError(_) => self.strange(verb, "is no Lease"),
             // The connection has the same deadline as we, and may be the first to say so.
-            error if is_late(&error) => LockError::Late { verb, lease, deadline: self.deadline },
-            source => LockError::Failed { verb, lease, source: Box::new(source) },
+            error if is_late(&error) => self.late(verb),
+            error => {
+                let failed = self.failed(format_args!("{verb} failed"), Trouble::Unreachable);
+                LockError { source: Some(Box::new(error)), ..failed }
+            }
         }
+    }
+
+    fn late(&self, verb: &str) -> LockError {
+        self.failed(format_args!("no answer to {verb} within {:?}", self.deadline), Trouble::Late)
+    }
+
+    /// An answer that is not an API server's answer to this request. Nothing in it is believed.
+    fn strange(&self, verb: &str, what: &'static str) -> LockError {
+        self.failed(format_args!("the answer to {verb} {what}; {SUSPECT}"), Trouble::Strange(what))
+    }
+
+    fn failed(&self, what: fmt::Arguments<'_>, trouble: Trouble) -> LockError {
+        LockError { text: format!("lease {self}: {what}"), trouble, source: None }
     }
 
     /// Watches for ever, beginning anew whenever a watch fails, ends, or is silent for `silence`. A watch that
@@ -278,27 +279,12 @@ impl<P: Fn() -> Duration> Watching<P> {
     }
 
     fn complain(&mut self, error: &LockError) {
-        let news = self.logged.is_first(error.trouble(), Instant::now());
+        let news = self.logged.is_first(error.trouble, Instant::now());
         let (lease, error) = (&self.lock, Chain(error));
         if news {
             tracing::warn!(%lease, %error, "cannot watch the lease; looking at it from time to time instead");
         } else {
             tracing::debug!(%lease, %error, "cannot watch the lease");
-        }
-    }
-}
-
-// === impl LockError ===
-
-impl LockError {
-    pub(super) fn trouble(&self) -> Trouble {
-        match self {
-            Self::Forbidden { .. } => Trouble::Refused(403),
-            Self::Late { .. } => Trouble::Late,
-            Self::Refused { code, .. } => Trouble::Refused(*code),
-            Self::Strange { what, .. } => Trouble::Strange(what),
-            Self::Changed { .. } => Trouble::Strange("changed"),
-            Self::Failed { .. } => Trouble::Unreachable,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What an elector counts. Names and labels are client-go's where it has one.
 
 use std::fmt;
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -30,9 +29,9 @@ pub(super) struct Metrics {
     pub(super) losses: Counter,
     /// Requests of a leader that did not renew.
     pub(super) failures: Counter,
-    renew_seconds: Histogram,
-    take_over_seconds: Histogram,
-    release_seconds: Histogram,
+    pub(super) renew_seconds: Histogram,
+    pub(super) take_over_seconds: Histogram,
+    pub(super) release_seconds: Histogram,
 }
 
 /// Tells of the fence at each scrape: a gauge that somebody sets would be as old as its last renewal.
@@ -92,18 +91,6 @@ impl Metrics {
                 "Time from when a term was to end to when the Lease was given up, its work included",
             ),
         }
-    }
-
-    pub(super) fn renewed_in(&self, took: Duration) {
-        self.renew_seconds.observe(took.as_secs_f64());
-    }
-
-    pub(super) fn took_over_in(&self, took: Duration) {
-        self.take_over_seconds.observe(took.as_secs_f64());
-    }
-
-    pub(super) fn released_in(&self, took: Duration) {
-        self.release_seconds.observe(took.as_secs_f64());
     }
 }
 

@@ -116,11 +116,9 @@ impl Record {
 
     /// Returns whether the stated duration is one that [`Record::duration`] does not take as it is.
     pub fn is_absurd(&self) -> bool {
-        self.holder.is_some()
-            && self.duration_seconds.is_none_or(|seconds| {
-                u64::try_from(seconds)
-                    .map_or(true, |seconds| seconds == 0 || seconds > LONGEST_LEASE.as_secs())
-            })
+        let stated = self.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let sensible = 1..=LONGEST_LEASE.as_secs();
+        self.holder.is_some() && stated.is_none_or(|seconds| !sensible.contains(&seconds))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an election is told: whose Lease, as whom, and how patient to be. Refused here if it could not be safe.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::LONGEST_LEASE;
+use crate::key::is_dns_subdomain;
 
 /// client-go's defaults, used by every Kubernetes component.
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
@@ -14,9 +16,6 @@ pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
 pub const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// See [`DEFAULT_LEASE_DURATION`].
 pub const DEFAULT_RETRY_PERIOD: Duration = Duration::from_secs(2);
-
-/// Candidates wait up to 2.2 retry periods; a deadline within 1.2 of them leaves no second try (client-go's rule).
-const TRIES_WITHIN_DEADLINE: f64 = 1.2;
 
 /// Settings of one elector, complete; [`ElectionSettings::validate`] says whether they can work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,66 +80,38 @@ impl ElectionSettings {
 
     /// Returns everything that is wrong with the settings; empty if they can work.
     pub fn validate(&self) -> Vec<Invalid> {
+        const RENEW: &str = "leaderElection.renewDeadline";
         let mut found = Vec::new();
-        let mut refuse =
-            |path, value: String, expected: String| found.push(Invalid { path, value, expected });
-        for (path, text) in
-            [("leaderElection.namespace", &self.namespace), ("leaderElection.leaseName", &self.lease_name)]
-        {
-            if !is_object_name(text) {
-                refuse(
-                    path,
-                    format!("{text:?}"),
-                    "expected lower-case letters, digits, '-' and '.'".to_owned(),
-                );
+        let mut refuse = |wrong: bool, path, value: &dyn fmt::Debug, expected: &str| {
+            if wrong {
+                let (value, expected) = (format!("{value:?}"), expected.to_owned());
+                found.push(Invalid { path, value, expected });
             }
-        }
-        if self.identity.trim().is_empty() {
-            refuse(
-                "identity",
-                format!("{:?}", self.identity),
-                "expected a name no other replica has".to_owned(),
-            );
-        }
+        };
+        let name = "expected lower-case letters, digits, '-' and '.'";
+        refuse(!is_dns_subdomain(&self.namespace), "leaderElection.namespace", &self.namespace, name);
+        refuse(!is_dns_subdomain(&self.lease_name), "leaderElection.leaseName", &self.lease_name, name);
+        let unique = "expected a name no other replica has";
+        refuse(self.identity.trim().is_empty(), "identity", &self.identity, unique);
+
         let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
-        if lease < Duration::from_secs(1) || lease > LONGEST_LEASE || lease.subsec_nanos() != 0 {
-            refuse(
-                "leaderElection.leaseDuration",
-                format!("{lease:?}"),
-                format!("expected whole seconds from 1s to {LONGEST_LEASE:?}: the Lease stores no fractions"),
-            );
-        }
-        if retry < Duration::from_millis(1) {
-            refuse("leaderElection.retryPeriod", format!("{retry:?}"), "expected at least 1ms".to_owned());
-        }
+        let stored = (Duration::from_secs(1)..=LONGEST_LEASE).contains(&lease) && lease.subsec_nanos() == 0;
+        let whole =
+            format!("expected whole seconds from 1s to {LONGEST_LEASE:?}: the Lease stores no fractions");
+        refuse(!stored, "leaderElection.leaseDuration", &lease, &whole);
+        let short = retry < Duration::from_millis(1);
+        refuse(short, "leaderElection.retryPeriod", &retry, "expected at least 1ms");
+        // Candidates wait up to 2.2 retry periods; a deadline within 1.2 of them leaves no second try (client-go's rule).
         let tries = retry.saturating_mul(6) / 5;
-        if renew <= tries {
-            refuse(
-                "leaderElection.renewDeadline",
-                format!("{renew:?}"),
-                format!(
-                    "expected more than {TRIES_WITHIN_DEADLINE} x retryPeriod = {tries:?}, or there is no second try"
-                ),
-            );
-        }
-        if renew >= lease {
-            refuse(
-                "leaderElection.renewDeadline",
-                format!("{renew:?}"),
-                format!("expected less than leaseDuration {lease:?}"),
-            );
-        } else if renew.saturating_add(retry) > self.fence_after_send() {
-            refuse(
-                "leaderElection.renewDeadline",
-                format!("{renew:?}"),
-                format!(
-                    "with retryPeriod {retry:?} the leader would try for {:?}, but may write only for {:?}, 0.9 x \
-                     leaseDuration {lease:?}; lower renewDeadline or retryPeriod, or raise leaseDuration",
-                    renew.saturating_add(retry),
-                    self.fence_after_send(),
-                ),
-            );
-        }
+        let second = format!("expected more than 1.2 x retryPeriod = {tries:?}, or there is no second try");
+        refuse(renew <= tries, RENEW, &renew, &second);
+        refuse(renew >= lease, RENEW, &renew, &format!("expected less than leaseDuration {lease:?}"));
+        let (trying, writing) = (renew.saturating_add(retry), self.fence_after_send());
+        let beyond = format!(
+            "with retryPeriod {retry:?} the leader would try for {trying:?}, but may write only for {writing:?}, 0.9 x \
+             leaseDuration {lease:?}; lower renewDeadline or retryPeriod, or raise leaseDuration"
+        );
+        refuse(renew < lease && trying > writing, RENEW, &renew, &beyond);
         found
     }
 }
@@ -150,18 +121,6 @@ impl ElectionSettings {
 pub fn unique_identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{:032x}", fastrand::u128(..))
-}
-
-/// DNS-1123 subdomain, as the API server asks of these names.
-fn is_object_name(text: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    !text.is_empty()
-        && text.len() <= 253
-        && text.split('.').all(|label| {
-            label.bytes().next().is_some_and(inner)
-                && label.bytes().last().is_some_and(inner)
-                && label.bytes().all(|c| inner(c) || c == b'-')
-        })
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ where
         let good = matches!(answer, Ok(Answer::Is(..)));
         if let Some(request) = request.filter(|request| request.renews) {
             if good {
-                self.elector.metrics.renewed_in(request.sent.elapsed());
+                self.elector.metrics.renew_seconds.observe(request.sent.elapsed().as_secs_f64());
             } else {
                 self.elector.metrics.failures.inc();
             }
@@ -159,7 +159,7 @@ where
     }
 
     fn complain(&mut self, error: &LockError) {
-        let news = self.logged.is_first(error.trouble(), Instant::now());
+        let news = self.logged.is_first(error.trouble, Instant::now());
         let (lease, error) = (&self.elector.lock, Chain(error));
         if news {
             self.failing = true;
@@ -193,7 +193,7 @@ where
                 self.elector.metrics.master.set(1);
                 self.elector.metrics.terms.inc();
                 if let Some(free) = self.free_since.take() {
-                    self.elector.metrics.took_over_in(free.elapsed());
+                    self.elector.metrics.take_over_seconds.observe(free.elapsed().as_secs_f64());
                 }
                 self.lost = None;
                 tracing::info!(lease = %self.elector.lock, identity = %self.identity(), transitions, "became leader");
@@ -284,7 +284,7 @@ where
         if released {
             tracing::info!(lease = %self.elector.lock, "gave the lease up");
             if let Some(ending) = self.ending_since.take() {
-                self.elector.metrics.released_in(ending.elapsed());
+                self.elector.metrics.release_seconds.observe(ending.elapsed().as_secs_f64());
             }
         }
         self.ended = Some(Ended { released, lost: self.lost.clone() });

@@ -207,9 +207,9 @@ impl Replica {
             let events = events.clone();
             Arc::new(move |event| events.lock().push(event))
         };
-        let elector = Elector::new(settings, server.client(), fence.clone(), &registry, on_event)
-            .unwrap()
-            .with_clock(clock());
+        let mut elector =
+            Elector::new(settings, server.client(), fence.clone(), &registry, on_event).unwrap();
+        elector.clock = clock();
         let (leadership, stop) = (elector.leadership(), CancellationToken::new());
         let (end_work, work) = oneshot::channel();
         let mut work = Some(work);

@@ -28,6 +28,8 @@ use crate::metrics::Registry;
 const BOUNDS: [f64; 12] =
     [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
+const DEPTH: &str = "workqueue_depth";
+
 /// Upper bounds of the buckets by attempts.
 const ATTEMPTS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
@@ -38,6 +40,7 @@ pub struct QueueMetrics {
 }
 
 /// The queues that are there. A queue that has gone is dropped from the list at the next scrape or registration.
+#[derive(Debug)]
 struct Queues {
     list: Mutex<Vec<Weak<dyn Observed>>>,
 }
@@ -80,7 +83,7 @@ impl QueueMetrics {
     /// Registers the families. Once per registry: a second call would print them twice.
     pub fn register(registry: &Registry) -> Self {
         let queues = Arc::new(Queues { list: Mutex::default() });
-        registry.reserve(FAMILIES.map(|family| family.name));
+        registry.reserve(FAMILIES.map(|(name, ..)| name));
         registry.register_collector(Box::new(Arc::clone(&queues)));
         Self { queues }
     }
@@ -106,13 +109,16 @@ impl Collector for Queues {
         let mut readings: Vec<(&str, Reading)> =
             queues.iter().map(|queue| (queue.name(), queue.read())).collect();
         readings.sort_by_key(|(name, _)| *name);
-        FAMILIES.iter().try_for_each(|family| family.encode(&mut encoder, &readings))
-    }
-}
-
-impl fmt::Debug for Queues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queues").finish_non_exhaustive()
+        for (family, help, value) in FAMILIES {
+            let mut series = encoder.encode_descriptor(family, help, None, value.metric_type())?;
+            for (name, reading) in &readings {
+                let labels = [("name", *name), ("controller", *name), ("priority", "")];
+                // controller-runtime's depth has a third label, which is empty for a queue without priorities.
+                let labels = if family == DEPTH { &labels[..] } else { &labels[..2] };
+                value.encode(series.encode_family(&labels)?, reading)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -178,107 +184,86 @@ impl Retries {
     }
 }
 
-/// A family: its name, its help, and how a reading's value is found.
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    value: Value,
-}
-
+/// How a reading's value is found, and what it is.
 enum Value {
     Counter(fn(&Reading) -> u64),
     Count(fn(&Reading) -> usize),
-    /// A count with the label `priority=""`, which controller-runtime's depth carries for a queue without priorities.
-    CountByPriority(fn(&Reading) -> usize),
     Seconds(fn(&Reading) -> Duration),
     Histogram(fn(&Reading) -> &Spread),
     Attempts(fn(&Reading) -> &Retries),
 }
 
-const FAMILIES: [Family; 13] = [
-    Family {
-        name: "workqueue_depth",
-        help: "Keys ready for a worker; 0 on a standby replica",
-        value: Value::CountByPriority(|reading| reading.led(reading.counts.ready())),
-    },
-    Family {
-        name: "workqueue_adds",
-        help: "Keys that became ready, or were added while they ran",
-        value: Value::Counter(|reading| reading.tally.adds),
-    },
-    Family {
-        name: "workqueue_queue_duration_seconds",
-        help: "How long keys were ready before a worker took them",
-        value: Value::Histogram(|reading| &reading.tally.queued),
-    },
-    Family {
-        name: "workqueue_work_duration_seconds",
-        help: "How long runs took",
-        value: Value::Histogram(|reading| &reading.tally.worked),
-    },
-    Family {
-        name: "workqueue_unfinished_work_seconds",
-        help: "How long the runs under way have taken so far, all together",
-        value: Value::Seconds(|reading| reading.unfinished),
-    },
-    Family {
-        name: "workqueue_longest_running_processor_seconds",
-        help: "How long the longest run under way has taken so far",
-        value: Value::Seconds(|reading| reading.longest),
-    },
-    Family {
-        name: "workqueue_retries",
-        help: "Failed runs that are retried",
-        value: Value::Counter(|reading| reading.tally.retries.all()),
-    },
-    Family {
-        name: "mainstay_queue_retry_attempts",
-        help: "How often a key had failed in a row, for each run that is retried",
-        value: Value::Attempts(|reading| &reading.tally.retries),
-    },
-    Family {
-        name: "mainstay_queue_delayed_keys",
-        help: "Keys that wait for a moment, in backoff or because they asked for it; 0 on a standby replica",
-        value: Value::Count(|reading| reading.led(reading.counts.delayed)),
-    },
-    Family {
-        name: "mainstay_queue_parked_keys",
-        help: "Keys that failed for good, or too often, and wait for something to change",
-        value: Value::Count(|reading| reading.counts.parked - reading.counts.paused),
-    },
-    Family {
-        name: "mainstay_queue_paused_keys",
-        help: "Keys set aside without having failed, since their object is paused",
-        value: Value::Count(|reading| reading.counts.paused),
-    },
-    Family {
-        name: "mainstay_queue_oldest_ready_seconds",
-        help: "How long the oldest ready key has been ready; 0 on a standby replica",
-        value: Value::Seconds(|reading| match reading.counts.oldest_ready {
+/// Each family's name, help and value.
+const FAMILIES: [(&str, &str, Value); 13] = [
+    (
+        DEPTH,
+        "Keys ready for a worker; 0 on a standby replica",
+        Value::Count(|reading| reading.led(reading.counts.ready())),
+    ),
+    (
+        "workqueue_adds",
+        "Keys that became ready, or were added while they ran",
+        Value::Counter(|reading| reading.tally.adds),
+    ),
+    (
+        "workqueue_queue_duration_seconds",
+        "How long keys were ready before a worker took them",
+        Value::Histogram(|reading| &reading.tally.queued),
+    ),
+    (
+        "workqueue_work_duration_seconds",
+        "How long runs took",
+        Value::Histogram(|reading| &reading.tally.worked),
+    ),
+    (
+        "workqueue_unfinished_work_seconds",
+        "How long the runs under way have taken so far, all together",
+        Value::Seconds(|reading| reading.unfinished),
+    ),
+    (
+        "workqueue_longest_running_processor_seconds",
+        "How long the longest run under way has taken so far",
+        Value::Seconds(|reading| reading.longest),
+    ),
+    (
+        "workqueue_retries",
+        "Failed runs that are retried",
+        Value::Counter(|reading| reading.tally.retries.all()),
+    ),
+    (
+        "mainstay_queue_retry_attempts",
+        "How often a key had failed in a row, for each run that is retried",
+        Value::Attempts(|reading| &reading.tally.retries),
+    ),
+    (
+        "mainstay_queue_delayed_keys",
+        "Keys that wait for a moment, in backoff or because they asked for it; 0 on a standby replica",
+        Value::Count(|reading| reading.led(reading.counts.delayed)),
+    ),
+    (
+        "mainstay_queue_parked_keys",
+        "Keys that failed for good, or too often, and wait for something to change",
+        Value::Count(|reading| reading.counts.parked - reading.counts.paused),
+    ),
+    (
+        "mainstay_queue_paused_keys",
+        "Keys set aside without having failed, since their object is paused",
+        Value::Count(|reading| reading.counts.paused),
+    ),
+    (
+        "mainstay_queue_oldest_ready_seconds",
+        "How long the oldest ready key has been ready; 0 on a standby replica",
+        Value::Seconds(|reading| match reading.counts.oldest_ready {
             Some(oldest) if reading.counts.leading => oldest,
             _ => Duration::ZERO,
         }),
-    },
-    Family {
-        name: "mainstay_queue_warm_keys",
-        help: "Keys a standby replica holds for the moment it leads; 0 on the leader",
-        value: Value::Count(|reading| if reading.counts.leading { 0 } else { reading.keys }),
-    },
+    ),
+    (
+        "mainstay_queue_warm_keys",
+        "Keys a standby replica holds for the moment it leads; 0 on the leader",
+        Value::Count(|reading| if reading.counts.leading { 0 } else { reading.keys }),
+    ),
 ];
-
-// === impl Family ===
-
-impl Family {
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>, readings: &[(&str, Reading)]) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(self.name, self.help, None, self.value.metric_type())?;
-        for (name, reading) in readings {
-            let labels = [("name", *name), ("controller", *name), ("priority", "")];
-            let labels = if self.value.has_priority() { &labels[..] } else { &labels[..2] };
-            self.value.encode(family.encode_family(&labels)?, reading)?;
-        }
-        Ok(())
-    }
-}
 
 // === impl Value ===
 
@@ -286,21 +271,15 @@ impl Value {
     fn metric_type(&self) -> MetricType {
         match self {
             Self::Counter(_) => MetricType::Counter,
-            Self::Count(_) | Self::CountByPriority(_) | Self::Seconds(_) => MetricType::Gauge,
+            Self::Count(_) | Self::Seconds(_) => MetricType::Gauge,
             Self::Histogram(_) | Self::Attempts(_) => MetricType::Histogram,
         }
-    }
-
-    fn has_priority(&self) -> bool {
-        matches!(self, Self::CountByPriority(_))
     }
 
     fn encode(&self, mut encoder: MetricEncoder<'_>, reading: &Reading) -> fmt::Result {
         match self {
             Self::Counter(value) => encoder.encode_counter::<NoLabelSet, _, u64>(&value(reading), None),
-            Self::Count(value) | Self::CountByPriority(value) => {
-                encoder.encode_gauge(&u64::try_from(value(reading)).unwrap_or(u64::MAX))
-            }
+            Self::Count(value) => encoder.encode_gauge(&u64::try_from(value(reading)).unwrap_or(u64::MAX)),
             Self::Seconds(value) => encoder.encode_gauge(&value(reading).as_secs_f64()),
             Self::Histogram(value) => value(reading).encode(encoder),
             Self::Attempts(value) => value(reading).encode(encoder),

@@ -73,11 +73,6 @@ impl<Q: Key> Shared<Q> {
         answer
     }
 
-    /// Looks at the queue as the last operation left it.
-    pub(super) fn peek<R>(&self, look: impl FnOnce(&Inner<Q>) -> R) -> R {
-        look(&self.inner.lock())
-    }
-
     /// Takes a key, or sleeps until there is one. `None` once there will be none any more.
     pub(super) async fn wait(self: &Arc<Self>) -> Option<Running<Q>> {
         let mut caller = Caller { shared: self, asleep: false, timer: false };

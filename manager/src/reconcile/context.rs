@@ -193,16 +193,8 @@ impl Surroundings {
 
 impl fmt::Display for ReconcileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.0;
-        write!(
-            f,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            id >> 96,
-            (id >> 80) & 0xffff,
-            (id >> 64) & 0xffff,
-            (id >> 48) & 0xffff,
-            id & 0xffff_ffff_ffff
-        )
+        let id = format!("{:032x}", self.0);
+        write!(f, "{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..])
     }
 }
 

@@ -34,6 +34,7 @@ pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 /// let full = ReconcileError::retry_after("quota exhausted", Duration::from_secs(60));
 /// assert_eq!(full.to_string(), "quota exhausted");
 /// ```
+#[derive(Debug)]
 pub struct ReconcileError {
     source: BoxError,
     retry: Retry,
@@ -115,12 +116,6 @@ impl Retry {
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Chain(&*self.source).fmt(f)
-    }
-}
-
-impl fmt::Debug for ReconcileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReconcileError").field("source", &self.source).field("retry", &self.retry).finish()
     }
 }
 

@@ -57,18 +57,11 @@ impl Turn<'_> {
     }
 
     fn lead(&mut self) {
+        let holder = self.state.holder().cloned();
         let Phase::Leading { good, suspended, .. } = &mut self.state.phase else { return };
         let over = self.now.boot >= *good + self.rules.give_up_after_send();
-        // Not `State::holder`: that would borrow the phase too.
-        let holder = match &self.state.known {
-            Known::Present(record, _) => record.holder.as_ref(),
-            Known::Nothing | Known::Absent(_) => None,
-        };
         match holder {
-            Some(holder) if *holder != self.rules.identity => {
-                let holder = Arc::clone(holder);
-                return self.lose(Ending::Taken(holder));
-            }
+            Some(holder) if holder != self.rules.identity => return self.lose(Ending::Taken(holder)),
             _ if over => return self.lose(Ending::Expired),
             Some(_) => {}
             // Deleted, or cleared by hand. A replica that starts now knows of no claim and may take it at once.

@@ -4,6 +4,7 @@ mod by_hand;
 mod model;
 
 use super::*;
+use crate::election::OnLost;
 use k8s_openapi::api::coordination::v1::Lease;
 
 /// One replica, driven by hand: time passes when told, and what it sends is looked at.

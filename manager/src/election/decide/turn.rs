@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Action, Answer, Call, Claim, Ending, Event, InFlight, Known, Now, Phase, State};
-use crate::election::ElectionSettings;
 use crate::election::record::{Record, Version};
+use crate::election::{ElectionSettings, OnLost};
 use crate::key::BootInstant;
 
 /// A decision in the making.
@@ -36,21 +36,8 @@ impl Turn<'_> {
                     self.answered(&request, answer);
                 }
             }
-            Event::Seen(record, version) if version.number().is_some() => {
-                if self.is_news(&version) {
-                    self.learn(record, version);
-                    self.told();
-                }
-            }
-            Event::Gone(record, version) if version.number().is_some() => {
-                if self.is_news(&version) {
-                    self.learn(record, version);
-                    self.forget_lease();
-                    self.told();
-                }
-            }
-            // Without an order among states an event may be older than what we wrote: it is a hint to look.
-            Event::Seen(..) | Event::Gone(..) => self.distrust(),
+            Event::Seen(record, version) => self.seen(record, version, false),
+            Event::Gone(record, version) => self.seen(record, version, true),
             Event::WatchUp => {
                 self.state.watching = true;
                 // A change between the last look and the first event would be told by nobody. A leader needs no
@@ -170,8 +157,20 @@ impl Turn<'_> {
         self.report(None);
     }
 
-    /// The watch told how things are. A leader goes on at its own pace; if it has to act, `lead` says so.
-    fn told(&mut self) {
+    /// Takes in a state of the Lease that the watch reported, or its last one if it is gone. A leader goes on at its own
+    /// pace; `lead` decides whether it has to act.
+    fn seen(&mut self, record: Record, version: Version, gone: bool) {
+        // Without an order among states an event may be older than what we wrote: it is a hint to look.
+        if version.number().is_none() {
+            return self.distrust();
+        }
+        if !self.is_news(&version) {
+            return;
+        }
+        self.learn(record, version);
+        if gone {
+            self.forget_lease();
+        }
         if let Some(request) = &mut self.state.in_flight {
             request.overtaken = true;
         }
@@ -314,7 +313,7 @@ impl Turn<'_> {
                 if ended { self.release() } else { self.finish(false) }
             }
             Phase::Lost(_) if !ended => self.finish(false),
-            Phase::Lost(_) if !self.state.stopping && !self.rules.exits_when_lost() => {
+            Phase::Lost(_) if !self.state.stopping && self.rules.on_lost == OnLost::Campaign => {
                 self.state.phase = Phase::Candidate;
                 self.actions.push(Action::Standby);
                 self.distrust();
