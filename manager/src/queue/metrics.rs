@@ -36,13 +36,8 @@ const ATTEMPTS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 /// The metrics of all queues of one manager. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
-    queues: Arc<Queues>,
-}
-
-/// The queues that are there. A queue that has gone is dropped from the list at the next scrape or registration.
-#[derive(Debug)]
-struct Queues {
-    list: Mutex<Vec<Weak<dyn Observed>>>,
+    /// A queue that has gone is dropped from the list at the next registration.
+    queues: Arc<Mutex<Vec<Weak<dyn Observed>>>>,
 }
 
 /// A queue, as its metrics see it. Asked without any lock of this module held by the queue.
@@ -82,30 +77,28 @@ pub(super) struct Retries {
 impl QueueMetrics {
     /// Registers the families. Once per registry: a second call would print them twice.
     pub fn register(registry: &Registry) -> Self {
-        let queues = Arc::new(Queues { list: Mutex::default() });
+        let metrics = Self { queues: Arc::default() };
         registry.reserve(FAMILIES.map(|(name, ..)| name));
-        registry.register_collector(Box::new(Arc::clone(&queues)));
-        Self { queues }
+        registry.register_collector(Box::new(metrics.clone()));
+        metrics
     }
 
     /// Has the figures of a queue printed for as long as it exists.
     pub(super) fn observe(&self, queue: Weak<dyn Observed>) {
-        let mut list = self.queues.list.lock();
+        let mut list = self.queues.lock();
         list.retain(|queue| queue.strong_count() > 0);
         list.push(queue);
     }
 
     /// Has them printed no more, though somebody may still hold the queue.
     pub(super) fn forget(&self, gone: &Weak<dyn Observed>) {
-        self.queues.list.lock().retain(|queue| !std::ptr::addr_eq(queue.as_ptr(), gone.as_ptr()));
+        self.queues.lock().retain(|queue| !std::ptr::addr_eq(queue.as_ptr(), gone.as_ptr()));
     }
 }
 
-// === impl Queues ===
-
-impl Collector for Queues {
+impl Collector for QueueMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let queues: Vec<Arc<dyn Observed>> = self.list.lock().iter().filter_map(Weak::upgrade).collect();
+        let queues: Vec<Arc<dyn Observed>> = self.queues.lock().iter().filter_map(Weak::upgrade).collect();
         let mut readings: Vec<(&str, Reading)> =
             queues.iter().map(|queue| (queue.name(), queue.read())).collect();
         readings.sort_by_key(|(name, _)| *name);
