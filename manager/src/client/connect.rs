@@ -184,6 +184,7 @@ impl Connections {
         set_user_agent(&mut config, &role);
         let fence = match &role {
             Role::Writes(fence) => fence.clone(),
+            // One term that never ends.
             Role::Watches | Role::Lease { .. } => Fence::open(),
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
