@@ -207,8 +207,8 @@ impl Entry {
         match self {
             Self::Check(check) => run(check),
             Self::Findings(findings) => {
-                let included = findings.iter().filter(|finding| alone || finding.counts);
-                included.map(|finding| finding.outcome.clone()).collect()
+                let mut included = findings.iter().filter(|finding| alone || finding.counts);
+                included.try_for_each(|finding| finding.outcome.clone())
             }
         }
     }
