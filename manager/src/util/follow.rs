@@ -2,7 +2,7 @@
 //!
 //! Once a second the attributes of the files are read, through symbolic links: saving in place, renaming another file
 //! over it and swapping the directory of a mounted `ConfigMap` or `Secret` all change them. Files whose attributes have
-//! changed are read, and read again a second later; their contents are returned once two reads agree. So a file that is
+//! changed are read, and read again 100 ms later; their contents are returned once two reads agree. So a file that is
 //! being written is not taken for complete, nor a certificate for the partner of the previous key.
 //!
 //! # Invariants
@@ -22,8 +22,12 @@ use rustix::fs::{Mode, OFlags};
 use tokio::task::spawn_blocking;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Between two polls, and between two reads that have to agree.
+/// Between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// Between two reads that have to agree. A program that writes a file of this size does not pause for so long between two
+/// writes, and a longer wait would only delay the contents.
+const CONFIRMATION: Duration = Duration::from_millis(100);
 
 /// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -99,6 +103,8 @@ impl<const N: usize> Follower<N> {
                 self.unconfirmed = None;
                 self.returned = Some(digest);
                 return contents;
+            } else {
+                self.ticks.reset_after(CONFIRMATION);
             }
         }
     }

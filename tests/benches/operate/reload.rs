@@ -2,7 +2,7 @@
 //!
 //! One controller has more keys than workers, and a reconcile that ends when it is told to. Each round begins with 4
 //! workers in a run; the file is saved with 16 and timed, and then saved with 4 again. The time covers everything: the
-//! poll that sees the change, the second read a second later that has to agree, parsing, and the workers taking their
+//! poll that sees the change, the second read 100 ms later that has to agree, parsing, and the workers taking their
 //! keys. The file is written in place or replaced by a rename, in turns.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use mainstay::config::{ConfigSchema, Loaded, Overrides, Source};
+use mainstay::config::{ConfigSchema, Overrides, Source};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
@@ -54,8 +54,8 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let file = folder.path().join("manager.yaml");
     save(&file, FEW, 0)?;
     let schema = ConfigSchema::new().controllers([CONTROLLER]);
-    let source = Source::new(&file, Overrides::default(), Some(&schema));
-    let loaded = Loaded::load(&file, &Overrides::default(), Some(&schema))?;
+    let source = Source::new(&file, Overrides::default(), schema.clone());
+    let loaded = schema.load(&file, &Overrides::default())?;
     let options =
         ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("reload") };
     // Nobody listens there, and nothing asks.

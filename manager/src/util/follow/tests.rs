@@ -93,7 +93,7 @@ async fn a_mounted_config_map_is_followed_from_version_to_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_returned_after_one_period_and_at_most_two() {
+async fn a_change_is_returned_once_it_is_confirmed_and_at_most_a_period_later() {
     let (_folder, file, mut follower) = followed("first").await;
     for offset in [0, 300, 999] {
         silent(&mut follower, Duration::from_millis(offset)).await;
@@ -102,18 +102,18 @@ async fn a_change_is_returned_after_one_period_and_at_most_two() {
         let began = Instant::now();
         assert_eq!(next(&mut follower).await, text);
         let took = began.elapsed();
-        assert!((PERIOD..=2 * PERIOD).contains(&took), "{offset}: {took:?}");
+        assert!((CONFIRMATION..=PERIOD + CONFIRMATION).contains(&took), "{offset}: {took:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_is_being_written_is_not_taken_for_complete() {
     let (_folder, file, mut follower) = followed("old").await;
-    for length in 1..=10 {
+    for length in 1..=40 {
         fs::write(&file, "x".repeat(length)).unwrap();
-        silent(&mut follower, PERIOD).await;
+        silent(&mut follower, CONFIRMATION / 2).await;
     }
-    assert_eq!(next(&mut follower).await, "x".repeat(10));
+    assert_eq!(next(&mut follower).await, "x".repeat(40));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn a_file_that_is_being_written_at_the_start_is_not_taken_for_complete() {
     let file = folder.path().join("manager.yaml");
     fs::write(&file, "the beginning").unwrap();
     let mut follower = Follower::new([file.clone()]);
-    silent(&mut follower, PERIOD / 2).await;
+    silent(&mut follower, CONFIRMATION / 2).await;
     fs::write(&file, "the beginning and the end").unwrap();
     assert_eq!(next(&mut follower).await, "the beginning and the end");
 }
@@ -131,7 +131,7 @@ async fn a_file_that_is_being_written_at_the_start_is_not_taken_for_complete() {
 async fn contents_that_were_changed_and_restored_are_not_returned() {
     let (folder, file, mut follower) = followed("same").await;
     fs::write(&file, "other").unwrap();
-    silent(&mut follower, PERIOD / 2).await;
+    silent(&mut follower, PERIOD + CONFIRMATION / 2).await;
     fs::write(&file, "same").unwrap();
     fs::write(folder.path().join("neighbour.yaml"), "another file").unwrap();
     silent(&mut follower, SETTLED).await;
@@ -151,7 +151,7 @@ async fn files_that_belong_together_are_returned_together() {
     let texts = |read: [io::Result<Vec<u8>>; 2]| read.map(|read| String::from_utf8(read.unwrap()).unwrap());
     assert_eq!(texts(follower.next().await), ["old", "old"]);
     write(["new", "old"]);
-    assert!(timeout(PERIOD, follower.next()).await.is_err());
+    assert!(timeout(PERIOD + CONFIRMATION / 2, follower.next()).await.is_err());
     write(["new", "new"]);
     assert_eq!(texts(follower.next().await), ["new", "new"]);
 }
