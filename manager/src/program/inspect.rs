@@ -240,17 +240,17 @@ impl Page {
     /// Makes a table of an answer. On a standby it requests the name of the leader too.
     async fn table(&self, server: &Server, body: &str) -> Result<Table, Failure> {
         Ok(match self {
-            Self::Controllers => tables::controllers(self.read(body)?),
+            Self::Controllers => tables::controllers(&self.read(body)?),
             Self::Queue(_) => {
                 let queue: pages::Queued = self.read(body)?;
                 // A note without the leader's name is better than no table.
                 let leader = if queue.leading { None } else { server.get(&Self::Leader.path()).await.ok() };
-                tables::queue(queue, leader.and_then(|leader| serde_json::from_str(&leader).ok()).as_ref())
+                tables::queue(&queue, leader.and_then(|leader| serde_json::from_str(&leader).ok()).as_ref())
             }
-            Self::Caches => tables::caches(self.read(body)?),
-            Self::Watches => tables::watches(self.read(body)?),
-            Self::Config => tables::config(self.read(body)?),
-            Self::Leader => tables::leader(self.read(body)?),
+            Self::Caches => tables::caches(&self.read(body)?),
+            Self::Watches => tables::watches(&self.read(body)?),
+            Self::Config => tables::config(&self.read(body)?),
+            Self::Leader => tables::leader(&self.read(body)?),
         })
     }
 

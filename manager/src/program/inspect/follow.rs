@@ -94,11 +94,11 @@ impl Follower {
 
 fn gone_row(table: &Table, names: &[String]) -> Vec<String> {
     let (mut names, mut word) = (names.iter(), Some("gone"));
-    let cell = |role| match role {
+    let mut cell = |role| match role {
         Role::Name => names.next().cloned(),
         Role::Value => word.take().map(str::to_owned),
         Role::Moves => None,
     };
-    let cells = table.columns.iter().map(|column| column.role).map(cell);
+    let cells = table.columns.iter().map(|(_, role)| cell(*role));
     cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned())).collect()
 }

@@ -8,7 +8,7 @@ const GAP: &str = "   ";
 /// Something that is shown in rows.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) columns: &'static [Column],
+    pub(super) columns: Vec<(&'static str, Role)>,
     /// As many cells in each as there are columns.
     pub(super) rows: Vec<Vec<String>>,
     /// What is shown below it, a line each; not to whoever follows.
@@ -19,12 +19,8 @@ pub(super) struct Table {
     pub(super) cut: bool,
 }
 
-/// One column.
-#[derive(Debug)]
-pub(super) struct Column {
-    pub(super) title: &'static str,
-    pub(super) role: Role,
-}
+/// A column of a table of `T`: its title, its role, and the cell of a row.
+pub(super) type Column<'a, T> = (&'static str, Role, &'a dyn Fn(&T) -> String);
 
 /// What a column is for whoever follows a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,27 +37,28 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 pub(super) struct Widths(Vec<usize>);
 
-/// Declares columns.
-pub(super) const fn column(title: &'static str, role: Role) -> Column {
-    Column { title, role }
-}
-
 // === impl Table ===
 
 impl Table {
-    pub(super) fn new(columns: &'static [Column], rows: Vec<Vec<String>>) -> Self {
+    pub(super) fn new<T>(rows: &[T], columns: &[Column<'_, T>]) -> Self {
         // A terminal acts on some of what errors and names may hold.
-        let rows = rows.into_iter().map(|row| row.into_iter().map(|cell| harmless(&cell)).collect());
-        Self { columns, rows: rows.collect(), below: Vec::new(), notes: Vec::new(), cut: false }
+        let row = |row| columns.iter().map(|(.., cell)| harmless(&cell(row))).collect();
+        Self {
+            rows: rows.iter().map(row).collect(),
+            columns: columns.iter().map(|(title, role, _)| (*title, *role)).collect(),
+            below: Vec::new(),
+            notes: Vec::new(),
+            cut: false,
+        }
     }
 
     pub(super) fn titles(&self) -> Vec<String> {
-        self.columns.iter().map(|column| column.title.to_owned()).collect()
+        self.columns.iter().map(|(title, _)| (*title).to_owned()).collect()
     }
 
     /// Returns the cells of a row in columns of one role.
     pub(super) fn cells<'a>(&'a self, row: &'a [String], role: Role) -> impl Iterator<Item = &'a str> {
-        let cells = self.columns.iter().zip(row).filter(move |(column, _)| column.role == role);
+        let cells = self.columns.iter().zip(row).filter(move |((_, of), _)| *of == role);
         cells.map(|(_, cell)| cell.as_str())
     }
 }

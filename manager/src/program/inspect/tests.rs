@@ -330,7 +330,7 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
             .collect();
         let mut page: Value = serde_json::from_str(QUEUE).unwrap();
         (page["matched"], page["keys"]) = (matched.into(), keys.into());
-        tables::queue(serde_json::from_value(page).unwrap(), None)
+        tables::queue(&serde_json::from_value(page).unwrap(), None)
     };
     let (mut follower, mut err) = (follow::Follower::default(), Vec::new());
     let mut output = Output { out: &mut Vec::new(), err: &mut err };
