@@ -19,7 +19,7 @@ mod turns;
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,15 +72,6 @@ pub struct Bound {
     certificates: Option<Certificates>,
 }
 
-/// A port that could not be bound. Trying again helps only once its other owner is gone.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}; free the port or choose another bindAddress")]
-pub struct BindError {
-    address: String,
-    #[source]
-    source: io::Error,
-}
-
 /// A running server.
 #[derive(Clone)]
 struct Server {
@@ -115,19 +106,15 @@ impl Default for Limits {
 // === impl Bound ===
 
 impl Bound {
-    /// Binds `address`, such as `0.0.0.0:8081`; port 0 takes a free one.
+    /// Binds an address, such as `0.0.0.0:8081`; port 0 takes a free one.
     ///
     /// # Errors
-    /// Fails if the address cannot be read or the port is not free.
-    pub fn bind(address: &str, limits: Limits) -> Result<Self, BindError> {
-        let bind = || {
-            let listener = StdListener::bind(address)?;
-            // Tokio takes over only listeners that do not block.
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok(Self { listener, address, limits, certificates: None })
-        };
-        bind().map_err(|source| BindError { address: address.to_owned(), source })
+    /// Fails if the address cannot be read or the port is not free; a retry helps only once its other owner is gone.
+    pub fn bind(address: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
+        let listener = StdListener::bind(address)?;
+        // Tokio takes over only listeners that do not block.
+        listener.set_nonblocking(true)?;
+        Ok(Self { address: listener.local_addr()?, listener, limits, certificates: None })
     }
 
     /// Answers over TLS, and no longer without.
@@ -209,16 +196,12 @@ impl Server {
 
     /// Waits until another connection may be served, and evicts one if none ends by itself.
     async fn make_room(&self, connections: &mut JoinSet<()>, peers: &Peers) {
-        loop {
-            while connections.try_join_next().is_some() {}
-            if connections.len() < self.limits.connections.max(1) {
-                return;
-            }
-            let again_at = peers.evict(Instant::now());
-            // Order does not matter: both lead to another look.
+        while connections.len() >= self.limits.connections.max(1) {
+            // Biased: where a connection has ended, none is evicted.
             tokio::select! {
+                biased;
                 _ended = connections.join_next() => {}
-                () = sleep_until(again_at) => {}
+                () = async { sleep_until(peers.evict(Instant::now())).await } => {}
             }
         }
     }
@@ -228,10 +211,7 @@ impl Server {
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong in the life of a manager.
 
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -12,20 +14,23 @@ use crate::election::InvalidSettings;
 use crate::key::Chain;
 use crate::queue::SettingsProblem;
 use crate::reconcile::BoxError;
-use crate::serve::{BindError, CertificateError};
+use crate::serve::CertificateError;
 
 /// A manager could not be built.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A port of the configuration is taken or cannot be bound.
-    #[error("{key} cannot be served")]
+    #[error(
+        "{key} cannot be served: cannot listen on {address}; free the port or choose another bindAddress"
+    )]
     Bind {
         /// Path of the key in the configuration.
         key: &'static str,
-        /// What the system said.
-        #[source]
-        source: BindError,
+        /// Its value.
+        address: SocketAddr,
+        /// The error of the system.
+        source: io::Error,
     },
     /// There is no certificate to serve metrics with.
     #[error("metrics.tlsDir cannot be used")]
@@ -132,7 +137,7 @@ pub enum ManagerError {
     AlreadyRun,
     /// The thread for elections, probes and signals could not be started.
     #[error("the control thread could not be started")]
-    ControlThread(#[source] std::io::Error),
+    ControlThread(#[source] io::Error),
     /// Something that runs in the manager failed; everything else was stopped.
     #[error("{name} failed{}", while_stopping(.others))]
     Failed {

@@ -86,17 +86,13 @@ impl Connection {
         };
         request.extensions_mut().insert(PeerAddress(self.peer.address));
         self.peer.answering();
-        let answered =
-            AssertUnwindSafe(async { self.server.router.oneshot(request).await }).catch_unwind().await;
+        let answer = self.server.router.oneshot(request).map(|Ok(response)| response);
+        let answered = AssertUnwindSafe(answer).catch_unwind().await;
         self.peer.wait();
-        match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(never)) => match never {},
-            Err(_panic) => {
-                let text = "internal server error: the handler panicked\n";
-                (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-            }
-        }
+        answered.unwrap_or_else(|_panic| {
+            let text = "internal server error: the handler panicked\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        })
     }
 }
 
