@@ -137,7 +137,7 @@ mod tests {
         let save = |shop: &str| std::fs::write(&file, format!("{HEAD}shop: {shop}\n")).unwrap();
         save("{maxItems: 3}");
         let program = shop();
-        let source = Source::new(&file, Overrides::default(), Some(program.schema()));
+        let source = Source::new(&file, Overrides::default(), program.schema().clone());
         let loaded = program.schema().load(&file, &Overrides::default()).unwrap();
         let options =
             ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("shop") };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use mainstay::client::infer;
-use mainstay::config::{ManagerConfiguration, Overrides};
+use mainstay::config::Overrides;
 use mainstay::manager::{Manager, ManagerError, ManagerOptions};
 use mainstay::program::Program;
 use mainstay_controllers::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
@@ -102,8 +102,7 @@ impl LocalManager {
         more: impl FnOnce(&Manager),
     ) -> Self {
         let text = configuration_of(cluster, changes).to_string();
-        let configuration =
-            ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&config_schema()));
+        let configuration = config_schema().parse(&text, "test", &Overrides::default());
         let configuration = configuration.unwrap_or_else(|error| panic!("{}", error.lines().join("\n")));
         let connection = infer(Some(&identity.kubeconfig), None).await;
         let connection = connection.unwrap_or_else(|error| panic!("no connection: {error}"));

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, PostParams};
 use mainstay::cache::{Scope, Store};
-use mainstay::config::{ConfigSchema, ManagerConfiguration, Overrides};
+use mainstay::config::{ConfigSchema, Overrides};
 use mainstay::controller::Controller;
 use mainstay::manager::{Manager, ManagerError, ManagerOptions};
 use mainstay::reconcile::Reconciler;
@@ -41,12 +41,8 @@ impl Site {
             "inspect": {"bindAddress": "127.0.0.1:0"},
             "controllers": {name: settings},
         });
-        let configuration = ManagerConfiguration::parse(
-            &configuration.to_string(),
-            name,
-            &Overrides::default(),
-            Some(&ConfigSchema::new().controllers([name])),
-        )?;
+        let schema = ConfigSchema::new().controllers([name]);
+        let configuration = schema.parse(&configuration.to_string(), name, &Overrides::default())?;
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("retry-storm") };
         let manager = Manager::new(options, configuration, connection.clone())?;
         let maps = manager.store::<ConfigMap>(Scope::namespace(namespace).labels(LABEL.parse()?));

@@ -14,11 +14,12 @@ use super::words::child;
 /// The differences between two configurations, key by key, in the order of their paths.
 ///
 /// ```
-/// use mainstay::config::{Change, ManagerConfiguration, Overrides};
+/// use mainstay::config::{Change, ConfigSchema, Overrides};
 ///
 /// let read = |settings: &str| {
 ///     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
-///     ManagerConfiguration::parse(&format!("{head}{settings}"), "manager.yaml", &Overrides::default(), None)
+///     let text = format!("{head}{settings}");
+///     ConfigSchema::new().parse(&text, "manager.yaml", &Overrides::default()).map(|loaded| loaded.configuration)
 /// };
 ///
 /// let (old, new) = (read("")?, read("cache: {resync: 1h}\ncontrollers: {\"*\": {workers: 16}, web: {workers: 1}}")?);

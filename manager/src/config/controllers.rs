@@ -268,12 +268,7 @@ fn check_settings(name: &str, settings: &ControllerSettings, problems: &mut Vec<
 // === impl ControllerKeys ===
 
 impl ControllerKeys {
-    /// The defaults of every key.
-    pub(super) fn default_tree() -> Json {
-        tree_of(&ControllerSettings::default())
-    }
-
-    /// The same as JSON text, in the order of the fields.
+    /// The defaults of every key as JSON text, in the order of the fields.
     pub(super) fn default_text() -> String {
         serde_json::to_string(&Self::from(&ControllerSettings::default())).unwrap_or_default()
     }

@@ -23,11 +23,11 @@ use crate::util::MAX_FILE_BYTES;
 /// A configuration with the origin of each value.
 ///
 /// ```
-/// use mainstay::config::{Loaded, Overrides};
+/// use mainstay::config::{ConfigSchema, Overrides};
 ///
 /// let text = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
 ///             controllers: {\"*\": {workers: 4}, web: {reconcileTimeout: 10s}}\n";
-/// let loaded = Loaded::parse(text, "manager.yaml", &Overrides::default(), None)?;
+/// let loaded = ConfigSchema::new().parse(text, "manager.yaml", &Overrides::default())?;
 ///
 /// let settings = loaded.controller("web", |code| code.queue.max_depth = 500);
 /// let from = |path: &str| {
@@ -98,22 +98,17 @@ struct Reader<'t> {
     problems: Vec<Problem>,
 }
 
-// === impl Loaded ===
+// === impl ConfigSchema ===
 
-impl Loaded {
-    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it. Without a schema any controller may be
-    /// named, and there are no sections but the runtime's own.
+impl ConfigSchema {
+    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it.
     ///
     /// # Errors
     /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
-    pub fn load(
-        path: &Path,
-        overrides: &Overrides,
-        schema: Option<&ConfigSchema>,
-    ) -> Result<Self, ConfigError> {
+    pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
         let path = file_in(path);
         let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        Self::parse(&text, &path.display().to_string(), overrides, schema)
+        self.parse(&text, &path.display().to_string(), overrides)
     }
 
     /// Reads a text. `origin` names it in messages.
@@ -121,31 +116,28 @@ impl Loaded {
     /// # Errors
     /// If anything in the text is wrong, or wrong together with the flags: of each section the first value that does not
     /// have the shape of its key, and of the others every value that is out of bounds or does not fit.
-    pub fn parse(
-        text: &str,
-        origin: &str,
-        overrides: &Overrides,
-        schema: Option<&ConfigSchema>,
-    ) -> Result<Self, ConfigError> {
+    pub fn parse(&self, text: &str, origin: &str, overrides: &Overrides) -> Result<Loaded, ConfigError> {
         let document =
             Document::parse(text).map_err(|problem| ConfigError::invalid(origin, vec![problem]))?;
-        let schema = schema.cloned().unwrap_or_default();
         let constants = [("apiVersion", API_VERSION), ("kind", KIND)];
-        let problems = document.check_keys(constants, &schema.names());
-        let mut loaded = Self::read(Reader { document, problems }, origin, overrides, &schema)?;
-        loaded.hash = sha256(text);
-        Ok(loaded)
+        let problems = document.check_keys(constants, &self.names());
+        let loaded = Loaded::read(Reader { document, problems }, origin, overrides, self)?;
+        Ok(Loaded { hash: sha256(text), ..loaded })
     }
 
     /// Returns the defaults with flags put over them.
     ///
     /// # Errors
     /// If flags contradict each other or a default, such as two servers on one address.
-    pub fn from_overrides(overrides: &Overrides, schema: Option<&ConfigSchema>) -> Result<Self, ConfigError> {
+    pub fn from_overrides(&self, overrides: &Overrides) -> Result<Loaded, ConfigError> {
         let reader = Reader { document: Document::default(), problems: Vec::new() };
-        Self::read(reader, "flags", overrides, &schema.cloned().unwrap_or_default())
+        Loaded::read(reader, "flags", overrides, self)
     }
+}
 
+// === impl Loaded ===
+
+impl Loaded {
     fn read(
         mut reader: Reader<'_>,
         origin: &str,
@@ -176,22 +168,23 @@ impl Loaded {
             let value = reader.problems_of(read).unwrap_or_else(|| declared.default.clone());
             (declared.name, value)
         });
-        configuration.sections = Sections::new(sections.collect::<Vec<_>>());
+        let sections: Vec<_> = sections.collect();
         let Reader { document, mut problems } = reader;
         let tree = Json::Object(document.tree);
         // In the order of the file.
         problems.sort_by_key(|problem| problem.position);
         let mut values = Vec::new();
-        let flags = configuration.put_over(overrides);
+        let flags = overrides.put_over(&mut configuration);
         configuration.judge(&tree, &mut values);
         if problems.is_empty() {
             values.extend(configuration.check_addresses());
         }
         let known = schema.controllers.as_deref();
         configuration.controllers = Controllers::new(controllers, &tree["controllers"], known, &mut values);
-        for declared in &schema.sections {
-            configuration.sections.judge(declared, &tree[declared.name], &mut values);
+        for (declared, (name, value)) in schema.sections.iter().zip(&sections) {
+            declared.judge(&tree[*name], value.validate(), &mut values);
         }
+        configuration.sections = Sections::new(sections);
         // A value without the shape of its key is reported once, whatever is below it.
         values.retain(|value| !problems.iter().any(|shape| is_within(&value.path, &shape.path)));
         problems.append(&mut values);

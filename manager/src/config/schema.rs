@@ -1,17 +1,17 @@
 //! Which keys a file may have: those of the runtime, and those that a program adds.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::controllers::{ControllerKeys, RESTART};
+use super::controllers::{ControllerKeys, RESTART, tree_of};
 use super::section::{Applies, Declared, Section, applies, schema_of};
 use super::words::child;
 use super::{
-    API_VERSION, Cache, ConfigError, EVERY_CONTROLLER, Health, Inspect, KIND, LeaderElection, Loaded,
-    Logging, Metrics, Overrides, Shutdown, default_file,
+    API_VERSION, Cache, EVERY_CONTROLLER, Health, Inspect, KIND, LeaderElection, Logging, Metrics, Shutdown,
+    default_file,
 };
+use crate::controller::ControllerSettings;
 
 /// The version of JSON Schema that is written.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -78,30 +78,6 @@ impl ConfigSchema {
         self
     }
 
-    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it.
-    ///
-    /// # Errors
-    /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
-    pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        Loaded::load(path, overrides, Some(self))
-    }
-
-    /// Reads a text. `origin` names it in messages.
-    ///
-    /// # Errors
-    /// If anything in the text is wrong, or wrong together with the flags.
-    pub fn parse(&self, text: &str, origin: &str, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        Loaded::parse(text, origin, overrides, Some(self))
-    }
-
-    /// Returns the defaults with flags put over them.
-    ///
-    /// # Errors
-    /// If flags contradict each other or a default, such as two servers on one address.
-    pub fn from_overrides(&self, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        Loaded::from_overrides(overrides, Some(self))
-    }
-
     /// Returns the text of a file with every key: its meaning, range and default, and when a change of it applies. `program`
     /// is the name of the command.
     pub fn default_file(&self, program: &str) -> String {
@@ -159,7 +135,7 @@ impl Declared {
 /// Returns the schema of one controller, as [`Declared::described`].
 pub(super) fn controller_described() -> Json {
     let mut schema = CONTROLLER.clone();
-    describe(&mut schema, &ControllerKeys::default_tree(), "", RESTART);
+    describe(&mut schema, &tree_of(&ControllerSettings::default()), "", RESTART);
     schema["type"] = json!(["object", "null"]);
     schema
 }

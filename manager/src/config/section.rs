@@ -147,7 +147,10 @@ pub(super) trait Erased: Send + Sync {
     fn section(&self) -> Arc<dyn Any + Send + Sync>;
     /// A value of the same type; `None` if the type cannot read what it wrote.
     fn reread(&self, tree: Json) -> Option<Value>;
+    /// A `watch::Sender` of the typed value.
     fn open(&self) -> Channel;
+    /// Sends the value on a channel that a section of the same type has opened.
+    fn publish(&self, channel: &Channel);
 }
 
 struct Typed<S> {
@@ -159,14 +162,8 @@ struct Typed<S> {
 #[derive(Clone, Default)]
 pub(crate) struct Sections(BTreeMap<&'static str, Value>);
 
-/// Publishes each new value of one section to the code that follows it.
-pub(super) struct Channel {
-    /// A `watch::Sender` of the section's type.
-    sender: Box<dyn Any + Send + Sync>,
-    publish: Box<Publish>,
-}
-
-type Publish = dyn Fn(&dyn Erased) + Send + Sync;
+/// Publishes each new value of one section to the code that follows it: a `watch::Sender` of the section's type.
+type Channel = Box<dyn Any + Send + Sync>;
 
 /// The channels of all sections, by name.
 pub(crate) struct Channels(BTreeMap<&'static str, Channel>);
@@ -255,14 +252,13 @@ impl<S: Section> Erased for Typed<S> {
     }
 
     fn open(&self) -> Channel {
-        let sender = watch::Sender::new(Arc::clone(&self.section));
-        let to = sender.clone();
-        let publish = move |value: &dyn Erased| {
-            if let Ok(section) = value.section().downcast::<S>() {
-                to.send_replace(section);
-            }
-        };
-        Channel { sender: Box::new(sender), publish: Box::new(publish) }
+        Box::new(watch::Sender::new(Arc::clone(&self.section)))
+    }
+
+    fn publish(&self, channel: &Channel) {
+        if let Some(sender) = channel.downcast_ref::<watch::Sender<Arc<S>>>() {
+            sender.send_replace(Arc::clone(&self.section));
+        }
     }
 }
 
@@ -276,13 +272,6 @@ impl Sections {
     pub(super) fn get<S: Section>(&self, name: &str) -> Result<Arc<S>, SectionError> {
         let value = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
         value.section().downcast().map_err(|_| wrong_type::<S>(name))
-    }
-
-    /// Reports everything that is wrong with the value of a section.
-    pub(super) fn judge(&self, declared: &Declared, tree: &Json, problems: &mut Vec<Problem>) {
-        if let Some(value) = self.0.get(declared.name) {
-            declared.judge(tree, value.validate(), problems);
-        }
     }
 
     /// The value of each section, as the file spells it.
@@ -357,7 +346,7 @@ impl Channels {
     /// Returns a section, and each change of it.
     pub(crate) fn subscribe<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         let channel = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
-        let sender = channel.sender.downcast_ref::<watch::Sender<Arc<S>>>();
+        let sender = channel.downcast_ref::<watch::Sender<Arc<S>>>();
         sender.map(watch::Sender::subscribe).ok_or_else(|| wrong_type::<S>(name))
     }
 
@@ -366,7 +355,7 @@ impl Channels {
         for (name, value) in &now.0 {
             let same = before.0.get(name).is_some_and(|before| before.tree() == value.tree());
             if let Some(channel) = self.0.get(name).filter(|_| !same) {
-                (channel.publish)(&**value);
+                value.publish(channel);
             }
         }
     }

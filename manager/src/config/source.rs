@@ -12,16 +12,15 @@ use super::{ConfigError, ConfigSchema, Loaded, Overrides};
 pub struct Source {
     file: PathBuf,
     overrides: Overrides,
-    /// `None` for any controller and no section of a program.
-    schema: Option<ConfigSchema>,
+    schema: ConfigSchema,
 }
 
 // === impl Source ===
 
 impl Source {
-    /// Names a file, or the `manager.yaml` of a directory, with the other arguments of [`Loaded::load`].
-    pub fn new(path: &Path, overrides: Overrides, schema: Option<&ConfigSchema>) -> Self {
-        Self { file: file_in(path), overrides, schema: schema.cloned() }
+    /// Names a file, or the `manager.yaml` of a directory, with the other arguments of [`ConfigSchema::load`].
+    pub fn new(path: &Path, overrides: Overrides, schema: ConfigSchema) -> Self {
+        Self { file: file_in(path), overrides, schema }
     }
 
     /// Returns the file.
@@ -35,6 +34,6 @@ impl Source {
     /// If it could not be read, or anything in it is wrong.
     pub(crate) fn parse(&self, read: io::Result<String>) -> Result<Loaded, ConfigError> {
         let text = read.map_err(|source| ConfigError::Read { path: self.file.clone(), source })?;
-        Loaded::parse(&text, &self.file.display().to_string(), &self.overrides, self.schema.as_ref())
+        self.schema.parse(&text, &self.file.display().to_string(), &self.overrides)
     }
 }

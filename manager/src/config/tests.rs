@@ -5,7 +5,11 @@ mod described;
 pub(crate) mod edits;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration as Time;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::queue::{Delay, Rate, RetryPolicy};
@@ -129,9 +133,8 @@ fn a_section_of_a_program_is_read_like_those_of_the_runtime() {
     assert_eq!(wrong_name.to_string(), "no section \"shp\" is declared; the program has shop");
     let wrong_type = parse("").unwrap().section::<Cache>("shop").unwrap_err();
     assert!(matches!(&wrong_type, SectionError::Type { name, .. } if name == "shop"), "{wrong_type}");
-    let unknown =
-        ManagerConfiguration::parse(&format!("{HEAD}{body}"), "m.yaml", &Overrides::default(), None);
-    assert!(unknown.unwrap_err().to_string().starts_with("m.yaml:3:7: shop: unknown key"));
+    let unknown = parse_for(body, &ConfigSchema::new());
+    assert!(unknown.unwrap_err().starts_with("m.yaml:3:7: shop: unknown key"));
 
     let taken = ConfigSchema::new().section::<Shop>("cache");
     let message =
@@ -270,7 +273,7 @@ fn a_long_list_is_read_in_its_order() {
     let names: Vec<_> = (0..100_000).map(|n| format!("n{}", n * 7919 % 100_000)).collect();
     // Read by itself: the schema's validator compares each with each.
     let text = format!("{HEAD}cache: {{namespaces: [{}]}}", names.join(", "));
-    let read = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap();
+    let read = ConfigSchema::new().parse(&text, "m.yaml", &Overrides::default()).unwrap().configuration;
     assert!(read.cache.namespaces.iter().eq(&names), "as it is written");
 }
 
@@ -431,8 +434,7 @@ fn a_controller_this_binary_does_not_have_is_refused() {
 #[test]
 fn a_file_of_another_kind_is_refused() {
     let read = |text: &str| {
-        ManagerConfiguration::parse(text, "m.yaml", &Overrides::default(), None)
-            .map_err(|error| error.lines())
+        ConfigSchema::new().parse(text, "m.yaml", &Overrides::default()).map_err(|error| error.lines())
     };
     let missing = [
         "m.yaml: apiVersion: is missing; expected apiVersion: config.mainstay.dev/v1alpha1",
@@ -561,7 +563,7 @@ fn flags_stand_over_the_file_and_are_checked_with_it() {
         log_level: Some("warn,mainstay::queue=trace".parse().unwrap()),
         ..Overrides::default()
     };
-    let configuration = ManagerConfiguration::parse(&body, "m.yaml", &overrides, None).unwrap();
+    let configuration = ConfigSchema::new().parse(&body, "m.yaml", &overrides).unwrap().configuration;
     assert!(!configuration.leader_election.enabled);
     assert_eq!(configuration.logging.format, LogFormat::Text);
     assert_eq!(configuration.logging.level.to_string(), "warn,mainstay::queue=trace");
@@ -569,7 +571,7 @@ fn flags_stand_over_the_file_and_are_checked_with_it() {
 
     let clash =
         Overrides { health_bind_address: Some("0.0.0.0:9000".parse().unwrap()), ..Overrides::default() };
-    let error = ManagerConfiguration::parse(&body, "m.yaml", &clash, None).unwrap_err();
+    let error = ConfigSchema::new().parse(&body, "m.yaml", &clash).unwrap_err();
     assert_eq!(
         error.to_string(),
         "m.yaml: metrics.bindAddress: 0.0.0.0:9000 collides with health.bindAddress 0.0.0.0:9000; expected another port or host"
@@ -578,7 +580,8 @@ fn flags_stand_over_the_file_and_are_checked_with_it() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_which() {
-    let error = ManagerConfiguration::load(Path::new("/nonexistent/m.yaml")).unwrap_err();
+    let error =
+        ConfigSchema::new().load(Path::new("/nonexistent/m.yaml"), &Overrides::default()).unwrap_err();
     assert_eq!(
         error.lines(),
         ["/nonexistent/m.yaml: cannot be read: No such file or directory (os error 2)"]
@@ -597,7 +600,7 @@ fn random_edits_never_panic_and_never_refuse_without_a_reason() {
         for _ in 0..random.usize(1..=3) {
             text = edits::edit(&text, &mut random);
         }
-        match ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), Some(&shop_schema())) {
+        match shop_schema().parse(&text, "m.yaml", &Overrides::default()) {
             Ok(_) => accepted += 1,
             Err(ConfigError::Invalid { problems, .. }) => {
                 rejected += 1;
@@ -630,7 +633,7 @@ fn hostile_documents_fail_to_parse_instead_of_using_up_the_process() {
         ),
         "- ".repeat(50_000),
     ] {
-        let error = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap_err();
+        let error = ConfigSchema::new().parse(&text, "m.yaml", &Overrides::default()).unwrap_err();
         assert_eq!(error.lines().len(), 1, "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! Values that the file spells as text: times, sizes and other types with a parser of their own.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{Deserialize as _, Deserializer, Error as _};
+use serde_json::Value as Json;
 
 /// Reads a value from text by its parser, whose error names the expected form, such as `a port from 1 to 65535`.
 ///
@@ -15,49 +15,13 @@ where
     T: FromStr<Err: fmt::Display>,
     D: Deserializer<'de>,
 {
-    struct Text<T>(PhantomData<T>);
-
-    /// Words the refusal of a scalar that is not text. A parser may have a hint for it, such as a missing unit.
-    fn refuse<T: FromStr<Err: fmt::Display>, E: Error>(scalar: &dyn fmt::Display) -> E {
-        match scalar.to_string().parse::<T>() {
-            Ok(_) => E::custom("expected text, in quotes"),
-            Err(expected) => E::custom(format!("expected {expected}")),
-        }
+    let value = Json::deserialize(deserializer)?;
+    // The parser may have a hint for a scalar that is not text, such as a missing unit.
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match text.parse() {
+        Ok(_) if !value.is_string() => Err(D::Error::custom("expected text, in quotes")),
+        parsed => parsed.map_err(|expected| D::Error::custom(format!("expected {expected}"))),
     }
-
-    impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Text<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("text")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(|expected| E::custom(format!("expected {expected}")))
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-            Err(refuse::<T, E>(&number))
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-            Err(refuse::<T, E>(&number))
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-            Err(refuse::<T, E>(&number))
-        }
-
-        fn visit_bool<E: Error>(self, value: bool) -> Result<T, E> {
-            Err(refuse::<T, E>(&value))
-        }
-
-        fn visit_unit<E: Error>(self) -> Result<T, E> {
-            Err(refuse::<T, E>(&"null"))
-        }
-    }
-
-    deserializer.deserialize_any(Text(PhantomData))
 }
 
 /// Has a type read from text by its `FromStr`, written by its `Display`, and described by a pattern that every

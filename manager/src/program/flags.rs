@@ -86,7 +86,7 @@ impl ConfigFlags {
     /// Returns the file, if one was given, for reading it again as [`ConfigFlags::load`] does.
     pub fn source(&self, schema: &ConfigSchema) -> Option<Source> {
         let path = self.config.as_deref()?;
-        Some(Source::new(path, self.overrides(), Some(schema)))
+        Some(Source::new(path, self.overrides(), schema.clone()))
     }
 
     /// Returns what stands over the file.

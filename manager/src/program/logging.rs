@@ -28,7 +28,7 @@ use tracing_subscriber::fmt::{self as lines, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer as _, Registry, reload};
 
-use crate::config::{LogFilter, LogFormat, LogLevel, Logging};
+use crate::config::{LogFilter, LogFormat, Logging};
 use crate::manager::SetLogLevel;
 use crate::reconcile::BoxError;
 
@@ -46,17 +46,10 @@ pub struct LogHandle {
     limit: Limit,
 }
 
-/// Logging could not be set up or changed.
+/// The process logs already; a binary sets logging up once, before anything else.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoggingError {
-    /// The process logs already; a binary sets logging up once, before anything else.
-    #[error("logging is set up already; call logging::init once, from main")]
-    AlreadySet,
-    /// What the handle belonged to is gone, as happens only in tests.
-    #[error("the subscriber whose level should change is gone")]
-    Gone,
-}
+#[error("logging is set up already; call logging::init once, from main")]
+pub struct AlreadySet;
 
 /// The time of a line of text.
 struct Clock(fn() -> Timestamp);
@@ -68,10 +61,10 @@ struct OneLine<'a>(&'a dyn fmt::Debug);
 ///
 /// # Errors
 /// If the process has a subscriber already.
-pub fn init(logging: &Logging) -> Result<LogHandle, LoggingError> {
+pub fn init(logging: &Logging) -> Result<LogHandle, AlreadySet> {
     let limit = Limit::new(limit::REPORT);
     let (subscriber, handle) = build(logging, io::stderr, Timestamp::now, io::stderr().is_terminal(), limit);
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| LoggingError::AlreadySet)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
     Ok(handle)
 }
 
@@ -117,14 +110,6 @@ where
 // === impl LogHandle ===
 
 impl LogHandle {
-    /// Logs by another filter from now on.
-    ///
-    /// # Errors
-    /// If the subscriber is gone.
-    pub fn set(&self, filter: &LogFilter) -> Result<(), LoggingError> {
-        self.filter.reload(targets(filter)).map_err(|_| LoggingError::Gone)
-    }
-
     /// Logs how many repeated lines were left out since the last such report. Call it before the process ends.
     pub fn flush(&self) {
         self.limit.flush();
@@ -133,7 +118,7 @@ impl LogHandle {
 
 impl SetLogLevel for LogHandle {
     fn set_log_level(&self, filter: &LogFilter) -> Result<(), BoxError> {
-        Ok(self.set(filter)?)
+        Ok(self.filter.reload(targets(filter))?)
     }
 }
 
@@ -160,20 +145,7 @@ impl fmt::Display for OneLine<'_> {
 }
 
 fn targets(filter: &LogFilter) -> Targets {
-    let default = level_filter(filter.level);
-    let quoting = QUOTING.map(|library| (library.to_owned(), default.min(LevelFilter::INFO)));
-    let modules = filter.modules.iter().map(|(module, level)| (module.clone(), level_filter(*level)));
+    let quoting = QUOTING.map(|library| (library.to_owned(), filter.level.min(LevelFilter::INFO)));
     // The later of two of one name holds.
-    Targets::new().with_default(default).with_targets(quoting).with_targets(modules)
-}
-
-fn level_filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
+    Targets::new().with_default(filter.level).with_targets(quoting).with_targets(filter.modules.clone())
 }

@@ -33,13 +33,11 @@ pub(super) struct RunArgs {
 
 /// Runs the manager until it ends.
 pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
-    let log = match logging::init(&args.loaded.configuration.logging) {
-        Ok(log) => log,
-        Err(problem) => return Failure::other(Chain(&problem)).print(&mut io::stderr()),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(problem) => return Failure::other(Chain(&problem)).print(&mut io::stderr()),
+    let begin =
+        || -> Result<_, BoxError> { Ok((logging::init(&args.loaded.configuration.logging)?, runtime()?)) };
+    let (log, runtime) = match begin() {
+        Ok(begun) => begun,
+        Err(problem) => return Failure::other(Chain(&*problem)).print(&mut io::stderr()),
     };
     let options = ManagerOptions {
         version,

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use mainstay::cache::{Delta, DeltaHandler, Scope, Store};
 use mainstay::client::connect;
-use mainstay::config::{ConfigSchema, ManagerConfiguration, Overrides};
+use mainstay::config::{ConfigSchema, Overrides};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
@@ -120,8 +120,7 @@ async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<(Manager,
         "controllers": {name: {"workers": 4}},
     });
     let schema = ConfigSchema::new().controllers([name]);
-    let configuration =
-        ManagerConfiguration::parse(&configuration.to_string(), name, &Overrides::default(), Some(&schema))?;
+    let configuration = schema.parse(&configuration.to_string(), name, &Overrides::default())?;
     let options = ManagerOptions { signals: false, ..ManagerOptions::replica(name) };
     let connection = connect::infer(Some(kubeconfig), None).await?;
     let manager = Manager::new(options, configuration, connection)?;

@@ -91,7 +91,7 @@ async fn workers_come_within_seconds_of_a_save_and_go_without_a_cancelled_run() 
     let (count, may_end) = (watch::Sender::default(), Arc::new(Semaphore::new(0)));
     let mut counts = count.subscribe();
     let slow = Slow { count, may_end: Arc::clone(&may_end) };
-    let source = Some(Source::new(&file, Overrides::default(), Some(&config_schema())));
+    let source = Some(Source::new(&file, Overrides::default(), config_schema()));
     let options = ManagerOptions { signals: false, source, ..ManagerOptions::replica("mainstay") };
     let manager = LocalManager::start_as(options, &cluster, &identity, &workers(4), |manager| {
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=reload".parse().expect("a selector")));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::PostParams;
 use mainstay::client::infer;
-use mainstay::config::{ManagerConfiguration, Overrides};
+use mainstay::config::Overrides;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay_api::WaitDeployment;
 use mainstay_controllers::probe::{Dial, DialFuture, TokioDial};
@@ -321,8 +321,7 @@ async fn what_is_told_in_full_of_a_service_is_still_nothing_that_it_said() {
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |talker| talker.name).await;
     let text = configuration_of(&cluster, &changes()).to_string();
-    let configuration =
-        ManagerConfiguration::parse(&text, "test", &Overrides::default(), Some(&config_schema()));
+    let configuration = config_schema().parse(&text, "test", &Overrides::default());
     let connection = infer(Some(&identity.kubeconfig), None).await.expect("a connection");
     let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
     let manager = Manager::new(options, configuration.expect("valid"), connection).expect("a manager");

@@ -113,9 +113,9 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
         info!(target: "mainstay::cache", "no 1");
         debug!(target: "mainstay::queue::lanes", "yes 1");
         warn!(target: "hyper", "yes 2");
-        handle.set(&"off".parse().unwrap()).unwrap();
+        handle.set_log_level(&"off".parse().unwrap()).unwrap();
         warn!(target: "mainstay::queue", "no 2");
-        handle.set(&"info".parse().unwrap()).unwrap();
+        handle.set_log_level(&"info".parse().unwrap()).unwrap();
         info!(target: "mainstay::cache", "yes 3");
     });
     let messages: Vec<_> = lines

@@ -1,0 +1,66 @@
+//! Flags on the command line, which come before the file.
+
+use std::collections::HashMap;
+
+use super::{BindAddress, LogFilter, LogFormat, ManagerConfiguration};
+
+/// Each path that a flag sets, with the name of the flag as the command line has it.
+const FLAGS: [(&str, &str); 7] = [
+    ("leaderElection.enabled", "--leader-elect"),
+    ("leaderElection.namespace", "--leader-election-namespace"),
+    ("health.bindAddress", "--health-probe-bind-address"),
+    ("metrics.bindAddress", "--metrics-bind-address"),
+    ("inspect.bindAddress", "--inspect-bind-address"),
+    ("logging.level", "--log-level"),
+    ("logging.format", "--log-format"),
+];
+
+/// Values of flags on the command line, which replace those of the file; `None` leaves the file's value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Replaces `leaderElection.enabled`.
+    pub leader_elect: Option<bool>,
+    /// Replaces `leaderElection.namespace`.
+    pub leader_election_namespace: Option<String>,
+    /// Replaces `health.bindAddress`.
+    pub health_bind_address: Option<BindAddress>,
+    /// Replaces `metrics.bindAddress`.
+    pub metrics_bind_address: Option<BindAddress>,
+    /// Replaces `inspect.bindAddress`.
+    pub inspect_bind_address: Option<BindAddress>,
+    /// Replaces `logging.level`.
+    pub log_level: Option<LogFilter>,
+    /// Replaces `logging.format`.
+    pub log_format: Option<LogFormat>,
+}
+
+// === impl Overrides ===
+
+impl Overrides {
+    /// Replaces values of a configuration. Returns the paths that were set with the names of their flags.
+    pub(super) fn put_over(
+        &self,
+        configuration: &mut ManagerConfiguration,
+    ) -> HashMap<&'static str, &'static str> {
+        let ManagerConfiguration { leader_election, health, metrics, inspect, logging, .. } = configuration;
+        // In the order of the table.
+        let set = [
+            put(self.leader_elect.as_ref(), &mut leader_election.enabled),
+            put(self.leader_election_namespace.as_ref(), &mut leader_election.namespace),
+            put(self.health_bind_address.as_ref(), &mut health.bind_address),
+            put(self.metrics_bind_address.as_ref(), &mut metrics.bind_address),
+            put(self.inspect_bind_address.as_ref(), &mut inspect.bind_address),
+            put(self.log_level.as_ref(), &mut logging.level),
+            put(self.log_format.as_ref(), &mut logging.format),
+        ];
+        FLAGS.into_iter().zip(set).filter_map(|(flag, set)| set.then_some(flag)).collect()
+    }
+}
+
+/// Returns whether there is a flag.
+fn put<T: Clone>(flag: Option<&T>, value: &mut T) -> bool {
+    if let Some(flag) = flag {
+        value.clone_from(flag);
+    }
+    flag.is_some()
+}
