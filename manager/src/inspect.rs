@@ -76,7 +76,7 @@ use tokio::sync::watch;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::config::{Loaded, LogFilter, Setting, Standing};
+use crate::config::{Loaded, Setting, Standing};
 use crate::controller::{ControllerView, Directory};
 use crate::serve::Turns;
 
@@ -91,18 +91,20 @@ pub struct Inspect {
     controllers: Directory,
     cache: Cache,
     leader: Leader,
-    /// `None` where nobody tells.
-    configuration: Option<Configuration>,
-    /// `None` where the logs are not the manager's to change.
-    set_log_level: Option<Box<SetLogLevel>>,
-    own: OwnPages,
+    /// How the configuration stands; `None` where it is not known.
+    pub(crate) configuration: Option<Configuration>,
+    /// Changes what is logged; `None` where the logs are not the manager's to change.
+    pub(crate) set_log_level: Option<Box<SetLogLevel>>,
+    /// Pages of the program's own.
+    pub(crate) own: OwnPages,
 }
 
 /// How the configuration stands.
-struct Configuration {
-    standing: watch::Receiver<Standing>,
-    /// Every key of every controller there is.
-    controllers: Box<OfControllers>,
+pub(crate) struct Configuration {
+    /// What is in force, and what was refused.
+    pub(crate) standing: watch::Receiver<Standing>,
+    /// Returns every key of every controller there is, with what its code sets: see [`Loaded::controller`].
+    pub(crate) controllers: Box<OfControllers>,
 }
 
 type OfControllers = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
@@ -131,32 +133,6 @@ impl Inspect {
             set_log_level: None,
             own: OwnPages::default(),
         }
-    }
-
-    /// Shows how the configuration stands. `controllers` returns every key of every controller there is, with what its
-    /// code sets: see [`Loaded::controller`].
-    #[must_use]
-    pub fn with_configuration(
-        self,
-        standing: watch::Receiver<Standing>,
-        controllers: impl Fn(&Loaded) -> Vec<Setting> + Send + Sync + 'static,
-    ) -> Self {
-        Self { configuration: Some(Configuration { standing, controllers: Box::new(controllers) }), ..self }
-    }
-
-    /// Lets people change what is logged.
-    #[must_use]
-    pub fn with_log_level(
-        self,
-        set: impl Fn(LogFilter) -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        Self { set_log_level: Some(Box::new(set)), ..self }
-    }
-
-    /// Shows these as well.
-    #[must_use]
-    pub fn with_own(self, own: OwnPages) -> Self {
-        Self { own, ..self }
     }
 
     /// Returns the pages, made away from the runtime's own threads: one queue and one other page at a time.
@@ -264,10 +240,6 @@ impl Refusal {
         let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
         Self(StatusCode::NOT_FOUND, format!("controller {name:?} does not run here; there are {running}"))
     }
-
-    fn internal(text: &str) -> Self {
-        Self(StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
-    }
 }
 
 impl From<PageError> for Refusal {
@@ -333,7 +305,8 @@ fn segments(request: &Request<Bytes>) -> impl Iterator<Item = &str> {
 
 /// Writes an answer, with a line feed for terminals.
 fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
-    let mut body = serde_json::to_vec(page).map_err(|error| Refusal::internal(&error.to_string()))?;
+    let mut body = serde_json::to_vec(page)
+        .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     body.push(b'\n');
     let mut response = Response::new(Bytes::from(body));
     let headers = response.headers_mut();

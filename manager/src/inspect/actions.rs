@@ -42,9 +42,7 @@ pub(super) fn admit<B>(request: &Request<B>) -> Result<(), Refusal> {
 pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<Reconciled, Refusal> {
     let Body { namespace, name } = read(body)?;
     let name = name.unwrap_or_default();
-    let matched = controller
-        .reconcile(namespace.as_deref(), &name)
-        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let matched = controller.reconcile(namespace.as_deref(), &name).map_err(|error| error.to_string())?;
     let controller = controller.status().name;
     warn!(controller, action = "reconcile", namespace, name, matched, "asked for by hand");
     Ok(Reconciled { matched })
@@ -52,9 +50,8 @@ pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<
 
 pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<LogLevel, Refusal> {
     let LogLevel { level } = read(body)?;
-    let filter: LogFilter = level.parse().map_err(|expected| {
-        Refusal(StatusCode::BAD_REQUEST, format!("level {level:?} is none; expected {expected}"))
-    })?;
+    let filter: LogFilter =
+        level.parse().map_err(|expected| format!("level {level:?} is none; expected {expected}"))?;
     let gone = || "this program sets up its logs by itself".to_owned();
     let level = filter.to_string();
     // The new level may hide what is said after it is set, the old one what is said before.
@@ -68,7 +65,6 @@ pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<Lo
     Ok(LogLevel { level })
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, format!("the body: {error}")))
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))
 }

@@ -525,7 +525,7 @@ async fn a_program_has_pages_of_its_own() {
         _ => Err(PageError::NotFound(format!("no product {}", rest.join("/")))),
     };
     assert!(own.add("prices", price));
-    let inspect = inspect(&Directory::default()).with_own(own).pages();
+    let inspect = Inspect { own, ..inspect(&Directory::default()) }.pages();
     let error = |text: &str| format!("{{\"error\":\"{text}\"}}\n");
     assert_eq!(get(&inspect, "/debug/prices/milk"), (200, "{\"price\":3}\n".to_owned()));
     assert_eq!(get(&inspect, "/debug/prices"), (400, error("expected a product")));

@@ -19,7 +19,7 @@ use super::{BuildError, Shared};
 use crate::client::connect::{Connections, Role};
 use crate::config;
 use crate::health::{Checks, Group};
-use crate::inspect::{self, Inspect, Leader};
+use crate::inspect::{self, Configuration, Inspect, Leader};
 use crate::metrics::{Answers, Format, Registry};
 use crate::serve::{Bound, Certificates, Reads, Turns};
 
@@ -37,8 +37,8 @@ impl Shared {
             election: election.map(|(settings, candidate)| inspect::Election {
                 namespace: settings.namespace.clone(),
                 lease_name: settings.lease_name.clone(),
-                leadership: candidate.leadership(),
-                history: candidate.history(),
+                leadership: candidate.leadership.clone(),
+                history: candidate.history.clone(),
             }),
             term: self.term.clone(),
             fence: self.fence.clone(),
@@ -93,12 +93,13 @@ impl Shared {
         let cache = self.clusters.own().cache().clone();
         let reloads = self.reloads.clone();
         let controllers = move |loaded: &_| reloads.controllers(loaded);
-        let inspect = Inspect::new(self.directory.clone(), cache, leader).with_own(self.pages.clone());
-        let inspect = inspect.with_configuration(self.reloads.standing(), controllers);
-        match self.reloads.log_level() {
-            Some(set) => inspect.with_log_level(set).router(),
-            None => inspect.router(),
-        }
+        let configuration =
+            Configuration { standing: self.reloads.standing(), controllers: Box::new(controllers) };
+        let mut inspect = Inspect::new(self.directory.clone(), cache, leader);
+        inspect.configuration = Some(configuration);
+        inspect.set_log_level = self.reloads.log_level();
+        inspect.own = self.pages.clone();
+        inspect.router()
     }
 }
 

@@ -132,11 +132,11 @@ async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
 async fn the_log_level_is_set_as_the_file_spells_it() {
     let set = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let seen = Arc::clone(&set);
-    let inspect = inspect(&Directory::default()).with_log_level(move |filter: LogFilter| {
+    let set_log_level: Box<SetLogLevel> = Box::new(move |filter| {
         seen.lock().push(filter.to_string());
         Ok(())
     });
-    let inspect = inspect.pages();
+    let inspect = Inspect { set_log_level: Some(set_log_level), ..inspect(&Directory::default()) }.pages();
     let answer = post(&inspect, "/debug/log", r#"{"level":"info,mainstay::queue=debug"}"#);
     assert_eq!(answer, (200, "{\"level\":\"info,mainstay::queue=debug\"}\n".to_owned()));
     let (status, text) = post(&inspect, "/debug/log", r#"{"level":"inof"}"#);
@@ -172,11 +172,12 @@ async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
         // With a second subscriber tracing asks both whether a line is wanted, whichever thread met that line first.
         let _second = tracing::Dispatch::new(tracing_subscriber::registry());
         let _scope = tracing::subscriber::set_default(subscriber);
-        let inspect = inspect(&Directory::default()).with_log_level(move |filter| {
+        let set_log_level: Box<SetLogLevel> = Box::new(move |filter| {
             let filter: Targets = filter.to_string().parse().unwrap();
             log.reload(filter).map_err(|error| error.to_string())
         });
-        let inspect = inspect.pages();
+        let inspect =
+            Inspect { set_log_level: Some(set_log_level), ..inspect(&Directory::default()) }.pages();
         assert_eq!(post(&inspect, "/debug/log", &format!(r#"{{"level":"{after}"}}"#)).0, 200);
         let text = String::from_utf8(lines.0.lock().clone()).unwrap();
         assert_eq!(text.lines().count(), 1, "{before} to {after}: {text}");

@@ -4,12 +4,12 @@ use super::*;
 
 use serde_json::json;
 
-use crate::config::{Loaded, Overrides, Refused, Standing};
+use crate::config::{ConfigSchema, Loaded, Overrides, Refused, Standing};
 
 fn loaded(text: &str) -> Arc<Loaded> {
     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
     let overrides = Overrides { leader_elect: Some(false), ..Overrides::default() };
-    Arc::new(Loaded::parse(&format!("{head}{text}"), "m.yaml", &overrides, None).unwrap())
+    Arc::new(ConfigSchema::new().parse(&format!("{head}{text}"), "m.yaml", &overrides).unwrap())
 }
 
 /// Path, value, origin and whether it is live, of a key.
@@ -27,7 +27,8 @@ async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
     );
     let (told, configuration) = watch::channel(standing);
     let web = |loaded: &Loaded| loaded.controller("web", |code| code.queue.max_depth = 7);
-    let inspect = inspect(&Directory::default()).with_configuration(configuration, web).pages();
+    let configuration = Configuration { standing: configuration, controllers: Box::new(web) };
+    let inspect = Inspect { configuration: Some(configuration), ..inspect(&Directory::default()) }.pages();
     let page = || -> Value {
         let (status, text) = get(&inspect, "/debug/config");
         assert_eq!(status, 200, "{text}");

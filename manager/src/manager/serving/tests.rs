@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt as _;
 
-use crate::config::{ManagerConfiguration, Overrides};
+use crate::config::{ConfigSchema, Overrides};
 use crate::health::Group;
 use crate::manager::{Manager, ManagerError, ManagerOptions};
 
@@ -36,7 +36,8 @@ impl Running {
             "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
              health: {{bindAddress: \"127.0.0.1:0\"}}\nmetrics: {{{metrics}}}\ninspect: {{{inspect}}}\n"
         );
-        let configuration = ManagerConfiguration::parse(&text, "test", &Overrides::default(), None).unwrap();
+        let configuration =
+            ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration;
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
         let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
         let manager = Manager::new(options, configuration, nowhere).unwrap();
