@@ -24,17 +24,16 @@ mod serving;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Resource;
-use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{HookFailure, Meta, Scope, Store, TransformError};
 use crate::client::{Applier, Patcher};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
@@ -131,10 +130,7 @@ impl Manager {
         configuration: impl Into<Loaded>,
         connection: kube::Config,
     ) -> Result<Self, BuildError> {
-        Self::build(options, configuration.into(), connection)
-    }
-
-    fn build(options: ManagerOptions, loaded: Loaded, connection: kube::Config) -> Result<Self, BuildError> {
+        let loaded = configuration.into();
         let configuration = &loaded.configuration;
         let probes = bind("health.bindAddress", configuration.health.bind_address)?;
         let metrics = bind("metrics.bindAddress", configuration.metrics.bind_address)?;
@@ -181,106 +177,6 @@ impl Manager {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Declares a kind to be cached and returns the handle to read it. Whoever asks for the same kind and scope shares
-    /// one watch.
-    pub fn store<K>(&self, scope: Scope) -> Store<K>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.shared.clusters.own().store(scope)
-    }
-
-    /// As [`Manager::store`], for who needs no more than metadata: `list` and `entry` give it without decoding, and a
-    /// kind that nobody needs whole is cached without its bodies.
-    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.shared.clusters.own().metadata::<K>(scope)
-    }
-
-    /// As [`Manager::store`], for a kind known only at run time: named in a configuration, or found by discovery. It is
-    /// read as [`DynamicObject`], or through [`Store::view`] as a struct of the few fields needed, and shared with whoever
-    /// reads the same kind by a type.
-    ///
-    /// All that takes a store takes this one too. Writers are made from the kind: [`Applier::new`], [`Patcher::new`].
-    ///
-    /// ```no_run
-    /// use kube::core::{DynamicObject, GroupVersionKind};
-    /// use kube::discovery::{self, Scope as Found};
-    /// use mainstay::cache::{Scope, Store};
-    /// use mainstay::client::Applier;
-    /// use mainstay::controller::Controller;
-    /// use mainstay::key::{Key as _, KindId, Request};
-    /// use mainstay::manager::Manager;
-    /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
-    /// use serde_json::json;
-    ///
-    /// /// Labels each object with the colour it asks for, whatever it is.
-    /// struct Painter {
-    ///     objects: Store,
-    ///     applier: Applier<DynamicObject>,
-    /// }
-    ///
-    /// impl Reconciler for Painter {
-    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-    ///         let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
-    ///         let labels = json!({"colour": object.data["spec"]["colour"]});
-    ///         let meta = json!({"name": request.name(), "namespace": request.namespace(), "labels": labels});
-    ///         let current = self.objects.entry(request)?;
-    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &json!({"metadata": meta})).await?;
-    ///         Ok(Action::Done)
-    ///     }
-    /// }
-    ///
-    /// async fn wire(manager: &Manager, client: &kube::Client, kind: &GroupVersionKind) -> Result<(), BoxError> {
-    ///     let (resource, found) = discovery::pinned_kind(client, kind).await?;
-    ///     let kind = KindId::of_resource(&resource, found.scope == Found::Namespaced);
-    ///     let objects = manager.store_of(kind.clone(), Scope::all());
-    ///     let controller = Controller::new("painter").reconciles(&objects);
-    ///     let applier = Applier::new(kind, "painter");
-    ///     manager.register(controller.reconciler(Painter { objects, applier }))?;
-    ///     Ok(())
-    /// }
-    /// ```
-    pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
-        self.shared.clusters.own().store_of(kind, scope)
-    }
-
-    /// As [`Manager::metadata`], for a kind known only at run time.
-    pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
-        self.shared.clusters.own().metadata_of(kind, scope)
-    }
-
-    /// Changes every object of a kind on its way into the cache; see [`Cache::transform`](crate::cache::Cache::transform).
-    ///
-    /// # Errors
-    /// Fails if the kind has a transform, or is being watched already.
-    pub fn transform<K>(
-        &self,
-        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
-    ) -> Result<(), TransformError>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.transform_of(KindId::of::<K>(), change)
-    }
-
-    /// As [`Manager::transform`], for a kind known only at run time.
-    ///
-    /// # Errors
-    /// As [`Manager::transform`].
-    pub fn transform_of(
-        &self,
-        kind: KindId,
-        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
-    ) -> Result<(), TransformError> {
-        self.shared.clusters.own().transform_of(kind, change)
-    }
-
     /// Declares the right to write a kind under a field manager's name.
     pub fn applier<K>(&self, field_manager: &'static str) -> Applier<K>
     where
@@ -301,7 +197,7 @@ impl Manager {
 
     /// Returns where the API server is, as the connection says it.
     pub fn server(&self) -> http::Uri {
-        self.shared.clusters.own().connections().config().cluster_url.clone()
+        self.connections().config().cluster_url.clone()
     }
 
     /// Returns the registry, to add metrics of one's own.
@@ -431,6 +327,16 @@ impl Shared {
     }
 }
 
+/// A manager stands for its own cluster: stores, transforms and readiness of kinds are declared on it directly, as in
+/// controller-runtime, whose `Manager` embeds its `Cluster`.
+impl Deref for Manager {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.shared.clusters.own()
+    }
+}
+
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager").field("options", &self.shared.options).finish_non_exhaustive()
@@ -440,8 +346,8 @@ impl fmt::Debug for Manager {
 /// Binds a port now, so that one that is taken is told before anything runs.
 fn bind(key: &'static str, address: BindAddress) -> Result<Option<Bound>, BuildError> {
     let Some(address) = address.socket() else { return Ok(None) };
-    let bound = Bound::bind(&address.to_string(), Limits::default());
-    bound.map(Some).map_err(|source| BuildError::Bind { key, source })
+    let bound = Bound::bind(address, Limits::default());
+    bound.map(Some).map_err(|source| BuildError::Bind { key, address, source })
 }
 
 fn election_settings(

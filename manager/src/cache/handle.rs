@@ -85,7 +85,7 @@ impl<K> Store<K> {
     /// [`Select::index`] then picks the objects of one value.
     ///
     /// The index belongs to this handle, its clones and its views: they alone know its name, and it goes with the last of
-    /// them. So a controller that declares its indexes on a handle of its own ([`Manager::store`] gives one each time)
+    /// them. So a controller that declares its indexes on a handle of its own ([`Cluster::store`] gives one each time)
     /// leaves none behind when it is removed. Declared again on the same handle by the same code, as when such a
     /// controller comes back, the newer function takes the place of the older.
     ///
@@ -95,7 +95,7 @@ impl<K> Store<K> {
     ///
     /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
     ///
-    /// [`Manager::store`]: crate::manager::Manager::store
+    /// [`Cluster::store`]: crate::manager::Cluster::store
     ///
     /// # Errors
     /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from

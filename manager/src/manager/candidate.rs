@@ -26,17 +26,16 @@ pub(super) const ELECTION: &str = "leader election";
 
 /// A replica that stands for election.
 pub(super) struct Candidate {
-    leadership: watch::Receiver<Leadership>,
+    /// Whether this replica leads, and which one does otherwise.
+    pub(super) leadership: watch::Receiver<Leadership>,
     /// What has happened to the Lease, for people.
-    history: History,
+    pub(super) history: History,
     campaign: Option<oneshot::Sender<()>>,
-    stop: CancellationToken,
-    /// A manager that is dropped instead of stopped must not go on renewing: nobody would answer for its work.
-    _stop_on_drop: DropGuard,
-    /// Cancelled when work of the term is given up on.
-    gave_up: CancellationToken,
-    /// A manager that is dropped does not wait for its work either.
-    _give_up_on_drop: DropGuard,
+    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not go on renewing: nobody would
+    /// answer for its work.
+    stop: DropGuard,
+    /// Dropped when work of the term is given up on. A manager that is dropped does not wait for its work either.
+    gave_up: DropGuard,
     ended: oneshot::Receiver<()>,
 }
 
@@ -94,24 +93,12 @@ impl Candidate {
                 leadership,
                 history,
                 campaign: Some(campaign),
-                _stop_on_drop: stop.clone().drop_guard(),
-                stop,
-                _give_up_on_drop: gave_up.clone().drop_guard(),
-                gave_up,
+                stop: stop.drop_guard(),
+                gave_up: gave_up.drop_guard(),
                 ended,
             },
             job,
         )
-    }
-
-    /// Returns a view of whether this replica leads, and who does otherwise.
-    pub(super) fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.clone()
-    }
-
-    /// Returns what has happened to the Lease, also from now on.
-    pub(super) fn history(&self) -> History {
-        self.history.clone()
     }
 
     /// Stands for election from now on.
@@ -136,11 +123,12 @@ impl Candidate {
     /// Ends the candidacy: the Lease is renewed while the work of the term goes on, and released once that has ended.
     /// Work that has not by `deadline` is given up on, and the Lease left to run out; if the Lease is lost meanwhile,
     /// work is dropped at once. Returns whether the work ended in time.
-    pub(super) async fn finish(mut self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
-        self.stop.cancel();
+    pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
+        let Self { mut leadership, stop, gave_up, ended, .. } = self;
+        drop(stop);
         let lost = async {
             // An elector that has ended can lose nothing any more.
-            if self.leadership.wait_for(|state| matches!(state, Leadership::Lost(_))).await.is_ok() {
+            if leadership.wait_for(|state| matches!(state, Leadership::Lost(_))).await.is_ok() {
                 term.lose();
             }
             std::future::pending::<()>().await;
@@ -153,10 +141,10 @@ impl Candidate {
         };
         let in_time = timers.until(deadline, work).await.is_some();
         if !in_time {
-            self.gave_up.cancel();
+            drop(gave_up);
         }
         // The elector bounds its last requests itself, by less than a lease. An error means that its thread is gone.
-        if timers.until(own_turn(deadline), self.ended).await.is_none() {
+        if timers.until(own_turn(deadline), ended).await.is_none() {
             warn!("the lease could not be released in time and is left to run out");
         }
         in_time

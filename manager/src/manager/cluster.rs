@@ -22,7 +22,8 @@ use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
 use crate::metrics::Registry;
 use crate::reconcile::{Context, Outcome, Reconciler};
 
-/// Another API server than the manager's own: made by [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
+/// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by [`Manager::cluster`]. Cheap to
+/// clone; all clones are one cluster.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -213,12 +214,12 @@ impl Cluster {
         Ok((Self { shared: Arc::new(shared) }, writer))
     }
 
-    /// Returns its name.
+    /// Returns its name; empty for the manager's own.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// As [`Manager::store`], in this cluster.
+    /// Declares a kind to be cached and returns a handle to read it. Handles of one kind and scope share one watch.
     pub fn store<K>(&self, scope: Scope) -> Store<K>
     where
         K: Resource<DynamicType = ()>,
@@ -227,7 +228,8 @@ impl Cluster {
         self.shared.cache.store(scope)
     }
 
-    /// As [`Manager::metadata`], in this cluster.
+    /// As [`Cluster::store`], for readers that need no more than metadata: `list` and `entry` return it without decoding,
+    /// and a kind is cached without its bodies unless there is a reader of the whole objects.
     pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
     where
         K: Resource<DynamicType = ()>,
@@ -236,17 +238,61 @@ impl Cluster {
         self.shared.cache.metadata::<K>(scope)
     }
 
-    /// As [`Manager::store_of`], in this cluster.
+    /// As [`Cluster::store`], for a kind known only at run time: named in a configuration, or found by discovery. It is
+    /// read as [`DynamicObject`], or through [`Store::view`] as a struct of the few fields needed, and shared with readers of
+    /// the same kind by a type.
+    ///
+    /// All that takes a store takes this one too. Writers are made from the kind:
+    /// [`Applier::new`](crate::client::Applier::new), [`Patcher::new`](crate::client::Patcher::new).
+    ///
+    /// ```no_run
+    /// use kube::core::{DynamicObject, GroupVersionKind};
+    /// use kube::discovery::{self, Scope as Found};
+    /// use mainstay::cache::{Scope, Store};
+    /// use mainstay::client::Applier;
+    /// use mainstay::controller::Controller;
+    /// use mainstay::key::{Key as _, KindId, Request};
+    /// use mainstay::manager::Manager;
+    /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
+    /// use serde_json::json;
+    ///
+    /// /// Labels each object with the colour it asks for, whatever it is.
+    /// struct Painter {
+    ///     objects: Store,
+    ///     applier: Applier<DynamicObject>,
+    /// }
+    ///
+    /// impl Reconciler for Painter {
+    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    ///         let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
+    ///         let labels = json!({"colour": object.data["spec"]["colour"]});
+    ///         let meta = json!({"name": request.name(), "namespace": request.namespace(), "labels": labels});
+    ///         let current = self.objects.entry(request)?;
+    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &json!({"metadata": meta})).await?;
+    ///         Ok(Action::Done)
+    ///     }
+    /// }
+    ///
+    /// async fn wire(manager: &Manager, client: &kube::Client, kind: &GroupVersionKind) -> Result<(), BoxError> {
+    ///     let (resource, found) = discovery::pinned_kind(client, kind).await?;
+    ///     let kind = KindId::of_resource(&resource, found.scope == Found::Namespaced);
+    ///     let objects = manager.store_of(kind.clone(), Scope::all());
+    ///     let controller = Controller::new("painter").reconciles(&objects);
+    ///     let applier = Applier::new(kind, "painter");
+    ///     manager.register(controller.reconciler(Painter { objects, applier }))?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
         Store::new(self.shared.cache.kind(kind, scope, Projection::Full))
     }
 
-    /// As [`Manager::metadata_of`], in this cluster.
+    /// As [`Cluster::metadata`], for a kind known only at run time.
     pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
         Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
     }
 
-    /// As [`Manager::required`], in this cluster.
+    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last call holds.
     pub fn required<K>(&self, required: Required)
     where
         K: Resource<DynamicType = ()>,
@@ -255,15 +301,15 @@ impl Cluster {
         self.required_of(KindId::of::<K>(), required);
     }
 
-    /// As [`Manager::required_of`], in this cluster.
+    /// As [`Cluster::required`], for a kind known only at run time.
     pub fn required_of(&self, kind: KindId, required: Required) {
         self.shared.cache.required(kind, required);
     }
 
-    /// As [`Manager::transform`], in this cluster.
+    /// Changes every object of a kind on its way into the cache; see [`Cache::transform`].
     ///
     /// # Errors
-    /// As [`Manager::transform`].
+    /// Fails if the kind has a transform, or is being watched already.
     pub fn transform<K>(
         &self,
         change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
@@ -275,10 +321,10 @@ impl Cluster {
         self.transform_of(KindId::of::<K>(), change)
     }
 
-    /// As [`Manager::transform_of`], in this cluster.
+    /// As [`Cluster::transform`], for a kind known only at run time.
     ///
     /// # Errors
-    /// As [`Manager::transform`].
+    /// As [`Cluster::transform`].
     pub fn transform_of(
         &self,
         kind: KindId,

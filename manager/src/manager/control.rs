@@ -28,7 +28,7 @@ pub(super) struct Job {
 pub(super) struct ControlThread {
     /// Answers when the last job has ended.
     jobs_ended: oneshot::Receiver<()>,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     _end_on_drop: DropGuard,
     /// Jobs that failed, by name.
     pub(super) failures: mpsc::Receiver<(&'static str, BoxError)>,
@@ -85,11 +85,6 @@ impl ControlThread {
     /// Returns what gives up on futures in time.
     pub(super) fn timers(&self) -> Timers {
         Timers(self.runtime.clone())
-    }
-
-    /// Returns its runtime.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 }
 

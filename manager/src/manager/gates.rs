@@ -8,7 +8,6 @@
 //!    the manager hears of the failure.
 //! 2. An entry that is ready stays so; it goes with the runnable's end.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,22 +24,16 @@ pub(super) struct Gates {
 
 #[derive(Default)]
 struct Shared {
-    entries: Mutex<Entries>,
-    /// Permit = somebody is ready, or over.
+    /// In the order they were added. Locked before the progress of an entry.
+    entries: Mutex<Vec<Arc<Entry>>>,
+    /// Permit = a runnable has become ready, or is over.
     changed: Notify,
-}
-
-#[derive(Default)]
-struct Entries {
-    next: u64,
-    /// In the order they were added.
-    by_number: BTreeMap<u64, Entry>,
 }
 
 struct Entry {
     name: &'static str,
     group: RunnableGroup,
-    progress: Progress,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +47,7 @@ enum Progress {
 #[derive(Clone)]
 pub(super) struct Gate {
     gates: Gates,
-    number: u64,
+    entry: Arc<Entry>,
 }
 
 // === impl Gates ===
@@ -62,18 +55,16 @@ pub(super) struct Gate {
 impl Gates {
     /// Enters a runnable that is not ready until it says so.
     pub(super) fn enter(&self, name: &'static str, group: RunnableGroup) -> Gate {
-        let mut entries = self.shared.entries.lock();
-        let number = entries.next;
-        entries.next += 1;
-        entries.by_number.insert(number, Entry { name, group, progress: Progress::Held });
-        Gate { gates: self.clone(), number }
+        let entry = Arc::new(Entry { name, group, progress: Mutex::new(Progress::Held) });
+        self.shared.entries.lock().push(Arc::clone(&entry));
+        Gate { gates: self.clone(), entry }
     }
 
     /// Returns who of a group is not ready, in the order they were added.
     pub(super) fn shut(&self, group: RunnableGroup) -> Vec<&'static str> {
         let entries = self.shared.entries.lock();
-        let shut = |entry: &&Entry| entry.group == group && entry.progress != Progress::Ready;
-        entries.by_number.values().filter(shut).map(|entry| entry.name).collect()
+        let shut = |entry: &&Arc<Entry>| entry.group == group && *entry.progress.lock() != Progress::Ready;
+        entries.iter().filter(shut).map(|entry| entry.name).collect()
     }
 
     /// Waits until somebody has become ready, or is over.
@@ -86,14 +77,7 @@ impl Gates {
 
     /// What `/readyz` is told.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        self.shared.entries.lock().by_number.values().map(Entry::finding).collect()
-    }
-
-    fn set(&self, number: u64, progress: Progress) {
-        if let Some(entry) = self.shared.entries.lock().by_number.get_mut(&number) {
-            entry.progress = progress;
-        }
-        self.shared.changed.notify_one();
+        self.shared.entries.lock().iter().map(|entry| entry.finding()).collect()
     }
 }
 
@@ -101,7 +85,7 @@ impl Gates {
 
 impl Entry {
     fn finding(&self) -> Finding {
-        let outcome = match (self.progress, self.group) {
+        let outcome = match (*self.progress.lock(), self.group) {
             (Progress::Ready, _) => Ok(()),
             (Progress::Started, _) => Err(format!("{} runs and has not said that it is ready", self.name)),
             (Progress::Held, RunnableGroup::LeaderElection) => Err(format!(
@@ -123,17 +107,18 @@ impl Entry {
 impl Gate {
     /// The runnable is about to run.
     pub(super) fn started(&self) {
-        self.gates.set(self.number, Progress::Started);
+        *self.entry.progress.lock() = Progress::Started;
     }
 
     /// The runnable says that it is ready. Says nothing once it is over.
     pub(super) fn ready(&self) {
-        self.gates.set(self.number, Progress::Ready);
+        *self.entry.progress.lock() = Progress::Ready;
+        self.gates.shared.changed.notify_one();
     }
 
     /// The runnable has ended without error: nobody waits for it, or asks about it, any more.
     pub(super) fn over(&self) {
-        self.gates.shared.entries.lock().by_number.remove(&self.number);
+        self.gates.shared.entries.lock().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
         self.gates.shared.changed.notify_one();
     }
 }

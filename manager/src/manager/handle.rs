@@ -37,6 +37,7 @@ use crate::watch::Source;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct ControllerHandle<Q: Key = Request> {
     pub(super) name: &'static str,
     /// Gone with the controller.
@@ -161,19 +162,6 @@ impl<Q: Key> ControllerHandle<Q> {
     fn reach(&self) -> Result<Arc<Post<Q>>, ControllerGone> {
         let post = if self.leave.is_cancelled() { None } else { self.post.upgrade() };
         post.ok_or(ControllerGone { name: self.name })
-    }
-}
-
-impl<Q: Key> Clone for ControllerHandle<Q> {
-    fn clone(&self) -> Self {
-        Self {
-            name: self.name,
-            post: Weak::clone(&self.post),
-            leave: self.leave.clone(),
-            stage: self.stage.clone(),
-            grace: Arc::clone(&self.grace),
-            members: WeakMembers::clone(&self.members),
-        }
     }
 }
 

@@ -19,8 +19,9 @@ mod waiting;
 
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -30,7 +31,6 @@ use super::readiness::{self, Heartbeat};
 use super::runnable::Recruit;
 use super::{Manager, ManagerError, Member, Newcomer, RunnableGroup, Shared, StopError, Unstarted};
 use crate::election::{Leadership, OnLost};
-use crate::reconcile::BoxError;
 
 use group::Group;
 use outcome::{End, Problems};
@@ -117,7 +117,7 @@ impl Manager {
         jobs.extend(shared.follower(&shared.stops.begun));
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
-        shared.runtimes.add("control", control.runtime());
+        shared.runtimes.add("control", &control.runtime);
 
         let end = running.live(&mut control, candidate.as_mut()).await;
         drop(intake);
@@ -146,11 +146,10 @@ impl<'a> Running<'a> {
     fn new(shared: &'a Shared) -> Self {
         let mut events = Group::new(CancellationToken::new());
         let writers = shared.clusters.clone().run_writers(events.stop.clone(), LAST_WORDS);
-        let write = async move {
+        events.spawn("events", async move {
             writers.await;
             Ok(())
-        };
-        events.spawn("events", Box::pin(write));
+        });
         Self {
             shared,
             stage: Stage::Servers,
@@ -173,20 +172,18 @@ impl<'a> Running<'a> {
         loop {
             self.advance(candidate.as_deref_mut());
             let (listing, tell_at) = (self.stage == Stage::Caches, self.tell_at());
-            let groups = [
-                &mut self.events,
-                &mut self.servers,
-                &mut self.caches,
-                &mut self.others,
-                &mut self.leader_only,
-            ];
-            // Biased: who asked for the end should not wait behind a busy intake, and nothing starts after a failure.
+            // Biased: a request to stop should not wait behind a busy intake, and nothing starts after a failure. Of two
+            // members that have failed, the one on which more depends is the cause.
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
                 Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
-                (name, failure) = failure(groups) => return End::Failed(name, failure),
-                leadership = news(candidate.as_deref_mut()) => {
+                Some((name, failure)) = self.events.failure() => return End::Failed(name, failure),
+                Some((name, failure)) = self.servers.failure() => return End::Failed(name, failure),
+                Some((name, failure)) = self.caches.failure() => return End::Failed(name, failure),
+                Some((name, failure)) = self.others.failure() => return End::Failed(name, failure),
+                Some((name, failure)) = self.leader_only.failure() => return End::Failed(name, failure),
+                Some(leadership) = OptionFuture::from(candidate.as_deref_mut().map(Candidate::news)) => {
                     if let Some(end) = self.follow(&leadership) {
                         return end;
                     }
@@ -195,7 +192,7 @@ impl<'a> Running<'a> {
                 () = shared.gates.changed() => {}
                 () = shared.clusters.settled(), if listing => self.enter(Stage::Others),
                 () = self.waiting.listed() => self.start_waiting(),
-                () = at(tell_at) => self.tell(),
+                Some(()) = OptionFuture::from(tell_at.map(sleep_until)) => self.tell(),
             }
         }
     }
@@ -266,7 +263,7 @@ impl<'a> Running<'a> {
             match member {
                 Member::Controller(newcomer) => self.start_controller(*newcomer),
                 Member::Runnable(recruit) if recruit.group == RunnableGroup::Servers => {
-                    self.servers.start(recruit, self.shared);
+                    self.servers.start(recruit, self.shared, None);
                 }
                 Member::Runnable(recruit) => recruits.push(recruit),
             }
@@ -277,11 +274,10 @@ impl<'a> Running<'a> {
 
     fn start_caches(&mut self) {
         let caches = self.shared.clusters.clone().run_caches(self.caches.stop.clone());
-        let run = async move {
+        self.caches.spawn("caches", async move {
             caches.await;
             Ok(())
-        };
-        self.caches.spawn("caches", Box::pin(run));
+        });
     }
 
     /// Starts a controller, whose sources wait for the caches by themselves, and whose workers wait for the term.
@@ -289,14 +285,11 @@ impl<'a> Running<'a> {
         let Newcomer { needs_lease, life, seat, .. } = newcomer;
         debug!(name = seat.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
-        group.spawn(
-            seat.name,
-            Box::pin(async move {
-                // The last thing to go: what is left of the life goes before it, also if this task is aborted.
-                let _seat = seat;
-                Ok(life.await?)
-            }),
-        );
+        group.spawn(seat.name, async move {
+            // The last thing to go: what is left of the life goes before it, also if this task is aborted.
+            let _seat = seat;
+            Ok(life.await?)
+        });
     }
 
     /// Starts the runnables whose group has begun.
@@ -304,10 +297,10 @@ impl<'a> Running<'a> {
         for recruit in self.waiting.take_listed() {
             match recruit.group {
                 RunnableGroup::Others if self.stage >= Stage::Others => {
-                    self.others.start(recruit, self.shared);
+                    self.others.start(recruit, self.shared, None);
                 }
                 RunnableGroup::LeaderElection => match self.shared.term.enter(recruit.name) {
-                    Some(work) => self.leader_only.start_in_term(recruit, self.shared, work),
+                    Some(work) => self.leader_only.start(recruit, self.shared, Some(work)),
                     None => self.waiting.put_back(recruit),
                 },
                 // Servers never come here: they wait for nothing.
@@ -358,40 +351,6 @@ impl Drop for Intake<'_> {
     fn drop(&mut self) {
         self.0.members.close();
         self.0.clusters.close();
-    }
-}
-
-/// Waits for a member of any of these to fail, for ever if there is none.
-///
-/// # Cancel safety
-/// A failure is taken only when it is returned.
-async fn failure(groups: [&mut Group; 5]) -> (&'static str, BoxError) {
-    let [first, second, third, fourth, fifth] = groups;
-    // Biased: of two that have failed, the one on which more depends is the cause.
-    tokio::select! {
-        biased;
-        Some(failure) = first.failure() => failure,
-        Some(failure) = second.failure() => failure,
-        Some(failure) = third.failure() => failure,
-        Some(failure) = fourth.failure() => failure,
-        Some(failure) = fifth.failure() => failure,
-        else => std::future::pending().await,
-    }
-}
-
-/// Waits for news of the election; for ever without one.
-async fn news(candidate: Option<&mut Candidate>) -> Leadership {
-    match candidate {
-        Some(candidate) => candidate.news().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for a moment; for ever if there is none.
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -183,18 +183,13 @@ impl Members {
     /// Has a member started: with the manager, or now if it runs.
     pub(super) fn submit(&self, member: Member) -> Result<(), RegisterError> {
         let name = member.name();
-        let refused = {
-            let mut state = self.shared.state.lock();
-            if state.closed {
-                Some(member)
-            } else {
-                state.waiting.push(member);
-                None
-            }
-        };
-        if refused.is_some() {
+        let mut state = self.shared.state.lock();
+        if state.closed {
+            // The member is dropped after the lock, as it is an argument.
             return Err(RegisterError::Stopped { name });
         }
+        state.waiting.push(member);
+        drop(state);
         self.shared.arrived.notify_one();
         Ok(())
     }

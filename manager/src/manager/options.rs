@@ -47,11 +47,10 @@ impl ManagerOptions {
     /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
     /// `POD_UID` name, which a Deployment fills by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
-        let identity = unique_identity();
         Self {
             name,
             version: "",
-            identity,
+            identity: unique_identity(),
             signals: true,
             watch_down_limit: Duration::from_mins(1),
             source: None,

@@ -13,15 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kube::Resource;
 use tokio::time::Instant;
 
-use super::Manager;
 use super::clusters::Clusters;
 use super::gates::Gates;
 use crate::cache::{KindStatus, Required};
 use crate::health::{Checks, Finding, Group};
-use crate::key::{KindId, KindScope};
 
 /// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
@@ -34,24 +31,6 @@ pub(super) struct Heartbeat {
     began: Instant,
     /// Milliseconds after `began`. Relaxed: one writer, and a reader that is late by one value is late by a second.
     last: Arc<AtomicU64>,
-}
-
-// === impl Manager ===
-
-impl Manager {
-    /// Says whether a replica is ready without a kind; see [`Required`]. May be said at any time; the last word holds.
-    pub fn required<K>(&self, required: Required)
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.required_of(KindId::of::<K>(), required);
-    }
-
-    /// As [`Manager::required`], for a kind known only at run time.
-    pub fn required_of(&self, kind: KindId, required: Required) {
-        self.shared.clusters.own().required_of(kind, required);
-    }
 }
 
 // === impl Heartbeat ===
@@ -97,30 +76,33 @@ pub(super) fn survey(checks: &Checks, clusters: &Clusters, gates: &Gates, watch_
     checks.survey(Group::Ready, "runnables", move || gates.findings());
 }
 
-/// Judges one store of the manager's own cluster. Unless somebody said otherwise, a kind that is not there is waited for by
-/// its own controllers and by nobody else.
+/// Judges one store of the manager's own cluster. Unless [`Required`] says otherwise, a kind that is not served holds up its
+/// own controllers and nothing else.
 pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Finding {
-    let counts = match status.required {
-        Required::Always => true,
-        Required::Never => false,
-        // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
-        // Of several namespaces one may be denied; an outage of the others is one all the same.
-        Required::WhileServed => {
-            !status.settled || (status.synced && !status.absent) || outage(status, watch_down_limit).is_some()
-        }
-    };
-    Finding { name: check_name(status), counts, outcome: outcome(status, watch_down_limit) }
+    // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
+    // Of several namespaces one may be denied; an outage of the others is one all the same.
+    judge(status, watch_down_limit, |_| {
+        !status.settled || (status.synced && !status.absent) || outage(status, watch_down_limit).is_some()
+    })
 }
 
 /// Judges one store of another cluster. What keeps it down keeps it down for every replica, so that it takes none of
 /// them out of service; a replica that begins is not ready before it was tried, for as long as it is waited for at all.
 pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool, watch_down_limit: Duration) -> Finding {
-    let outcome = outcome(status, watch_down_limit);
     let unknown = !status.synced && status.last_error.is_none();
+    judge(status, watch_down_limit, |outcome| outcome.is_ok() || (awaited && unknown))
+}
+
+fn judge(
+    status: &KindStatus,
+    watch_down_limit: Duration,
+    while_served: impl FnOnce(&Result<(), String>) -> bool,
+) -> Finding {
+    let outcome = outcome(status, watch_down_limit);
     let counts = match status.required {
         Required::Always => true,
         Required::Never => false,
-        Required::WhileServed => outcome.is_ok() || (awaited && unknown),
+        Required::WhileServed => while_served(&outcome),
     };
     Finding { name: check_name(status), counts, outcome }
 }

@@ -36,6 +36,7 @@ use crate::config::{
     Source, Standing,
 };
 use crate::controller::InCode;
+use crate::inspect;
 use crate::key::{Chain, panic_text};
 use crate::metrics::Registry;
 use crate::reconcile::BoxError;
@@ -181,10 +182,12 @@ impl Reloads {
     }
 
     /// Returns what changes the log level by hand; `None` where the logs are not the manager's to change.
-    pub(super) fn log_level(&self) -> Option<impl Fn(LogFilter) -> Result<(), String> + use<>> {
+    pub(super) fn log_level(&self) -> Option<Box<inspect::SetLogLevel>> {
         self.log.as_ref()?;
         let reloads = self.clone();
-        Some(move |filter| reloads.set_log_level(filter).map_err(|error| Chain(&*error).to_string()))
+        Some(Box::new(move |filter| {
+            reloads.set_log_level(filter).map_err(|error| Chain(&*error).to_string())
+        }))
     }
 
     /// Follows the file until `stop`.

@@ -106,11 +106,11 @@ pub struct RunContext {
     pub stop: CancellationToken,
     /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
     pub leading: watch::Receiver<bool>,
-    surroundings: Surroundings,
+    pub(super) surroundings: Surroundings,
     /// Of the Lease if the runnable needs it, else 1.
-    term: u64,
+    pub(super) term: u64,
     /// `None` if it is ready as it starts.
-    gate: Option<Gate>,
+    pub(super) gate: Option<Gate>,
 }
 
 /// A runnable that has been added, and what it said of itself then: no later word moves it to another group.
@@ -124,16 +124,6 @@ pub(super) struct Recruit {
 // === impl RunContext ===
 
 impl RunContext {
-    pub(super) fn new(
-        stop: CancellationToken,
-        leading: watch::Receiver<bool>,
-        surroundings: Surroundings,
-        term: u64,
-        gate: Option<Gate>,
-    ) -> Self {
-        Self { stop, leading, surroundings, term, gate }
-    }
-
     /// Returns what writes are made with: fenced by the Lease and of its term if the runnable needs it.
     pub fn context(&self) -> Context {
         self.surroundings.context().with_term(self.term)

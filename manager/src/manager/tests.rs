@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::*;
-use crate::config::Overrides;
+use crate::config::{ConfigSchema, Overrides};
 use crate::controller::{Controller, ControllerSettings};
 use crate::key::Request;
 use crate::metrics::Format;
@@ -21,7 +21,8 @@ fn manager(controllers: &str) -> Manager {
          health: {{bindAddress: \"\"}}\nmetrics: {{bindAddress: \"\"}}\ninspect: {{bindAddress: \"\"}}\n\
          controllers: {controllers}\n"
     );
-    let configuration = ManagerConfiguration::parse(&text, "test", &Overrides::default(), None).unwrap();
+    let configuration =
+        ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration;
     let options =
         ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
     Manager::new(options, configuration, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()

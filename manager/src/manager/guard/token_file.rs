@@ -36,25 +36,12 @@ pub(in crate::manager) struct TokenFile {
     token: Arc<RwLock<Option<Digest>>>,
 }
 
-/// There is no token in the file.
+/// A file without a token: one that cannot be read, or that holds something else.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TokenFileError {
-    /// The file cannot be read.
-    #[error("{} cannot be read", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The file holds something else.
-    #[error("{} holds no token; expected one line of 1 to {LONGEST_BYTES} printable characters", path.display())]
-    NoToken {
-        /// The file.
-        path: PathBuf,
-    },
+#[error("no token in {}", path.display())]
+pub struct TokenFileError {
+    path: PathBuf,
+    source: io::Error,
 }
 
 // === impl TokenFile ===
@@ -80,12 +67,16 @@ impl TokenFile {
 }
 
 fn parse(path: &Path, read: io::Result<Vec<u8>>) -> Result<Digest, TokenFileError> {
-    let bytes = read.map_err(|source| TokenFileError::Read { path: path.to_owned(), source })?;
+    read.and_then(|bytes| token_in(&bytes)).map_err(|source| TokenFileError { path: path.to_owned(), source })
+}
+
+fn token_in(bytes: &[u8]) -> io::Result<Digest> {
     let line_feeds = bytes.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let token = &bytes[..bytes.len() - line_feeds];
     let printable = token.iter().all(u8::is_ascii_graphic);
     if token.is_empty() || token.len() > LONGEST_BYTES || !printable {
-        return Err(TokenFileError::NoToken { path: path.to_owned() });
+        let text = format!("expected one line of 1 to {LONGEST_BYTES} printable characters");
+        return Err(io::Error::other(text));
     }
     Ok(digest(token))
 }

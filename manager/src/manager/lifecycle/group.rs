@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::BoxFuture;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,46 +32,36 @@ impl Group {
         Self { stop, tasks: JoinSet::new(), names: BTreeMap::new() }
     }
 
-    pub(super) fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), BoxError>>) {
+    pub(super) fn spawn(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = Result<(), BoxError>> + Send + 'static,
+    ) {
         let handle = self.tasks.spawn(async move { (name, task.await) });
         self.names.insert(handle.id(), name);
     }
 
-    /// Starts a runnable that needs no Lease: all its life is one term.
-    pub(super) fn start(&mut self, recruit: Recruit, shared: &Shared) {
-        debug!(name = recruit.name, "starting");
-        let surroundings = shared.surroundings(recruit.name, false);
-        let cx = RunContext::new(
-            self.stop.child_token(),
-            shared.term.subscribe(),
-            surroundings,
-            1,
-            recruit.gate.clone(),
-        );
-        self.spawn(recruit.name, recruit.run(cx));
-    }
-
-    /// Starts a runnable as work of a term of the Lease.
-    pub(super) fn start_in_term(&mut self, recruit: Recruit, shared: &Shared, work: Work) {
+    /// Starts a runnable: for its whole life, or as work of a term of the Lease, which drops it when the term is lost.
+    pub(super) fn start(&mut self, recruit: Recruit, shared: &Shared, work: Option<Work>) {
         let name = recruit.name;
         debug!(name, "starting");
-        let (stop, leading) = (self.stop.child_token(), shared.term.subscribe());
-        let cx = RunContext::new(
-            stop,
-            leading,
-            shared.surroundings(name, true),
-            work.term(),
-            recruit.gate.clone(),
-        );
+        let cx = RunContext {
+            stop: self.stop.child_token(),
+            leading: shared.term.subscribe(),
+            surroundings: shared.surroundings(name, work.is_some()),
+            // A life without a Lease is one term.
+            term: work.as_ref().map_or(1, Work::term),
+            gate: recruit.gate.clone(),
+        };
         let run = recruit.run(cx);
-        let run = async move {
+        let Some(work) = work else { return self.spawn(name, run) };
+        self.spawn(name, async move {
             // Order matters little: a runnable that ends as the Lease goes has ended.
             tokio::select! {
                 result = run => result,
                 () = work.lost() => Ok(()),
             }
-        };
-        self.spawn(name, Box::pin(run));
+        });
     }
 
     /// Waits for a member to fail. `None` if there is no member left, so the caller's `select!` skips this.

@@ -19,12 +19,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::client::EventType;
 use crate::client::tests::server::{Answer, TestServer};
-use crate::config::{ManagerConfiguration, Overrides};
+use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
 use crate::controller::Controller;
 use crate::key::{Key as _, Request};
 use crate::manager::ManagerOptions;
 use crate::metrics::Format;
-use crate::reconcile::{Action, Context, Outcome, Reconciler};
+use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 use crate::watch::{Sink, Source, SourceError, channel};
 
 /// Servers on loopback at any free port, changed by `inspect`.
@@ -33,7 +33,7 @@ fn configuration(inspect: &str) -> ManagerConfiguration {
         "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
          health: {{bindAddress: \"\"}}\nmetrics: {{bindAddress: \"\"}}\ninspect: {{bindAddress: \"{inspect}\"}}\n"
     );
-    ManagerConfiguration::parse(&text, "test", &Overrides::default(), None).unwrap()
+    ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration
 }
 
 /// A manager whose API server cannot be reached.

@@ -66,7 +66,7 @@ impl Subject {
     }
 
     fn with(body: &str, log: Option<Arc<dyn SetLogLevel>>, server: &str) -> Self {
-        let source = Source::new(Path::new("m.yaml"), Overrides::default(), Some(&shop_schema()));
+        let source = Source::new(Path::new("m.yaml"), Overrides::default(), shop_schema());
         let loaded = source.parse(Ok(format!("{HEAD}{body}"))).unwrap();
         let pod = ObjectReference {
             name: Some("mainstay-0".to_owned()),
@@ -329,7 +329,7 @@ async fn what_comes_out_of_a_pipe_is_not_followed() {
 
 /// A manager that was started with a text that was read there.
 fn at(path: &Path, text: &str) -> Manager {
-    let source = Source::new(path, Overrides::default(), Some(&ConfigSchema::new().controllers(["web"])));
+    let source = Source::new(path, Overrides::default(), ConfigSchema::new().controllers(["web"]));
     let loaded = source.parse(Ok(text.to_owned())).unwrap();
     let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
     Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()

@@ -39,7 +39,7 @@ fn context(term: u64, gate: Option<Gate>) -> RunContext {
     let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
     let surroundings = Surroundings::new(client, events, CancellationToken::new());
     let leading = watch::Sender::new(true).subscribe();
-    RunContext::new(CancellationToken::new(), leading, surroundings, term, gate)
+    RunContext { stop: CancellationToken::new(), leading, surroundings, term, gate }
 }
 
 #[tokio::test]

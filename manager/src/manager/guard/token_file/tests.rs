@@ -78,13 +78,13 @@ fn a_file_without_a_token_is_refused_with_what_was_expected() {
     assert!(TokenFile::new(file(&format!("{longest}\r\n")).path()).is_ok());
     for text in ["", "\n", "two words", "a\nb", "\u{e9}", &format!("{longest}x")] {
         let file = file(text);
-        let error = TokenFile::new(file.path()).unwrap_err().to_string();
+        let error = TokenFile::new(file.path()).unwrap_err();
         let path = file.path().display();
         assert_eq!(
-            error,
-            format!("{path} holds no token; expected one line of 1 to 8192 printable characters")
+            Chain(&error).to_string(),
+            format!("no token in {path}: expected one line of 1 to 8192 printable characters")
         );
     }
     let error = TokenFile::new(Path::new("/nowhere/token")).unwrap_err();
-    assert_eq!(Chain(&error).to_string().split(':').next(), Some("/nowhere/token cannot be read"));
+    assert_eq!(Chain(&error).to_string().split(':').next(), Some("no token in /nowhere/token"));
 }

@@ -192,7 +192,7 @@ fn a_grace_period_of_nothing_or_without_end_is_refused() {
         let text = format!(
             "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nshutdown: {{gracePeriod: {period}}}\n"
         );
-        let refused = ManagerConfiguration::parse(&text, "m.yaml", &Overrides::default(), None).unwrap_err();
+        let refused = ConfigSchema::new().parse(&text, "m.yaml", &Overrides::default()).unwrap_err();
         let lines = refused.lines();
         assert!(lines.len() == 1 && lines[0].contains("shutdown.gracePeriod: "), "{lines:?}");
     }
