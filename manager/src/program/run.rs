@@ -33,9 +33,9 @@ pub(super) struct RunArgs {
 
 /// Runs the manager until it ends.
 pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
-    let begin =
+    let set_up =
         || -> Result<_, BoxError> { Ok((logging::init(&args.loaded.configuration.logging)?, runtime()?)) };
-    let (log, runtime) = match begin() {
+    let (log, runtime) = match set_up() {
         Ok(begun) => begun,
         Err(problem) => return Failure::other(Chain(&*problem)).print(&mut io::stderr()),
     };
