@@ -1,6 +1,5 @@
 //! What is counted about sources. Panics of handlers are the cache's to count, whose task they run in.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
@@ -9,12 +8,7 @@ use crate::metrics::Registry;
 /// The families about sources, for all controllers of one manager. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceMetrics {
-    panics: Family<Labels, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    controller: String,
+    panics: Family<[(&'static str, String); 1], Counter>,
 }
 
 // === impl SourceMetrics ===
@@ -28,23 +22,19 @@ impl SourceMetrics {
 
     /// Has the series of one controller present from the start.
     pub(crate) fn begin(&self, controller: &str) {
-        drop(self.panics.get_or_create(&Labels::of(controller)));
+        drop(self.panics.get_or_create(&labels(controller)));
     }
 
     /// Takes the series of one controller away.
     pub(crate) fn remove(&self, controller: &str) {
-        self.panics.remove(&Labels::of(controller));
+        self.panics.remove(&labels(controller));
     }
 
     pub(super) fn count_panic(&self, controller: &str) {
-        self.panics.get_or_create(&Labels::of(controller)).inc();
+        self.panics.get_or_create(&labels(controller)).inc();
     }
 }
 
-// === impl Labels ===
-
-impl Labels {
-    fn of(controller: &str) -> Self {
-        Self { controller: controller.to_owned() }
-    }
+fn labels(controller: &str) -> [(&'static str, String); 1] {
+    [("controller", controller.to_owned())]
 }

@@ -7,7 +7,7 @@
 //! Predicates save reconciles, not memory: to leave objects out of the cache, narrow its
 //! [`Scope`](crate::cache::Scope). A change of the annotations that pause or ask for a reconcile passes all of them.
 
-use crate::cache::{Delta, LabelSelector, Meta, View};
+use crate::cache::{Delta, LabelSelector, Meta};
 
 /// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>) -> bool` is one.
 ///
@@ -20,14 +20,8 @@ use crate::cache::{Delta, LabelSelector, Meta, View};
 /// # takes(relevant);
 /// ```
 pub trait Predicate: Send + Sync + 'static {
-    /// Returns whether the delta matters.
-    fn admits(&self, delta: &Delta<'_>) -> bool;
-
-    /// Returns the same in three values; what combinations are made of. Worth overriding where a predicate has no
-    /// opinion on some deltas.
-    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
-        if self.admits(delta) { Verdict::Admit } else { Verdict::Drop }
-    }
+    /// Judges a delta. A `bool` becomes a verdict by [`Verdict::from`].
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict;
 
     /// Admits what both admit.
     fn and<P: Predicate>(self, other: P) -> And<Self, P>
@@ -111,13 +105,15 @@ impl Verdict {
     }
 }
 
+impl From<bool> for Verdict {
+    fn from(matters: bool) -> Self {
+        if matters { Self::Admit } else { Self::Drop }
+    }
+}
+
 // === impl GenerationChanged ===
 
 impl Predicate for GenerationChanged {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         if delta.new.is_some_and(|new| new.meta().generation.is_none()) {
             return Verdict::Indifferent;
@@ -129,10 +125,6 @@ impl Predicate for GenerationChanged {
 // === impl LabelsChanged ===
 
 impl Predicate for LabelsChanged {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         of_update(delta, |old, new| old.labels != new.labels)
     }
@@ -141,10 +133,6 @@ impl Predicate for LabelsChanged {
 // === impl AnnotationsChanged ===
 
 impl Predicate for AnnotationsChanged {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         of_update(delta, |old, new| old.annotations_hash != new.annotations_hash)
     }
@@ -153,10 +141,6 @@ impl Predicate for AnnotationsChanged {
 // === impl FinalizersChanged ===
 
 impl Predicate for FinalizersChanged {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         of_update(delta, |old, new| old.finalizers != new.finalizers)
     }
@@ -165,10 +149,6 @@ impl Predicate for FinalizersChanged {
 // === impl DeletionRequested ===
 
 impl Predicate for DeletionRequested {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         of_update(delta, |old, new| !old.deleting && new.deleting)
     }
@@ -177,10 +157,6 @@ impl Predicate for DeletionRequested {
 // === impl ResourceVersionChanged ===
 
 impl Predicate for ResourceVersionChanged {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         if delta.resync {
             return Verdict::Drop;
@@ -194,18 +170,15 @@ impl Predicate for ResourceVersionChanged {
 /// Admits what concerns an object that the selector picks, or picked before this change: of an object that leaves the
 /// selection the last thing seen is that it left.
 impl Predicate for LabelSelector {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        delta.old.into_iter().chain(delta.new).map(View::meta).any(|meta| self.matches(&meta.labels))
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        let mut states = delta.old.into_iter().chain(delta.new);
+        states.any(|view| self.matches(&view.meta().labels)).into()
     }
 }
 
 // === impl And, Or, Not ===
 
 impl<A: Predicate, B: Predicate> Predicate for And<A, B> {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         match (self.0.verdict(delta), self.1.verdict(delta)) {
             (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
@@ -216,10 +189,6 @@ impl<A: Predicate, B: Predicate> Predicate for And<A, B> {
 }
 
 impl<A: Predicate, B: Predicate> Predicate for Or<A, B> {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         match (self.0.verdict(delta), self.1.verdict(delta)) {
             (Verdict::Admit, _) | (_, Verdict::Admit) => Verdict::Admit,
@@ -230,10 +199,6 @@ impl<A: Predicate, B: Predicate> Predicate for Or<A, B> {
 }
 
 impl<A: Predicate> Predicate for Not<A> {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self.verdict(delta).passes()
-    }
-
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         match self.0.verdict(delta) {
             Verdict::Admit => Verdict::Drop,
@@ -244,21 +209,15 @@ impl<A: Predicate> Predicate for Not<A> {
 }
 
 impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
-    fn admits(&self, delta: &Delta<'_>) -> bool {
-        self(delta)
+    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
+        self(delta).into()
     }
 }
 
 /// Judges an update by its two states; everything else is none of this predicate's business.
 fn of_update(delta: &Delta<'_>, matters: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
     match (delta.old, delta.new) {
-        (Some(old), Some(new)) if !delta.resync => {
-            if matters(old.meta(), new.meta()) {
-                Verdict::Admit
-            } else {
-                Verdict::Drop
-            }
-        }
+        (Some(old), Some(new)) if !delta.resync => matters(old.meta(), new.meta()).into(),
         _ => Verdict::Indifferent,
     }
 }

@@ -1,7 +1,6 @@
 //! Where sources put keys: the queue of their controller, and the account of who has synced.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,13 +9,13 @@ use tracing::error;
 
 use super::SourceMetrics;
 use crate::key::{Cause, Key, panic_text};
-use crate::queue::{Add, Added, Band, Strength, WorkQueue};
+use crate::queue::{Add, Added, WorkQueue};
 
 /// One source's way to the queue of its controller. Cheap to clone.
 ///
 /// A controller runs nothing until every one of its sources has said [`Sink::synced`]: a reconcile must never take the
 /// absence of an object that has merely not been listed yet for the object's deletion.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Sink<Q: Key> {
     queue: WorkQueue<Q>,
     pending: Arc<Pending>,
@@ -46,6 +45,7 @@ struct Account {
 }
 
 /// One source's entry in the account; counts itself out once, at the latest when its last sink is dropped.
+#[derive(Debug)]
 struct Pending {
     /// What the source calls itself.
     name: Arc<str>,
@@ -77,10 +77,7 @@ impl<Q: Key> Sink<Q> {
 
     /// Puts a key on the queue because something outside the cache happened.
     pub fn add(&self, key: Q, cause: Cause) {
-        self.offer(
-            key,
-            Add { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false },
-        );
+        self.offer(key, Add::strong(cause));
     }
 
     /// Puts a key on the queue in every detail. Answers whether the queue took it.
@@ -102,12 +99,6 @@ impl<Q: Key> Sink<Q> {
 
     pub(super) fn queue(&self) -> &WorkQueue<Q> {
         &self.queue
-    }
-}
-
-impl<Q: Key> fmt::Debug for Sink<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink").finish_non_exhaustive()
     }
 }
 

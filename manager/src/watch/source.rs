@@ -1,7 +1,6 @@
 //! Where requests come from: a thing that runs beside the controller and feeds its queue.
 
 use std::any::type_name;
-use std::fmt;
 
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -42,11 +41,13 @@ pub struct SourceError {
 }
 
 /// Feeds a queue from the other half of [`channel`].
+#[derive(Debug)]
 pub struct ChannelSource<Q> {
     keys: mpsc::UnboundedReceiver<Q>,
 }
 
 /// Tells a controller from anywhere in the process that a key should be looked at. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct Notifier<Q> {
     keys: mpsc::UnboundedSender<Q>,
 }
@@ -67,18 +68,6 @@ impl<Q: Key> Notifier<Q> {
     pub fn notify(&self, key: Q) {
         // The only failure is that nobody listens any more, which is what the doc says.
         drop(self.keys.send(key));
-    }
-}
-
-impl<Q> Clone for Notifier<Q> {
-    fn clone(&self) -> Self {
-        Self { keys: self.keys.clone() }
-    }
-}
-
-impl<Q> fmt::Debug for Notifier<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notifier").finish_non_exhaustive()
     }
 }
 
@@ -117,11 +106,5 @@ impl<Q: Key> Source<Q> for ChannelSource<Q> {
 
     fn name(&self) -> String {
         "channel".to_owned()
-    }
-}
-
-impl<Q> fmt::Debug for ChannelSource<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelSource").finish_non_exhaustive()
     }
 }

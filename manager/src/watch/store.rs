@@ -62,10 +62,8 @@ impl<Q: Key> StoreSource<Q> {
     /// Watches `store` and asks `handler` which keys each delta concerns.
     pub fn new(store: Arc<KindStore>, handler: impl EventHandler<Q>) -> Self {
         let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
-        Self {
-            store,
-            feed: Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake },
-        }
+        let feed = Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake };
+        Self { store, feed }
     }
 
     /// Says that the queue is keyed by the objects of this store: a change of nothing but their status is then weak,
@@ -177,8 +175,9 @@ impl<Q: Key> Sweeper<Q> {
     async fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
         self.wait_for_room().await;
         // Names, not views: this may take long, and each object counts as it is when its turn has come.
-        let names: Vec<Request> =
-            store.list(&Select::all())?.iter().map(|view| view.request().clone()).collect();
+        let views = store.list(&Select::all())?;
+        let names: Vec<Request> = views.iter().map(|view| view.request().clone()).collect();
+        drop(views);
         for (at, name) in names.iter().enumerate() {
             if let Some(view) = store.get(name)? {
                 let (old, new) = (None, Some(&view));
@@ -234,7 +233,7 @@ impl<Q: Key> DeltaHandler for Sweeper<Q> {
 
 impl<Q: Key> Feed<Q> {
     fn admits(&self, delta: &Delta<'_>) -> bool {
-        is_steered(delta) || self.predicates.iter().all(|predicate| predicate.admits(delta))
+        is_steered(delta) || self.predicates.iter().all(|predicate| predicate.verdict(delta).passes())
     }
 
     fn add(&self, delta: &Delta<'_>, controller: &str) -> Add {
@@ -242,10 +241,9 @@ impl<Q: Key> Feed<Q> {
         Add {
             strength,
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
-            cause: Cause::bare(trigger(delta)),
-            after: None,
             // Of a weak one it would end the backoff after all: the controller wrote the spec itself, and then failed.
             new_generation: self.primary && strength == Strength::Strong && asks_anew(delta),
+            ..Add::strong(Cause::bare(trigger(delta)))
         }
     }
 

@@ -30,10 +30,6 @@ fn row(predicate: &impl Predicate) -> String {
         Verdict::Drop => 'D',
         Verdict::Indifferent => '-',
     };
-    for delta in &deltas {
-        let verdict = predicate.verdict(delta);
-        assert_eq!(predicate.admits(delta), verdict.passes(), "one answer in two forms: {delta:?}");
-    }
     deltas.iter().map(letter).collect()
 }
 
