@@ -72,7 +72,7 @@ pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
 pub use function::{HookFailure, IndexError};
 pub use handle::{Entry, Store};
 pub use kind::KindStore;
-pub use meta::{Labels, Meta, Owner, ResourceVersion, Shared, Uid};
+pub use meta::{Labels, Meta, Owner, ResourceVersion, Uid};
 pub use pack::{Damage, Pack, Packing};
 pub use required::Required;
 pub use select::{LabelSelector, Scope, Select, SelectorError};
@@ -179,8 +179,8 @@ impl Cache {
         let known: Vec<Arc<KindStore>> = stores.iter().filter_map(Weak::upgrade).collect();
         let fits = |store: &&Arc<KindStore>| {
             let core = store.core();
-            *core.kind() == kind
-                && *core.scope() == scope
+            core.kind == kind
+                && core.scope == scope
                 && (store.projection() == projection || projection == Projection::Metadata || core.widen())
         };
         // Whole objects first: a metadata-only store beside one is for those who came before it.
@@ -262,7 +262,7 @@ impl Cache {
         if transforms.contains_key(&kind) {
             return Err(TransformError::Taken { kind });
         }
-        if self.0.cores().iter().any(|core| *core.kind() == kind && core.is_started()) {
+        if self.0.cores().iter().any(|core| core.kind == kind && core.is_started()) {
             return Err(TransformError::TooLate { kind });
         }
         transforms.insert(kind, Arc::new(Transform::new(change)));
@@ -297,7 +297,7 @@ impl Cache {
         loop {
             for core in begun {
                 let cluster = self.0.cluster.as_deref();
-                let span = tracing::info_span!("cache", kind = %core.kind(), cluster);
+                let span = tracing::info_span!("cache", kind = %core.kind, cluster);
                 let task = self.0.clone().run_store(core.clone(), stop.clone());
                 names.insert(tasks.spawn(task.instrument(span)).id(), core);
             }
@@ -327,8 +327,8 @@ fn note_end(names: &mut HashMap<Id, Arc<Core>>, ended: Result<(Id, ()), JoinErro
         Err(error) => error,
     };
     let Some(core) = names.remove(&error.id()) else { return };
-    tracing::error!(kind = %core.kind(), %error, "cache task ended; its store is no longer kept true");
-    for part in 0..core.parts().len() {
+    tracing::error!(kind = %core.kind, %error, "cache task ended; its store is no longer kept true");
+    for part in 0..core.parts.len() {
         core.counts.down(part, format!("its task ended: {error}; restart the process"), false);
     }
 }
@@ -361,7 +361,7 @@ impl Inner {
         }
         let own = stores.iter().filter(|store| !store.reads_through());
         let started = own.map(|store| store.core()).filter(|core| {
-            if let Some(transform) = transforms.get(core.kind()) {
+            if let Some(transform) = transforms.get(&core.kind) {
                 core.set_transform(transform.clone());
             }
             core.start()
@@ -376,7 +376,7 @@ impl Inner {
     /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
     async fn run_store(self: Arc<Self>, store: Arc<Core>, stop: CancellationToken) {
         let _ended = Ended(store.clone());
-        let reflectors = (0..store.parts().len()).map(|part| {
+        let reflectors = (0..store.parts.len()).map(|part| {
             let random = self.random.lock().fork();
             Reflector::new(self.client.clone(), store.clone(), part, random).run()
         });

@@ -6,29 +6,17 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::pack::{Damage, Packed};
+use super::pack::{Damage, Packed, Packing};
 
 /// The JSON of one version, without managedFields.
-#[derive(Debug)]
 pub(super) struct Body(Mutex<Form>);
 
 /// Cheap to clone, so that the lock is held for the clone alone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Form {
     /// As it is read.
     Plain(Bytes),
     Packed(Packed),
-}
-
-/// What the packed bodies of a store come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    /// Packed bodies.
-    pub(super) objects: usize,
-    /// Their bytes as they are kept.
-    pub(super) kept: usize,
-    /// Their bytes as they are read.
-    pub(super) plain: usize,
 }
 
 // === impl Body ===
@@ -81,15 +69,15 @@ impl Body {
     }
 }
 
-// === impl Tally ===
+// === impl Packing ===
 
-impl Tally {
+impl Packing {
     /// Counts a body that is stored, if it is packed.
     pub(super) fn add(&mut self, body: &Body) {
         if let Form::Packed(packed) = &*body.0.lock() {
             self.objects += 1;
-            self.kept += packed.len();
-            self.plain += packed.plain_len();
+            self.bytes += packed.len();
+            self.plain_bytes += packed.plain_len();
         }
     }
 
@@ -97,8 +85,8 @@ impl Tally {
     pub(super) fn take(&mut self, body: &Body) {
         if let Form::Packed(packed) = &*body.0.lock() {
             self.objects -= 1;
-            self.kept -= packed.len();
-            self.plain -= packed.plain_len();
+            self.bytes -= packed.len();
+            self.plain_bytes -= packed.plain_len();
         }
     }
 }

@@ -52,7 +52,7 @@ impl Cache {
     /// Returns what has had no answer for at least `patience` since it first asked, and when that was.
     pub(crate) fn silent(&self, patience: Duration) -> Vec<(KindId, Instant)> {
         let cores = self.0.cores();
-        let silent = cores.iter().filter_map(|core| Some((core.kind().clone(), core.counts.asking_since()?)));
+        let silent = cores.iter().filter_map(|core| Some((core.kind.clone(), core.counts.asking_since()?)));
         silent.filter(|(_, since)| since.elapsed() >= patience).collect()
     }
 }

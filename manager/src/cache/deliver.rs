@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::kind::KindStore;
 use super::lens::Lens;
@@ -58,19 +57,12 @@ pub trait DeltaHandler: Send + Sync + 'static {
 /// Keeps a handler subscribed; dropping it ends that, after a call that may be under way.
 #[derive(Debug)]
 pub struct Subscription {
-    left: Left,
+    store: Arc<KindStore>,
+    gone: Arc<AtomicBool>,
     synced: watch::Receiver<bool>,
 }
 
-/// Tells the deliverer, and wakes it, when the subscription is dropped.
-#[derive(Debug)]
-struct Left {
-    gone: Arc<AtomicBool>,
-    store: Arc<KindStore>,
-}
-
 /// Something to do in the lane.
-#[derive(Debug)]
 pub(super) enum Job {
     Change(Change),
     /// A handler joins, with what was present at that point.
@@ -90,7 +82,7 @@ pub(super) struct Member {
     handler: Handler,
     /// Asked for once, where the handler joins: a panic in it is the caller's.
     name: Box<str>,
-    /// Set by [`Left`] alone.
+    /// Set when the [`Subscription`] is dropped.
     gone: Arc<AtomicBool>,
     synced: watch::Sender<bool>,
     /// The part of the store it is told of; `None` is all of it.
@@ -101,7 +93,6 @@ pub(super) struct Member {
 struct Handler(Option<Box<dyn DeltaHandler>>);
 
 /// Owns the handlers of one store and the only reading end of its lane.
-#[derive(Debug)]
 pub(super) struct Deliverer {
     store: Arc<Core>,
     members: Vec<Member>,
@@ -112,14 +103,10 @@ pub(super) struct Deliverer {
 // === impl Delta ===
 
 impl<'a> Delta<'a> {
-    fn of(change: &'a Change) -> Self {
-        Self {
-            old: change.old.as_ref(),
-            new: change.new.as_ref(),
-            initial: change.origin == Origin::Initial,
-            resync: change.origin == Origin::Resync,
-            own_write: if let Origin::OwnWrite(writer) = change.origin { Some(writer) } else { None },
-        }
+    fn new(old: Option<&'a View>, new: Option<&'a View>, origin: Origin) -> Self {
+        let own_write = if let Origin::OwnWrite(writer) = origin { Some(writer) } else { None };
+        let (initial, resync) = (origin == Origin::Initial, origin == Origin::Resync);
+        Self { old, new, initial, resync, own_write }
     }
 
     /// Returns the newest state there is: the new one, or for a delete the last known.
@@ -137,7 +124,7 @@ impl Subscription {
         let name = handler.name().into();
         let handler = Handler(Some(handler));
         let member = Member { handler, name, gone: gone.clone(), synced: sender, lens: None };
-        (Self { left: Left { gone, store }, synced }, member)
+        (Self { store, gone, synced }, member)
     }
 
     /// Waits until this handler has handled the whole initial list. Never returns if the cache stops before: race it
@@ -158,11 +145,11 @@ impl Subscription {
 
     /// Returns the store it belongs to.
     pub fn store(&self) -> &Arc<KindStore> {
-        &self.left.store
+        &self.store
     }
 }
 
-impl Drop for Left {
+impl Drop for Subscription {
     fn drop(&mut self) {
         // Pairs with the load in `Member::present`; the lane is woken so that the handler is dropped soon.
         self.gone.store(true, Ordering::Release);
@@ -214,18 +201,12 @@ impl Deliverer {
 
     async fn perform(&mut self, job: Job) {
         match job {
-            Job::Change(change) => {
-                let delta = Delta::of(&change);
-                for member in &self.members {
-                    self.store.tell(member, &delta);
-                }
-                self.turn(self.members.len()).await;
+            Job::Change(Change { old, new, origin }) => {
+                self.tell_all(&Delta::new(old.as_ref(), new.as_ref(), origin)).await;
             }
             Job::Join { member, present, synced } => {
                 for view in &present {
-                    let delta =
-                        Delta { old: None, new: Some(view), initial: true, resync: false, own_write: None };
-                    self.store.tell(&member, &delta);
+                    self.store.tell(&member, &Delta::new(None, Some(view), Origin::Initial));
                     self.turn(1).await;
                 }
                 if synced {
@@ -241,23 +222,19 @@ impl Deliverer {
             Job::Resync(present) => {
                 for view in present {
                     // What has changed since is told by its change, before or after this.
-                    if !self.store.holds(&view) {
-                        continue;
+                    if self.store.holds(&view) {
+                        self.tell_all(&Delta::new(Some(&view), Some(&view), Origin::Resync)).await;
                     }
-                    let delta = Delta {
-                        old: Some(&view),
-                        new: Some(&view),
-                        initial: false,
-                        resync: true,
-                        own_write: None,
-                    };
-                    for member in &self.members {
-                        self.store.tell(member, &delta);
-                    }
-                    self.turn(self.members.len()).await;
                 }
             }
         }
+    }
+
+    async fn tell_all(&mut self, delta: &Delta<'_>) {
+        for member in &self.members {
+            self.store.tell(member, delta);
+        }
+        self.turn(self.members.len()).await;
     }
 
     /// Lets others run once in a while: a long list must not hold the thread.
@@ -300,27 +277,6 @@ impl Drop for Handler {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
             tracing::error!(panic = panic_text(&*payload), "handler panicked when it was dropped");
         }
-    }
-}
-
-/// How one call of a handler went.
-pub(super) struct Call {
-    pub(super) took: Duration,
-    pub(super) panic: Option<String>,
-}
-
-impl Call {
-    pub(super) fn of(handler: &dyn DeltaHandler, delta: &Delta<'_>) -> Self {
-        let began = Instant::now();
-        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
-        let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));
-        Self { took: began.elapsed(), panic: outcome.err().map(|payload| panic_text(&*payload).to_owned()) }
-    }
-}
-
-impl std::fmt::Debug for Member {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member").field("handler", &self.name()).finish_non_exhaustive()
     }
 }
 

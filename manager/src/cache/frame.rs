@@ -4,8 +4,10 @@
 //! the limit is dropped as it arrives: memory is bounded by the limit, not by what is sent.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
+use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -68,30 +70,7 @@ pub(super) struct Bookmark {
 pub(super) struct BookmarkMeta {
     pub(super) resource_version: String,
     #[serde(default)]
-    annotations: Option<std::collections::BTreeMap<String, String>>,
-}
-
-/// The server's own words about a failure.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Status {
-    #[serde(default)]
-    pub(super) code: u16,
-    #[serde(default)]
-    pub(super) reason: String,
-    #[serde(default)]
-    pub(super) message: String,
-    #[serde(default)]
-    pub(super) details: Option<StatusDetails>,
-}
-
-/// Details of a [`Status`].
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct StatusDetails {
-    #[serde(default)]
-    pub(super) uid: Option<String>,
-    #[serde(default)]
-    pub(super) retry_after_seconds: Option<u64>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 // === impl Lines ===
@@ -204,32 +183,26 @@ impl Bookmark {
     }
 }
 
-// === impl Status ===
+// === Status ===
 
-impl Status {
-    /// Reads a failure; text that is no Status is its own message.
-    pub(super) fn read(code: u16, body: &[u8]) -> Self {
-        let mut status: Self = serde_json::from_slice(body).unwrap_or_else(|_| Self {
-            message: String::from_utf8_lossy(body).chars().take(200).collect::<String>().trim().to_owned(),
-            ..Self::default()
-        });
-        if status.code == 0 {
-            status.code = code;
-        }
-        status
+/// Reads the server's own words about a failure; text that is no Status is its own message.
+pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
+    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(body).chars().take(200).collect::<String>().trim().to_owned(),
+        ..Status::default()
+    });
+    if status.code == 0 {
+        status.code = code;
     }
+    status
+}
 
-    /// Whether the position asked for leads nowhere: it is forgotten, or the server, set back, has not come so far; or
-    /// the next event tells of an object that was deleted because it could not be read, and will be met again there.
-    pub(super) fn is_expired(&self) -> bool {
-        let reason = self.reason.as_str();
-        let ahead = self.code == 504 && self.message.contains("Too large resource version");
-        self.code == 410 || matches!(reason, "Expired" | "Gone" | "StoreReadError") || ahead
-    }
-
-    pub(super) fn retry_after(&self) -> Option<std::time::Duration> {
-        self.details.as_ref()?.retry_after_seconds.map(std::time::Duration::from_secs)
-    }
+/// Whether the position asked for leads nowhere: it is forgotten, or the server, set back, has not come so far; or the
+/// next event tells of an object that was deleted because it could not be read, and will be met again there.
+pub(super) fn is_expired(status: &Status) -> bool {
+    let reason = status.reason.as_str();
+    let ahead = status.code == 504 && status.message.contains("Too large resource version");
+    status.code == 410 || matches!(reason, "Expired" | "Gone" | "StoreReadError") || ahead
 }
 
 #[cfg(test)]

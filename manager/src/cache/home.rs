@@ -5,7 +5,6 @@ use super::recent::Recent;
 use crate::key::KindId;
 
 /// Held by each version in place of the copies.
-#[derive(Debug)]
 pub(super) struct Home {
     pub(super) kind: KindId,
     /// How every body begins: `{"apiVersion":"v1","kind":"Pod"`.

@@ -9,7 +9,6 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
-use std::collections::btree_set;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -49,7 +48,7 @@ struct LabelIndex {
     /// Whether the objects that were there before the index are in it.
     complete: bool,
     /// Who has the label at all.
-    bearers: BTreeSet<Number>,
+    bearers: Bucket,
     values: Buckets<Arc<str>>,
 }
 
@@ -69,12 +68,10 @@ pub(super) struct FunctionIndex {
 pub(super) enum Plan<'t> {
     /// In every slot.
     Everything,
-    /// Among those of one value.
+    /// Among those of one value, or of one label.
     Bucket(&'t Bucket),
     /// Among those of any of several values, or of none.
     Buckets(Vec<&'t Bucket>),
-    /// Among those who have a label.
-    Bearers(&'t BTreeSet<Number>),
 }
 
 // === impl Indexes ===
@@ -82,7 +79,7 @@ pub(super) enum Plan<'t> {
 impl Indexes {
     pub(super) fn insert(&mut self, number: Number, meta: &Meta, values: Values) {
         add(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
-        for owner in &meta.owners {
+        for owner in meta.owners.iter() {
             add(&mut self.owners, &owner.uid, number);
         }
         for index in &mut self.labels {
@@ -93,7 +90,7 @@ impl Indexes {
 
     pub(super) fn remove(&mut self, number: Number, meta: &Meta) {
         take(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
-        for owner in &meta.owners {
+        for owner in meta.owners.iter() {
             take(&mut self.owners, &owner.uid, number);
         }
         for index in &mut self.labels {
@@ -107,10 +104,10 @@ impl Indexes {
     /// Another version of what lies in the slot. Most changes touch no index, and cost none.
     pub(super) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
         if old.owners != new.owners {
-            for owner in &old.owners {
+            for owner in old.owners.iter() {
                 take(&mut self.owners, &owner.uid, number);
             }
-            for owner in &new.owners {
+            for owner in new.owners.iter() {
                 add(&mut self.owners, &owner.uid, number);
             }
         }
@@ -169,7 +166,7 @@ impl Indexes {
     pub(super) fn add_label(&mut self, key: &str) -> bool {
         let fresh = !self.labels.iter().any(|index| *index.key == *key);
         if fresh {
-            let (bearers, values) = (BTreeSet::new(), HashMap::new());
+            let (bearers, values) = (Bucket::Many(BTreeSet::new()), HashMap::new());
             self.labels.push(LabelIndex { key: key.into(), complete: false, bearers, values });
         }
         fresh
@@ -235,7 +232,7 @@ impl LabelIndex {
             let buckets = values.iter().filter_map(|value| self.values.get(value.as_str()));
             return Some(Plan::several(buckets.collect()));
         }
-        selector.needed().any(|key| *key == *self.key).then_some(Plan::Bearers(&self.bearers))
+        selector.needed().any(|key| *key == *self.key).then_some(Plan::Bucket(&self.bearers))
     }
 
     fn insert(&mut self, number: Number, meta: &Meta) {
@@ -247,7 +244,7 @@ impl LabelIndex {
 
     fn remove(&mut self, number: Number, meta: &Meta) {
         if let Some(value) = meta.labels.get(&self.key) {
-            self.bearers.remove(&number);
+            self.bearers.remove(number);
             take(&mut self.values, value, number);
         }
     }
@@ -292,7 +289,6 @@ impl<'t> Plan<'t> {
             Self::Everything => usize::MAX,
             Self::Bucket(bucket) => bucket.len(),
             Self::Buckets(buckets) => buckets.iter().map(|bucket| bucket.len()).sum(),
-            Self::Bearers(bearers) => bearers.len(),
         }
     }
 }
@@ -318,11 +314,12 @@ impl Bucket {
     }
 
     /// Goes through the numbers from `first` on, rising.
-    pub(super) fn from(&self, first: Number) -> BucketIter<'_> {
-        match self {
-            Self::One(number) => BucketIter::One(Some(*number).filter(|number| *number >= first)),
-            Self::Many(numbers) => BucketIter::Many(numbers.range(first..)),
-        }
+    pub(super) fn from(&self, first: Number) -> impl Iterator<Item = Number> {
+        let (one, many) = match self {
+            Self::One(number) => (Some(*number).filter(|number| *number >= first), None),
+            Self::Many(numbers) => (None, Some(numbers.range(first..).copied())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
     fn insert(&mut self, number: Number) {
@@ -343,24 +340,6 @@ impl Bucket {
                 numbers.remove(&number);
                 numbers.is_empty()
             }
-        }
-    }
-}
-
-/// The numbers of a [`Bucket`].
-#[derive(Debug)]
-pub(super) enum BucketIter<'t> {
-    One(Option<Number>),
-    Many(btree_set::Range<'t, Number>),
-}
-
-impl Iterator for BucketIter<'_> {
-    type Item = Number;
-
-    fn next(&mut self) -> Option<Number> {
-        match self {
-            Self::One(number) => number.take(),
-            Self::Many(numbers) => numbers.next().copied(),
         }
     }
 }

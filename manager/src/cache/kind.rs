@@ -7,10 +7,11 @@
 //! 1. The cache and its tasks hold a [`Core`], never a [`KindStore`]: what is watched is what somebody uses.
 //! 2. A store reads through a wider one from its start to its end, or never.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::Projection;
-use super::deliver::{Delta, DeltaHandler, Job, Member, Subscription};
+use super::deliver::{Delta, DeltaHandler, Member, Subscription};
 use super::function::Function;
 use super::lens::Lens;
 use super::meta::ResourceVersion;
@@ -21,7 +22,6 @@ use super::view::{ReadError, View};
 use crate::key::{Key as _, KindId, Request};
 
 /// The cached objects of one kind and scope, undecoded. Kept true for as long as anybody holds it.
-#[derive(Debug)]
 pub struct KindStore {
     /// What was declared. It lists and watches itself unless there is a wider one to read through.
     core: Arc<Core>,
@@ -38,17 +38,17 @@ impl KindStore {
 
     /// Returns the kind.
     pub fn kind(&self) -> &KindId {
-        self.core.kind()
+        &self.core.kind
     }
 
     /// Returns the name of the cluster it is of; `None` for the manager's own.
     pub fn cluster(&self) -> Option<&str> {
-        self.core.cluster().map(AsRef::as_ref)
+        self.core.cluster.as_deref()
     }
 
     /// Returns what it holds of the kind.
     pub fn scope(&self) -> &Scope {
-        self.core.scope()
+        &self.core.scope
     }
 
     /// Returns whether it holds whole objects or metadata only.
@@ -189,12 +189,12 @@ impl KindStore {
     /// Returns how all of this store is seen in `wide`; `None` if it is no part of it.
     pub(super) fn lens_on(&self, wide: &Self) -> Option<Lens> {
         let (ours, theirs) = (&self.core, &wide.core);
-        let fits = ours.kind() == theirs.kind()
-            && ours.scope() != theirs.scope()
+        let fits = ours.kind == theirs.kind
+            && ours.scope != theirs.scope
             && self.fits_in(wide)
             // The configuration allows nothing of it: its own status says so.
-            && !ours.parts().is_empty();
-        fits.then(|| Lens::on(theirs.scope(), ours.scope())).flatten()
+            && !ours.parts.is_empty();
+        fits.then(|| Lens::on(&theirs.scope, &ours.scope)).flatten()
     }
 
     /// Returns whether `wide` holds of each object what this one needs.
@@ -230,17 +230,20 @@ impl KindStore {
     }
 }
 
+impl fmt::Debug for KindStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KindStore")
+            .field("kind", self.kind())
+            .field("scope", self.scope())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for KindStore {
     fn drop(&mut self) {
         // The last user has gone. The task of the core ends at its next await and frees what it holds.
         self.core.retire();
     }
-}
-
-/// Takes the handlers out of a queue that nobody has read yet.
-pub(super) fn members(jobs: impl IntoIterator<Item = Job>) -> Vec<Member> {
-    let member = |job| if let Job::Join { member, .. } = job { Some(member) } else { None };
-    jobs.into_iter().filter_map(member).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use crate::client::Extent;
 use crate::key::{Key, Request};
 
 pub(super) use pool::Pool;
-pub use pool::Shared;
 pub(super) use scan::{Glimpse, Scan, annotation};
 pub use uid::Uid;
 pub use version::ResourceVersion;
@@ -37,14 +36,14 @@ pub struct Meta {
     pub generation: Option<i64>,
     /// The labels, by key.
     pub labels: Labels,
-    /// Whose child it is.
-    pub owners: Shared<Owner>,
+    /// Whose child it is. One list for all objects of the store that have the same owners.
+    pub owners: Arc<[Owner]>,
     /// How much of the object the body is.
     pub extent: Extent,
     /// Whether its deletion was asked for and waits for finalizers or a grace period.
     pub deleting: bool,
     /// Who wants to act before it goes.
-    pub finalizers: Shared<Arc<str>>,
+    pub finalizers: Arc<[Arc<str>]>,
     /// Changes when an annotation does; 0 without annotations.
     pub annotations_hash: u64,
     /// Whether [`PAUSED_ANNOTATION`] says `true`.
@@ -74,7 +73,7 @@ pub struct Owner {
 
 /// The labels of one object, sorted by key.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Labels(Shared<Label>);
+pub struct Labels(Arc<[Label]>);
 
 type Label = (Arc<str>, Arc<str>);
 

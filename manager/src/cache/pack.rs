@@ -72,7 +72,6 @@ pub(super) struct Rules {
 pub(super) type Workshop = Arc<tokio::sync::Mutex<Workbench>>;
 
 /// Packs the bodies of one store.
-#[derive(Debug)]
 pub(super) struct Packer {
     store: Arc<Core>,
     pack: Pack,
@@ -170,12 +169,12 @@ impl Packer {
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
-                let kind = self.store.kind();
+                let kind = &self.store.kind;
                 tracing::error!(%kind, %error, "packing failed; objects are kept as they come from now on");
                 return;
             }
             at = self.bytes().saturating_mul(2).max(self.rules.worth_a_look);
-            tracing::debug!(kind = %self.store.kind(), "packing does not pay; looking again at twice the size");
+            tracing::debug!(kind = %self.store.kind, "packing does not pay; looking again at twice the size");
         }
     }
 
@@ -213,7 +212,7 @@ impl Packer {
         let mut dictionary = self.adopt(first);
         loop {
             if self.store.intake(|intake, _| intake.resume()) {
-                tracing::info!(kind = %self.store.kind(), "packing goes on");
+                tracing::info!(kind = %self.store.kind, "packing goes on");
                 self.pack_again();
             }
             let mature = immature && self.bytes() >= self.rules.worth_a_look;
@@ -250,7 +249,7 @@ impl Packer {
     /// Starts packing with a dictionary: incoming bodies, and in the background the stored ones.
     fn adopt(&mut self, trained: Trained) -> Arc<Dictionary> {
         let Trained { dictionary, new: Sum { plain, kept }, .. } = trained;
-        tracing::debug!(kind = %self.store.kind(), ?dictionary, plain, kept, "packing");
+        tracing::debug!(kind = %self.store.kind, ?dictionary, plain, kept, "packing");
         self.store.shelf.put(&dictionary);
         self.pack_again();
         dictionary

@@ -12,11 +12,10 @@ use serde_json::value::RawValue;
 const ENVELOPE: usize = 64 * 1024;
 
 /// One page, as far as it has come.
-#[derive(Debug)]
 pub(super) struct PageReader {
     /// Everything but the items, `[]` in their place.
     envelope: BytesMut,
-    /// The item whose end has not come.
+    /// The item whose end has not come, with the white space before it.
     item: BytesMut,
     /// Longest item given out; 0 = no limit.
     limit: usize,
@@ -31,18 +30,18 @@ pub(super) struct PageReader {
 }
 
 /// Where the next byte stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Envelope,
     /// Behind the key `items`.
     Key,
-    /// Between items.
-    Items,
-    /// Within one that stands at this depth.
+    /// Within an item, or in the white space around it.
     Item,
+    /// At the comma behind an item, or at the end of all.
+    Between,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Text {
     Outside,
     Inside,
@@ -94,44 +93,19 @@ impl PageReader {
 
     /// Takes bytes of the page up to the end of an item, and gives that; `None` when it has taken all of them.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<Item> {
-        while let Some(&byte) = bytes.first() {
-            if self.place == Place::Item && self.depth > 2 {
-                let (nested, rest) = bytes.split_at_checked(self.nested(bytes)).unwrap_or((*bytes, &[]));
-                *bytes = rest;
-                let too_long = self.keep(nested);
-                let whole = if self.depth == 2 { self.complete() } else { None };
-                if let Some(found) = too_long.or(whole) {
-                    return Some(found);
-                }
+        while let Some((&byte, behind)) = bytes.split_first() {
+            if self.place != Place::Item {
+                self.outside(byte);
+                *bytes = behind;
                 continue;
             }
-            let length = if self.text == Text::Inside { plain(bytes).max(1) } else { 1 };
-            let (head, rest) = bytes.split_at_checked(length).unwrap_or((*bytes, &[]));
+            let end = self.end_of_item(bytes);
+            let (item, rest) = bytes.split_at_checked(end.unwrap_or(bytes.len())).unwrap_or((*bytes, &[]));
             *bytes = rest;
-            if self.place == Place::Items && self.text == Text::Outside && !between(byte) {
-                self.place = Place::Item;
-            }
-            let found = match self.place {
-                Place::Item if ends_item(self.text, self.depth, byte) => {
-                    // A number or a word, which only what follows it ends.
-                    let item = self.complete();
-                    self.outside(head);
-                    item
-                }
-                Place::Item => {
-                    let too_long = self.keep(head);
-                    self.follow(byte);
-                    let ends = self.depth == 2 && self.text == Text::Outside && byte == b'"';
-                    let whole = if ends { self.complete() } else { None };
-                    too_long.or(whole)
-                }
-                Place::Items | Place::Envelope | Place::Key => {
-                    self.outside(head);
-                    None
-                }
-            };
-            if found.is_some() {
-                return found;
+            let too_long = self.keep(item);
+            let whole = if end.is_some() { self.complete() } else { None };
+            if let Some(found) = too_long.or(whole) {
+                return Some(found);
             }
         }
         None
@@ -146,74 +120,59 @@ impl PageReader {
         }
     }
 
-    /// Takes what stands around the items: commas between them aside, it is kept.
-    fn outside(&mut self, bytes: &[u8]) {
-        let Some(&byte) = bytes.first() else { return };
-        let kept = self.place != Place::Items || byte == b']';
-        if kept && self.envelope.len() < ENVELOPE {
-            self.envelope.extend_from_slice(bytes);
+    /// Takes a byte of what stands around the items.
+    fn outside(&mut self, byte: u8) {
+        let is_comma_of_items = self.place == Place::Between && byte == b',';
+        if self.envelope.len() < ENVELOPE && !is_comma_of_items {
+            self.envelope.extend_from_slice(&[byte]);
         }
-        self.follow(byte);
+        let in_text = self.text != Text::Outside;
+        self.step(byte);
+        if in_text {
+            return;
+        }
+        if byte == b'"' {
+            self.string = self.envelope.len();
+        }
+        self.place = self.next_place(byte);
     }
 
-    /// Moves over a byte; within a string, over a run that begins with it.
-    fn follow(&mut self, byte: u8) {
+    /// Moves to the comma behind an item, or to the end of all: nearly all of a page, so in one go. Returns where it is;
+    /// `None` if it has not come.
+    fn end_of_item(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            if self.text == Text::Inside {
+                at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+            }
+            let byte = *bytes.get(at)?;
+            if self.text == Text::Outside && self.depth == 2 && matches!(byte, b',' | b']') {
+                return Some(at);
+            }
+            self.step(byte);
+            at += 1;
+        }
+    }
+
+    /// Moves over a byte.
+    fn step(&mut self, byte: u8) {
         match (self.text, byte) {
-            (Text::Inside, b'"') => {
-                self.text = Text::Outside;
-                return;
-            }
+            (Text::Inside, b'"') => self.text = Text::Outside,
             (Text::Inside, b'\\') => self.text = Text::Escaped,
-            (Text::Escaped, _) => self.text = Text::Inside,
-            (Text::Outside, b'"') => {
-                self.text = Text::Inside;
-                self.string = self.envelope.len();
-            }
+            (Text::Escaped, _) | (Text::Outside, b'"') => self.text = Text::Inside,
             (Text::Outside, b'{' | b'[') => self.depth += 1,
             (Text::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-            _ => {}
+            (Text::Inside | Text::Outside, _) => {}
         }
-        if self.text == Text::Outside {
-            self.place = self.next_place(byte);
-        }
-    }
-
-    /// Moves over what is nested in an item: nearly all of a page, so in one go. Returns how far, which is behind the item
-    /// if it ends here.
-    fn nested(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while let Some(rest @ [byte, ..]) = bytes.get(at..) {
-            at += 1;
-            match (self.text, byte) {
-                (Text::Inside, _) => {
-                    let run = plain(rest);
-                    at += run;
-                    match rest.get(run) {
-                        Some(b'"') => self.text = Text::Outside,
-                        Some(_) => self.text = Text::Escaped,
-                        None => return bytes.len(),
-                    }
-                }
-                (Text::Escaped, _) | (Text::Outside, b'"') => self.text = Text::Inside,
-                (Text::Outside, b'{' | b'[') => self.depth += 1,
-                (Text::Outside, b'}' | b']') => {
-                    self.depth -= 1;
-                    if self.depth == 2 {
-                        break;
-                    }
-                }
-                (Text::Outside, _) => {}
-            }
-        }
-        at
     }
 
     fn next_place(&self, byte: u8) -> Place {
         match (self.place, byte) {
             (Place::Envelope, b':') if self.depth == 1 && self.is_items_key() => Place::Key,
-            (Place::Key, b'[') if self.depth == 2 => Place::Items,
+            (Place::Key, b'[') if self.depth == 2 => Place::Item,
+            (Place::Between, b',') => Place::Item,
             (Place::Key, b' ' | b'\n' | b'\r' | b'\t') => Place::Key,
-            (Place::Key, _) | (Place::Items, b']') => Place::Envelope,
+            (Place::Key | Place::Between, _) => Place::Envelope,
             (place, _) => place,
         }
     }
@@ -237,25 +196,14 @@ impl PageReader {
         self.dropping.then(|| Item::TooLong(std::mem::take(&mut self.item).freeze()))
     }
 
+    /// Gives the item whose end has come, if there was one.
     fn complete(&mut self) -> Option<Item> {
-        self.place = Place::Items;
+        self.place = Place::Between;
+        let item = self.item.split().freeze();
+        let item = item.slice_ref(item.trim_ascii());
         let dropped = std::mem::take(&mut self.dropping);
-        (!dropped).then(|| Item::Whole(self.item.split().freeze()))
+        (!dropped && !item.is_empty()).then_some(Item::Whole(item))
     }
-}
-
-/// How many bytes of a string come before the next that means something.
-fn plain(bytes: &[u8]) -> usize {
-    memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
-}
-
-/// Whether a byte stands between items, or ends them all.
-fn between(byte: u8) -> bool {
-    matches!(byte, b',' | b']' | b' ' | b'\n' | b'\r' | b'\t')
-}
-
-fn ends_item(text: Text, depth: usize, byte: u8) -> bool {
-    text == Text::Outside && depth == 2 && between(byte)
 }
 
 // === impl PageMeta ===

@@ -7,7 +7,6 @@
 
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -73,13 +72,6 @@ impl Recent {
         // A large object takes a while to drop, and what it runs on the way is the user's.
         drop((forgotten, surplus));
         object
-    }
-}
-
-impl fmt::Debug for Recent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lists = self.0.lock();
-        f.debug_struct("Recent").field("held", &lists.held.len()).field("bytes", &lists.bytes).finish()
     }
 }
 

@@ -45,7 +45,6 @@ const SOON: Duration = Duration::from_secs(1);
 const PATIENCE: u32 = 3;
 
 /// List and watch of one part of one store.
-#[derive(Debug)]
 pub(super) struct Reflector {
     endpoint: Endpoint,
     rights: Arc<Rights>,
@@ -84,10 +83,10 @@ enum Listing {
 
 impl Reflector {
     pub(super) fn new(client: kube::Client, store: Arc<Core>, part: usize, random: fastrand::Rng) -> Self {
-        let namespace = store.parts().get(part).and_then(|part| part.as_deref());
-        let path = store.kind().collection_path(namespace);
-        let rights = Rights::new(client.clone(), store.kind(), store.scope(), namespace).into();
-        let endpoint = Endpoint::new(client, &path, store.scope(), store.projection());
+        let namespace = store.parts.get(part).and_then(|part| part.as_deref());
+        let path = store.kind.collection_path(namespace);
+        let rights = Rights::new(client.clone(), &store.kind, &store.scope, namespace).into();
+        let endpoint = Endpoint::new(client, &path, &store.scope, store.projection());
         Self {
             endpoint,
             rights,
@@ -137,7 +136,7 @@ impl Reflector {
                 let at_once = std::mem::take(&mut self.eager);
                 let wait =
                     if at_once { Duration::ZERO } else { self.backoff.after_answer(self.random.f64()) };
-                tracing::debug!(kind = %self.store.kind(), "version expired, listing again");
+                tracing::debug!(kind = %self.store.kind, "version expired, listing again");
                 if at_once {
                     return wait;
                 }
@@ -145,7 +144,7 @@ impl Reflector {
             }
             Failure::Unstreamed(reason) => {
                 self.listing = Listing::Paged;
-                tracing::debug!(kind = %self.store.kind(), reason, "listing by pages");
+                tracing::debug!(kind = %self.store.kind, reason, "listing by pages");
                 return Duration::ZERO;
             }
             Failure::Later(wait, text) => (wait.mul_f64(1.0 + self.random.f64() / 10.0), text),
@@ -167,7 +166,7 @@ impl Reflector {
             Failure::Unanswered(text) => (self.backoff.after_silence(self.random.f64()), text),
         };
         if self.store.counts.down(self.part, text.clone(), absent) {
-            tracing::warn!(kind = %self.store.kind(), error = text, retry_in = ?wait, "list or watch failed");
+            tracing::warn!(kind = %self.store.kind, error = text, retry_in = ?wait, "list or watch failed");
         }
         wait
     }
@@ -223,7 +222,7 @@ impl Reflector {
 
     /// Takes the items of one page as they come.
     async fn page(&self, epoch: u64, mut body: Body) -> Result<PageMeta, Failure> {
-        let limit = self.store.object_limit();
+        let limit = self.store.max_object_bytes;
         let mut page = PageReader::new(limit);
         while let Some(bytes) = next_bytes(&mut body).await? {
             let mut rest = &bytes[..];
@@ -243,7 +242,7 @@ impl Reflector {
         self.worked = true;
         self.denials = 0;
         if let Some(down) = self.store.counts.up(self.part) {
-            tracing::info!(kind = %self.store.kind(), ?down, "list and watch work again");
+            tracing::info!(kind = %self.store.kind, ?down, "list and watch work again");
         }
     }
 }

@@ -23,7 +23,7 @@ const PAGE: usize = 256;
 pub(super) type Number = u32;
 
 /// All slots of one store.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Slots {
     /// Full, but for the last ones and where objects have gone. An empty one is given back and keeps its place.
     pages: Vec<Page>,
@@ -36,13 +36,12 @@ pub(super) struct Slots {
     births: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Page {
     slots: Vec<Option<Slot>>,
     taken: usize,
 }
 
-#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) view: View,
     /// The last list that had the key.

@@ -7,7 +7,6 @@ mod families;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -113,15 +112,7 @@ pub struct HandlerTrouble {
 }
 
 /// The moving numbers of one store.
-#[derive(Debug)]
 pub(super) struct Counts {
-    /// By part.
-    watches: Box<[AtomicU64]>,
-    /// By part.
-    lists: Box<[AtomicU64]>,
-    events: AtomicU64,
-    decode_errors: AtomicU64,
-    pack_stalls: AtomicU64,
     pub(super) left_out: LeftOut,
     health: Mutex<Health>,
     /// Never goes back. Written under `health`.
@@ -131,7 +122,7 @@ pub(super) struct Counts {
 }
 
 /// A [`HandlerTrouble`] and what of it was told.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 struct Trouble {
     panics: LogEvery,
     slow: LogEvery,
@@ -150,16 +141,25 @@ enum Progress {
     Settled,
 }
 
-#[derive(Debug)]
 struct Health {
-    /// Per part: `None` while its list or watch works.
-    down: Vec<Option<Down>>,
-    /// Per part: since when it works, if it does.
-    up: Vec<Instant>,
+    parts: Vec<Part>,
     last_event: Option<Instant>,
+    events: u64,
+    decode_errors: u64,
+    pack_stalls: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+struct Part {
+    /// `None` while its list or watch works.
+    down: Option<Down>,
+    /// Since when it works, if it does.
+    up: Instant,
+    lists: u64,
+    watches: u64,
+}
+
+#[derive(Clone)]
 struct Down {
     /// Of a store that waits for its first answer: since it asks.
     since: Instant,
@@ -178,21 +178,19 @@ impl Counts {
     pub(super) fn new(parts: &[Option<Arc<str>>]) -> Self {
         let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
         let error = parts.is_empty().then(|| nothing.to_owned());
-        let down = vec![Some(Down { error, absent: parts.is_empty(), ..Down::now() }); parts.len().max(1)];
-        let by_part = || down.iter().map(|_| AtomicU64::new(0)).collect();
+        let down = Down { error, absent: parts.is_empty(), ..Down::now() };
+        let part = Part { up: down.since, down: Some(down), lists: 0, watches: 0 };
+        let progress = if parts.is_empty() { Progress::Settled } else { Progress::Declared };
         Self {
-            watches: by_part(),
-            lists: by_part(),
-            events: AtomicU64::new(0),
-            decode_errors: AtomicU64::new(0),
-            pack_stalls: AtomicU64::new(0),
             left_out: LeftOut::default(),
-            progress: watch::Sender::new(if parts.is_empty() {
-                Progress::Settled
-            } else {
-                Progress::Declared
+            health: Mutex::new(Health {
+                parts: vec![part; parts.len().max(1)],
+                last_event: None,
+                events: 0,
+                decode_errors: 0,
+                pack_stalls: 0,
             }),
-            health: Mutex::new(Health { up: vec![Instant::now(); down.len()], down, last_event: None }),
+            progress: watch::Sender::new(progress),
             handlers: Mutex::default(),
             unindexed: Mutex::default(),
         }
@@ -201,31 +199,36 @@ impl Counts {
     /// Notes that the store asks from now on.
     pub(super) fn begin(&self) {
         let mut health = self.health.lock();
-        for down in health.down.iter_mut().flatten() {
+        for down in health.parts.iter_mut().filter_map(|part| part.down.as_mut()) {
             down.since = Instant::now();
         }
         self.advance(&health);
     }
 
     pub(super) fn watching(&self, part: usize) {
-        add_one(&self.watches, part);
+        if let Some(part) = self.health.lock().parts.get_mut(part) {
+            part.watches += 1;
+        }
     }
 
     pub(super) fn listed(&self, part: usize) {
-        add_one(&self.lists, part);
+        if let Some(part) = self.health.lock().parts.get_mut(part) {
+            part.lists += 1;
+        }
     }
 
     pub(super) fn event(&self) {
-        self.events.fetch_add(1, Ordering::Relaxed);
-        self.health.lock().last_event = Some(Instant::now());
+        let mut health = self.health.lock();
+        health.events += 1;
+        health.last_event = Some(Instant::now());
     }
 
     pub(super) fn undecodable(&self) {
-        self.decode_errors.fetch_add(1, Ordering::Relaxed);
+        self.health.lock().decode_errors += 1;
     }
 
     pub(super) fn unpacked(&self) {
-        self.pack_stalls.fetch_add(1, Ordering::Relaxed);
+        self.health.lock().pack_stalls += 1;
     }
 
     /// Counts a panic; returns how many are to be told.
@@ -254,10 +257,9 @@ impl Counts {
     /// Notes that a part works; returns how long it had not, if an error had been noted.
     pub(super) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
-        let was = health.down.get_mut(part)?.take()?;
-        if let Some(up) = health.up.get_mut(part) {
-            *up = Instant::now();
-        }
+        let part = health.parts.get_mut(part)?;
+        let was = part.down.take()?;
+        part.up = Instant::now();
         self.advance(&health);
         drop(health);
         was.error.map(|_| was.since.elapsed())
@@ -267,8 +269,8 @@ impl Counts {
     /// once a minute, because servers behind one address take turns, or at once where it says that the kind is not there.
     pub(super) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
-        let Some(down) = health.down.get_mut(part) else { return false };
-        let down = down.get_or_insert_with(Down::now);
+        let Some(part) = health.parts.get_mut(part) else { return false };
+        let down = part.down.get_or_insert_with(Down::now);
         let gone = absent && !down.absent;
         let news = down.told.as_ref() != Some(&error) && (down.pace.add(1, Instant::now()).is_some() || gone);
         if news {
@@ -281,8 +283,7 @@ impl Counts {
     }
 
     fn advance(&self, health: &Health) {
-        let parts = health.down.iter().map(|down| Progress::of(down.as_ref()));
-        let Some(now) = parts.min() else { return };
+        let Some(now) = health.parts.iter().map(Part::progress).min() else { return };
         self.progress.send_if_modified(|progress| {
             let news = now > *progress;
             *progress = now.max(*progress);
@@ -310,7 +311,7 @@ impl Counts {
         let health = self.health.lock();
         // Before `progress`, which is written under it.
         let asking = *self.progress.borrow() == Progress::Asking;
-        let unanswered = health.down.iter().flatten().filter(|down| down.error.is_none());
+        let unanswered = health.down().filter(|down| down.error.is_none());
         unanswered.map(|down| down.since).min().filter(|_| asking)
     }
 
@@ -321,72 +322,74 @@ impl Counts {
 
     pub(super) fn status(&self, store: &Core, table: &Table) -> KindStatus {
         let health = self.health.lock();
-        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         KindStatus {
-            cluster: store.cluster().cloned(),
-            kind: store.kind().clone(),
+            cluster: store.cluster.clone(),
+            kind: store.kind.clone(),
             scope: store.describe_scope(),
             projection: store.projection(),
             required: store.required(),
             synced: table.is_synced(),
             settled: *self.progress.borrow() == Progress::Settled,
-            down_since: health.down.iter().flatten().map(|down| down.since).min(),
-            last_error: health.down.iter().flatten().find_map(|down| down.error.clone()),
-            absent: health.down.iter().flatten().any(|down| down.absent),
+            down_since: health.down().map(|down| down.since).min(),
+            last_error: health.down().find_map(|down| down.error.clone()),
+            absent: health.down().any(|down| down.absent),
             objects: table.count(),
             bytes: table.bytes(),
-            packing: store.shelf.packing(table.tally()),
-            restarts: after_first(&self.watches),
-            relists: after_first(&self.lists),
-            events: load(&self.events),
+            packing: store.shelf.packing(table.packing()),
+            restarts: health.after_first(|part| part.watches),
+            relists: health.after_first(|part| part.lists),
+            events: health.events,
             last_event_age: health.last_event.map(|at| at.elapsed()),
-            decode_errors: load(&self.decode_errors),
-            pack_stalls: load(&self.pack_stalls),
+            decode_errors: health.decode_errors,
+            pack_stalls: health.pack_stalls,
             left_out: self.left_out.named(),
-            handlers: self
-                .handlers
-                .lock()
-                .iter()
-                .map(|(name, trouble)| (name.clone(), trouble.counts()))
-                .collect(),
-            unindexed: self
-                .unindexed
-                .lock()
-                .iter()
-                .map(|(name, paced)| (name.clone(), paced.count()))
-                .collect(),
-            parts: self.parts(&health, store.parts()),
+            handlers: by_name(&self.handlers.lock(), Trouble::counts),
+            unindexed: by_name(&self.unindexed.lock(), LogEvery::count),
+            parts: store.parts.iter().zip(&health.parts).map(|(of, part)| part.status(of.as_ref())).collect(),
         }
-    }
-
-    fn parts(&self, health: &Health, names: &[Option<Arc<str>>]) -> Vec<PartStatus> {
-        let mut parts = Vec::with_capacity(names.len());
-        let conditions = health.down.iter().zip(&health.up);
-        let counts = self.lists.iter().zip(&self.watches);
-        for ((namespace, (down, up)), (lists, watches)) in names.iter().zip(conditions).zip(counts) {
-            parts.push(PartStatus {
-                namespace: namespace.clone(),
-                working: down.is_none(),
-                since: down.as_ref().map_or(*up, |down| down.since),
-                last_error: down.as_ref().and_then(|down| down.error.clone()),
-                absent: down.as_ref().is_some_and(|down| down.absent),
-                lists: lists.load(Ordering::Relaxed),
-                watches: watches.load(Ordering::Relaxed),
-            });
-        }
-        parts
     }
 }
 
-fn add_one(by_part: &[AtomicU64], part: usize) {
-    if let Some(number) = by_part.get(part) {
-        number.fetch_add(1, Ordering::Relaxed);
+fn by_name<T: Copy, C>(counts: &BTreeMap<String, T>, read: fn(T) -> C) -> BTreeMap<String, C> {
+    counts.iter().map(|(name, count)| (name.clone(), read(*count))).collect()
+}
+
+// === impl Health ===
+
+impl Health {
+    fn down(&self) -> impl Iterator<Item = &Down> {
+        self.parts.iter().filter_map(|part| part.down.as_ref())
+    }
+
+    /// Returns the sum of what came after the first of each part. A part that never began takes nothing from the others.
+    fn after_first(&self, read: fn(&Part) -> u64) -> u64 {
+        self.parts.iter().map(|part| read(part).saturating_sub(1)).sum()
     }
 }
 
-/// The sum of what came after the first of each part. A part that never began takes nothing from the others.
-fn after_first(by_part: &[AtomicU64]) -> u64 {
-    by_part.iter().map(|number| number.load(Ordering::Relaxed).saturating_sub(1)).sum()
+// === impl Part ===
+
+impl Part {
+    fn progress(&self) -> Progress {
+        match self.down {
+            Some(Down { absent: false, error: None, .. }) => Progress::Asking,
+            Some(Down { absent: false, error: Some(_), .. }) => Progress::Tried,
+            Some(Down { absent: true, .. }) | None => Progress::Settled,
+        }
+    }
+
+    fn status(&self, namespace: Option<&Arc<str>>) -> PartStatus {
+        let down = self.down.as_ref();
+        PartStatus {
+            namespace: namespace.cloned(),
+            working: down.is_none(),
+            since: down.map_or(self.up, |down| down.since),
+            last_error: down.and_then(|down| down.error.clone()),
+            absent: down.is_some_and(|down| down.absent),
+            lists: self.lists,
+            watches: self.watches,
+        }
+    }
 }
 
 // === impl Down ===
@@ -394,18 +397,6 @@ fn after_first(by_part: &[AtomicU64]) -> u64 {
 impl Down {
     fn now() -> Self {
         Self { since: Instant::now(), error: None, absent: false, told: None, pace: LogEvery::default() }
-    }
-}
-
-// === impl Progress ===
-
-impl Progress {
-    fn of(down: Option<&Down>) -> Self {
-        match down {
-            Some(Down { absent: false, error: None, .. }) => Self::Asking,
-            Some(Down { absent: false, error: Some(_), .. }) => Self::Tried,
-            Some(Down { absent: true, .. }) | None => Self::Settled,
-        }
     }
 }
 

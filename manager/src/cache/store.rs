@@ -25,7 +25,6 @@ use super::Projection;
 use super::deliver::{Job, Member};
 use super::function::Function;
 use super::home::Home;
-use super::kind::members;
 use super::meta::ResourceVersion;
 use super::pack::Shelf;
 use super::required::{Required, Words};
@@ -39,22 +38,21 @@ use crate::key::{KindId, Request};
 pub(super) use self::feed::EventKind;
 
 /// All cached objects of one kind and scope, undecoded: what one list and watch keeps true.
-#[derive(Debug)]
 pub(super) struct Core {
     /// `None` for the manager's own.
-    cluster: Option<Arc<str>>,
+    pub(super) cluster: Option<Arc<str>>,
     required: Words,
-    kind: KindId,
-    scope: Scope,
+    pub(super) kind: KindId,
+    pub(super) scope: Scope,
     /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
     full: AtomicBool,
     /// Shared with every version.
     home: Arc<Home>,
     /// Namespaces it lists and watches, one reflector each; a single `None` is all of them.
-    parts: Vec<Option<Arc<str>>>,
+    pub(super) parts: Vec<Option<Arc<str>>>,
     own_writes: Coverage,
     /// Longest object taken, in bytes; 0 = no limit.
-    max_object_bytes: usize,
+    pub(super) max_object_bytes: usize,
     table: RwLock<Table>,
     /// Those the table has indexes by, in its order; another slice after each change. Written under the table's lock.
     functions: RwLock<Arc<[Arc<Function>]>>,
@@ -89,7 +87,6 @@ enum Coverage {
 }
 
 /// Held by the task of a store. Own writes are read for as long as the store is, also after its end.
-#[derive(Debug)]
 pub(super) struct Ended(pub(super) Arc<Core>);
 
 // === impl Core ===
@@ -138,20 +135,8 @@ impl Core {
         Self { cluster, required, ..self }
     }
 
-    pub(super) fn cluster(&self) -> Option<&Arc<str>> {
-        self.cluster.as_ref()
-    }
-
     pub(super) fn required(&self) -> Required {
         self.required.about(&self.kind)
-    }
-
-    pub(super) fn kind(&self) -> &KindId {
-        &self.kind
-    }
-
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
     }
 
     pub(super) fn projection(&self) -> Projection {
@@ -300,7 +285,8 @@ impl Core {
         // Nothing will ever feed it. Under the lock: `widen` comes before `commit` or sees this.
         self.retired.cancel();
         drop(table);
-        Some(members(jobs))
+        let member = |job| if let Job::Join { member, .. } = job { Some(member) } else { None };
+        Some(jobs.into_iter().filter_map(member).collect())
     }
 
     /// Has every object changed on its way in. Without effect once there is a transform.
@@ -327,15 +313,6 @@ impl Core {
 
     pub(super) fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
-    }
-
-    pub(super) fn parts(&self) -> &[Option<Arc<str>>] {
-        &self.parts
-    }
-
-    /// Returns the longest object taken; 0 = no limit.
-    pub(super) fn object_limit(&self) -> usize {
-        self.max_object_bytes
     }
 
     /// Returns the longest watch line worth keeping; 0 = no limit.
@@ -411,11 +388,7 @@ impl Core {
 impl Drop for Ended {
     fn drop(&mut self) {
         // Under the lock that queues: what is queued later sees it, and what was queued before goes with this step.
-        self.0.step(|table| {
-            // Nobody packs any more.
-            table.intake.close();
-            self.0.ended.store(true, Ordering::Release);
-        });
+        self.0.step(|_| self.0.ended.store(true, Ordering::Release));
     }
 }
 

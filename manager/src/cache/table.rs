@@ -23,11 +23,11 @@ use hashbrown::HashMap;
 
 use self::gone::Gone;
 pub(super) use self::own::Removal;
-use super::body::{Form, Tally};
+use super::body::Form;
 use super::deliver::Job;
 use super::index::{Indexes, Values};
 use super::meta::{Meta, ResourceVersion, Uid};
-use super::pack::{Intake, Packed};
+use super::pack::{Intake, Packed, Packing};
 use super::slots::{Number, Slot, Slots};
 use super::view::View;
 use crate::client::Writer;
@@ -55,7 +55,7 @@ pub(super) enum Origin {
 }
 
 /// The objects of one store, with their indexes and the changes nobody has been told yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Table {
     objects: Slots,
     indexes: Indexes,
@@ -67,8 +67,8 @@ pub(super) struct Table {
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     bytes: usize,
-    /// Those of the objects that are packed.
-    tally: Tally,
+    /// Those of the objects that are packed, without their dictionaries.
+    packing: Packing,
     synced: bool,
     /// What the handlers have to be told, in order.
     pub(super) jobs: VecDeque<Job>,
@@ -267,7 +267,7 @@ impl Table {
         self.indexes.replace(number, old.meta(), view.meta(), values);
         self.bytes += view.cost();
         self.bytes -= old.cost();
-        self.tally.take(old.body());
+        self.packing.take(old.body());
         self.intake.offer(&view, self.bytes);
         if old.meta().uid == view.meta().uid {
             self.queue(Some(old), Some(view), origin);
@@ -289,7 +289,7 @@ impl Table {
         let slot = self.objects.remove(number)?;
         self.indexes.remove(number, slot.view.meta());
         self.bytes -= slot.view.cost();
-        self.tally.take(slot.view.body());
+        self.packing.take(slot.view.body());
         self.queue(Some(slot.view.clone()), None, origin);
         Some(slot.view)
     }
@@ -300,10 +300,10 @@ impl Table {
         for (view, packed) in turn {
             if self.get(view.request()).is_some_and(|stored| stored.is(&view)) {
                 self.bytes -= view.cost();
-                self.tally.take(view.body());
+                self.packing.take(view.body());
                 replaced.push(view.body().replace(Form::Packed(packed)));
                 self.bytes += view.cost();
-                self.tally.add(view.body());
+                self.packing.add(view.body());
             }
         }
         replaced
@@ -375,8 +375,8 @@ impl Table {
         self.bytes
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        self.tally
+    pub(super) fn packing(&self) -> Packing {
+        self.packing
     }
 }
 

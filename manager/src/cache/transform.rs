@@ -3,7 +3,6 @@
 //! It sees what the cache would keep, without managedFields, once per version, before index functions, handlers and
 //! readers. A failure or a panic costs that version and nothing else: what was stored of the object stays.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
@@ -65,11 +64,5 @@ impl Transform {
             return Err(ScanError::Transform("changed its name, uid or resourceVersion".to_owned()));
         }
         Ok(Some(changed.into()))
-    }
-}
-
-impl fmt::Debug for Transform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Transform")
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::Cache;
-use super::frame::Status;
+use super::frame::read_status;
 use super::meta::{Scan, Uid};
 use super::store::Core;
 use super::table::Removal;
@@ -57,7 +57,7 @@ impl Cache {
     /// The stores a write may concern. None: nobody reads the kind, so nothing can be stale.
     fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<Core>> {
         let same = |store: &Arc<Core>| {
-            let kind = store.kind();
+            let kind = &store.kind;
             kind.plural() == path.plural && kind.group() == path.group
         };
         self.0.cores().into_iter().filter(same).collect()
@@ -76,7 +76,7 @@ pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Wri
     {
         return store.removed(&removal(&scan, &[]), writer);
     }
-    store.kind().version() == path.version && store.written(body, writer)
+    store.kind.version() == path.version && store.written(body, writer)
 }
 
 /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
@@ -95,9 +95,9 @@ pub(super) fn answer_to_delete(
             Err(_) => false,
         };
     }
-    let uid = Status::read(0, body).details.and_then(|details| details.uid);
-    uid.is_some_and(|uid| {
-        store.removed(&Removal { request, uid: &Uid::new(&uid), version: None, shown }, writer)
+    let details = read_status(0, body).details.filter(|details| !details.uid.is_empty());
+    details.is_some_and(|details| {
+        store.removed(&Removal { request, uid: &Uid::new(&details.uid), version: None, shown }, writer)
     })
 }
 

@@ -92,8 +92,8 @@ fn only_an_annotation_that_says_true_ends_the_initial_events() {
 
 #[test]
 fn a_failure_in_plain_text_keeps_its_words() {
-    let status = Status::read(429, b"Too many requests, please try again later.\n");
+    let status = read_status(429, b"Too many requests, please try again later.\n");
     assert_eq!((status.code, status.message.as_str()), (429, "Too many requests, please try again later."));
-    let status = Status::read(429, br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#);
-    assert_eq!(status.retry_after(), Some(std::time::Duration::from_secs(3)));
+    let status = read_status(429, br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#);
+    assert_eq!(status.details.map(|details| details.retry_after_seconds), Some(3));
 }

@@ -9,9 +9,7 @@
 //! 2. Only the pool hands out what it holds, under its lock: what it alone holds there, nobody else can take up.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::Hash;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -24,14 +22,11 @@ use super::{Label, Labels, Owner, Uid};
 /// Entries that are not worth a sweep.
 const FEW: usize = 64;
 
-/// A list that is kept once for all who have an equal one; empty without an allocation.
-pub struct Shared<T>(Option<Arc<[T]>>);
-
 /// What the versions of one store share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::cache) struct Pool(Mutex<Kept>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Kept {
     texts: Entries<str>,
     labels: Entries<[Label]>,
@@ -39,7 +34,6 @@ struct Kept {
     finalizers: Entries<[Arc<str>]>,
 }
 
-#[derive(Debug)]
 struct Entries<T: ?Sized> {
     /// With their hashes, which are costly to find again.
     table: HashTable<(u64, Arc<T>)>,
@@ -80,12 +74,12 @@ impl Pool {
         Labels(kept.list(labels, same, |(key, value)| (texts.text(key), texts.text(value))))
     }
 
-    pub(super) fn owners(&self, owners: &[OwnerText<'_>]) -> Shared<Owner> {
+    pub(super) fn owners(&self, owners: &[OwnerText<'_>]) -> Arc<[Owner]> {
         let Kept { texts, owners: kept, .. } = &mut *self.0.lock();
         kept.list(owners, |owner, text| text.is(owner), |text| text.owner(texts))
     }
 
-    pub(super) fn finalizers(&self, finalizers: &[Cow<'_, str>]) -> Shared<Arc<str>> {
+    pub(super) fn finalizers(&self, finalizers: &[Cow<'_, str>]) -> Arc<[Arc<str>]> {
         let Kept { texts, finalizers: kept, .. } = &mut *self.0.lock();
         kept.list(finalizers, |one, text| one[..] == **text, |text| texts.text(text))
     }
@@ -135,14 +129,15 @@ impl<T> Entries<[T]> {
         items: &[R],
         same: impl Fn(&T, &R) -> bool,
         make: impl FnMut(&R) -> T,
-    ) -> Shared<T> {
+    ) -> Arc<[T]> {
         if items.is_empty() {
-            return Shared::default();
+            // Without an allocation: all empty lists are one.
+            return Arc::default();
         }
         let equal = |known: &[T]| {
             known.len() == items.len() && known.iter().zip(items).all(|(known, item)| same(known, item))
         };
-        Shared(Some(self.get(hash_of(items), equal, || items.iter().map(make).collect())))
+        self.get(hash_of(items), equal, || items.iter().map(make).collect())
     }
 }
 
@@ -171,55 +166,6 @@ impl OwnerText<'_> {
             name: texts.text(&self.name),
             controller: self.controller,
         }
-    }
-}
-
-// === impl Shared ===
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<T> Deref for Shared<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        self.0.as_deref().unwrap_or_default()
-    }
-}
-
-impl<T: PartialEq> PartialEq for Shared<T> {
-    fn eq(&self, other: &Self) -> bool {
-        // Within one store equal lists are one, but not across two.
-        match (&self.0, &other.0) {
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs) || ours == theirs,
-            (ours, theirs) => ours.is_none() && theirs.is_none(),
-        }
-    }
-}
-
-impl<T: Eq> Eq for Shared<T> {}
-
-impl<'a, T> IntoIterator for &'a Shared<T> {
-    type Item = &'a T;
-    type IntoIter = std::slice::Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }
 

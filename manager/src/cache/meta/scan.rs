@@ -78,13 +78,6 @@ pub(in crate::cache) struct Glimpse {
     pub(in crate::cache) version: Option<ResourceVersion>,
 }
 
-/// What the annotations of this project say.
-#[derive(Default)]
-struct Steering {
-    paused: bool,
-    reconcile_at_hash: u64,
-}
-
 // === impl Scan ===
 
 impl<'a> Scan<'a> {
@@ -121,7 +114,7 @@ impl<'a> Scan<'a> {
         self.check_kind(&home.kind, projection)?;
         let body = self.body(&home.head, projection);
         let full = projection == Projection::Full;
-        let steering = self.metadata.steering()?;
+        let (paused, reconcile_at_hash) = self.metadata.steering()?;
         let meta = Meta {
             generation: read(self.metadata.generation)?,
             labels: home.pool.labels(&self.metadata.labels()?),
@@ -130,8 +123,8 @@ impl<'a> Scan<'a> {
             deleting: self.is_deleting(),
             finalizers: home.pool.finalizers(&read::<Vec<_>>(self.metadata.finalizers)?.unwrap_or_default()),
             annotations_hash: present(self.metadata.annotations).map_or(0, hash_of),
-            paused: steering.paused,
-            reconcile_at_hash: steering.reconcile_at_hash,
+            paused,
+            reconcile_at_hash,
             content_hash: if full { self.content_hash() } else { 0 },
             status_hash: if full { self.status_hash() } else { 0 },
             request: self.request.map_namespace(|namespace| home.pool.text(namespace)),
@@ -356,16 +349,17 @@ impl<'a> Metadata<'a> {
         }
     }
 
-    fn steering(&self) -> Result<Steering, ScanError> {
-        let mut steering = Steering::default();
+    /// Returns what the annotations of this project say: [`Meta::paused`] and [`Meta::reconcile_at_hash`].
+    fn steering(&self) -> Result<(bool, u64), ScanError> {
+        let (mut paused, mut reconcile_at_hash) = (false, 0);
         // Few objects carry one of ours, and a search is a small part of what reading them all would cost.
         let ours = present(self.annotations).filter(|raw| memmem::find(raw.as_bytes(), DOMAIN).is_some());
         strings("annotations", ours, |key, value| match &*key {
-            PAUSED_ANNOTATION => steering.paused = value == "true",
-            RECONCILE_AT_ANNOTATION => steering.reconcile_at_hash = hash_of(&value),
+            PAUSED_ANNOTATION => paused = value == "true",
+            RECONCILE_AT_ANNOTATION => reconcile_at_hash = hash_of(&value),
             _ => {}
         })?;
-        Ok(steering)
+        Ok((paused, reconcile_at_hash))
     }
 }
 

@@ -233,17 +233,5 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-impl fmt::Debug for Packed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes with {:?}", self.frame.len(), self.dictionary)
-    }
-}
-
-impl fmt::Debug for Workbench {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workbench").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Dictionary;
-use crate::cache::body::Tally;
 
 /// Statistics of packing in one store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub struct Packing {
 }
 
 /// The dictionaries of a store; they are alive as long as a body or the packer uses them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::cache) struct Shelf(Mutex<Vec<Weak<Dictionary>>>);
 
 // === impl Packing ===
@@ -46,15 +45,10 @@ impl Shelf {
         shelved.push(Arc::downgrade(dictionary));
     }
 
-    pub(in crate::cache) fn packing(&self, tally: Tally) -> Packing {
+    /// Adds its dictionaries to what the packed bodies of the store come to.
+    pub(in crate::cache) fn packing(&self, bodies: Packing) -> Packing {
         let alive: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        let Tally { objects, kept, plain } = tally;
-        Packing {
-            objects,
-            bytes: kept,
-            plain_bytes: plain,
-            dictionaries: alive.len(),
-            dictionary_bytes: alive.iter().map(|dictionary| dictionary.bytes()).sum(),
-        }
+        let dictionary_bytes = alive.iter().map(|dictionary| dictionary.bytes()).sum();
+        Packing { dictionaries: alive.len(), dictionary_bytes, ..bodies }
     }
 }

@@ -1,6 +1,5 @@
 //! The requests a reflector sends, and what it makes of refusals.
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,11 +7,12 @@ use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use kube::core::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::cache::Projection;
-use crate::cache::frame::Status;
+use crate::cache::frame::{is_expired, read_status};
 use crate::cache::select::Scope;
 use crate::key::Chain;
 
@@ -114,14 +114,8 @@ impl Endpoint {
         let (head, body) = response.into_parts();
         // The code decides; a refusal whose text is cut off is still that refusal.
         let text = read_all(body, REFUSAL).await.unwrap_or_default();
-        let status = Status::read(head.status.as_u16(), &text);
+        let status = read_status(head.status.as_u16(), &text);
         Err(Failure::from_status(&status, retry_after(&head.headers)))
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("base", &self.base).finish_non_exhaustive()
     }
 }
 
@@ -180,11 +174,12 @@ impl Failure {
             ("", reason) => format!("the server answered {}: {reason}", status.code),
             (message, _) => format!("the server answered {}: {message}", status.code),
         };
-        let wait = header.or_else(|| status.retry_after()).filter(|wait| !wait.is_zero());
+        let named = || Some(Duration::from_secs(status.details.as_ref()?.retry_after_seconds.into()));
+        let wait = header.or_else(named).filter(|wait| !wait.is_zero());
         // The page of a gateway that reached no server: servers give a reason.
         let of_gateway = status.reason.is_empty();
         match (status.code, wait) {
-            _ if status.is_expired() => Self::Expired,
+            _ if is_expired(status) => Self::Expired,
             (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
             (502..=504, None) if of_gateway => Self::Unanswered(text),
             // All about the server; an internal error, 500, may be about this very position.

@@ -111,12 +111,6 @@ impl Rights {
     }
 }
 
-impl std::fmt::Debug for Rights {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rights").field("question", &self.question).finish_non_exhaustive()
-    }
-}
-
 /// The one name that a field selector admits: the server asks the rules about it, so that a right to one object is a
 /// right to watch it.
 fn only_name(fields: &str) -> Option<&str> {

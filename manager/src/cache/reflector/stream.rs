@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::request::Failure;
 use super::{PATIENCE, Reflector, too_large};
-use crate::cache::frame::{Bookmark, Event, Line, Lines, Raw, Status};
+use crate::cache::frame::{Bookmark, Event, Line, Lines, Raw, read_status};
 use crate::cache::meta::{ResourceVersion, ScanError};
 use crate::cache::store::{Core, EventKind};
 
@@ -88,7 +88,7 @@ impl Reflector {
             biased;
             outcome = self.take_all(&mut stream) => outcome,
             () = lost => {
-                tracing::debug!(kind = %self.store.kind(), "the right to watch is denied, asking for another watch");
+                tracing::debug!(kind = %self.store.kind, "the right to watch is denied, asking for another watch");
                 Ok(())
             }
         };
@@ -160,7 +160,7 @@ impl Reflector {
             }
             Err(error) => {
                 let error =
-                    if whole { ScanError::Shape(error) } else { too_large(self.store.object_limit()) };
+                    if whole { ScanError::Shape(error) } else { too_large(self.store.max_object_bytes) };
                 self.store.refuse(line, &error);
                 return Ok(());
             }
@@ -182,7 +182,7 @@ impl Reflector {
 
     /// Takes what the beginning of an event tells whose object is longer than allowed.
     fn too_long(&self, event: &Event<'_>, stream: &Stream) {
-        let (raw, error) = (event.object.bytes, too_large(self.store.object_limit()));
+        let (raw, error) = (event.object.bytes, too_large(self.store.max_object_bytes));
         match (event.kind.as_ref(), stream.phase) {
             ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
             (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),
@@ -247,7 +247,7 @@ impl Reflector {
 /// deleted without being readable, so unlike a failing connection it counts as a refusal. A server that is busy has
 /// nothing against the version.
 fn in_stream(raw: &[u8]) -> Failure {
-    let status = Status::read(0, raw);
+    let status = read_status(0, raw);
     match Failure::from_status(&status, None) {
         Failure::Broken(text) | Failure::Unanswered(text) if status.code != 429 => Failure::Refused(text),
         failure => failure,

@@ -76,7 +76,7 @@ impl Core {
             let version = scan.resource_version.clone();
             match kind {
                 EventKind::Deleted => {
-                    scan.check_kind(self.kind(), self.projection())?;
+                    scan.check_kind(&self.kind, self.projection())?;
                     self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
                     self.counts.left_out.remove(&scan.request);
                 }

@@ -1,13 +1,17 @@
 //! The store as its own two workers see it: the deliverer, who tells of changes, and the packer, who takes bodies.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
+use tokio::time::Instant;
+
 use super::Core;
-use crate::cache::deliver::{Call, Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
+use crate::cache::deliver::{Delta, DeltaHandler, Job, Member, SLOW_HANDLER};
 use crate::cache::pack::{Intake, Packed};
 use crate::cache::select::Select;
 use crate::cache::view::View;
+use crate::key::panic_text;
 
 // === impl Core ===
 
@@ -48,11 +52,15 @@ impl Core {
     /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
     /// that takes too long.
     pub(in crate::cache) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
-        let Call { took, panic } = Call::of(handler, delta);
+        let began = Instant::now();
+        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));
+        let took = began.elapsed();
         let (kind, object) = (&self.kind, || delta.latest().map(|view| view.request().to_string()));
-        if let Some(panic) = panic
+        if let Err(payload) = outcome
             && let Some(panics) = self.counts.panicked(name)
         {
+            let panic = panic_text(&*payload);
             tracing::error!(%kind, handler = name, object = object(), panics, panic, "handler panicked; deltas are lost to it");
         }
         if took > SLOW_HANDLER

@@ -50,9 +50,6 @@ impl Table {
         match self.indexes.plan(select) {
             Plan::Everything => self.objects.from(first).take(STRIDE).for_each(look),
             Plan::Bucket(bucket) => bucket.from(first).take(STRIDE).filter_map(with_slot).for_each(look),
-            Plan::Bearers(bearers) => {
-                bearers.range(first..).take(STRIDE).copied().filter_map(with_slot).for_each(look);
-            }
             Plan::Buckets(buckets) => {
                 let numbers = merged(&buckets, first, STRIDE);
                 numbers.into_iter().filter_map(with_slot).for_each(&mut look);

@@ -7,7 +7,7 @@ fn a_selector_survives_the_query() {
 
 #[test]
 fn an_absurd_wait_is_cut() {
-    let status = Status::read(429, b"");
+    let status = read_status(429, b"");
     let failure = Failure::from_status(&status, Some(Duration::from_secs(u64::MAX)));
     assert!(matches!(failure, Failure::Later(LONGEST_WAIT, _)), "{failure:?}");
 }
