@@ -12,6 +12,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::refusal::{At, InvalidSpec};
+
 /// Longest name in bytes, without the trailing dot (RFC 1035).
 const MAX_NAME: usize = 253;
 /// Longest label of a name in bytes.
@@ -35,18 +37,6 @@ pub enum Host {
     Ip(IpAddr),
 }
 
-/// An address that is malformed, or could be read in two ways.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {value:?}: {problem}; expected host:port, such as postgres:5432 or [2001:db8::1]:5432")]
-pub struct InvalidAddress {
-    /// Path of the field, such as `waitProbe.address`.
-    pub field: String,
-    /// The text as written.
-    pub value: String,
-    /// What is wrong with it.
-    pub problem: &'static str,
-}
-
 // === impl Address ===
 
 impl Address {
@@ -65,11 +55,10 @@ impl Address {
     /// let error = Address::parse("waitProbe.address", ":5432").unwrap_err();
     /// assert!(error.to_string().starts_with("waitProbe.address \":5432\": the host is empty"));
     /// ```
-    pub fn parse(field: &str, text: &str) -> Result<Self, InvalidAddress> {
-        parse(text).map_err(|problem| InvalidAddress {
-            field: field.to_owned(),
-            value: text.to_owned(),
-            problem,
+    pub fn parse(field: &str, text: &str) -> Result<Self, InvalidSpec> {
+        parse(text).map_err(|problem| {
+            let form = "expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
+            At::new(field).problem(text, format!("{problem}; {form}"))
         })
     }
 }
@@ -88,12 +77,37 @@ impl fmt::Display for Address {
 impl Host {
     /// Reads a name or an IPv4 address.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        parse_host(text)
+        if text.is_empty() {
+            return Err("the host is empty, which would mean the controller itself");
+        }
+        // One dot at the end only says that a name is complete; it never changes which host is meant here.
+        let text = text.strip_suffix('.').unwrap_or(text);
+        if let Ok(ip) = text.parse::<Ipv4Addr>() {
+            return Ok(Self::Ip(IpAddr::V4(ip)));
+        }
+        let name = text.to_ascii_lowercase();
+        if name.len() > MAX_NAME {
+            return Err("the host name is longer than 253 characters");
+        }
+        if !name.split('.').all(is_label) {
+            return Err("the host is neither a name nor an address");
+        }
+        if name.rsplit('.').next().is_some_and(reads_as_number) {
+            return Err(
+                "the host reads as an IPv4 address in an unusual form; write four decimal numbers without leading zeros",
+            );
+        }
+        Ok(Self::Name(name))
     }
 
     /// Reads an IPv6 address without brackets.
     pub(crate) fn parse_ipv6(text: &str) -> Result<Self, &'static str> {
-        parse_ipv6(text)
+        if text.contains('%') {
+            return Err("a zone id names an interface of the controller's own machine");
+        }
+        text.parse::<Ipv6Addr>()
+            .map(|ip| Self::Ip(IpAddr::V6(ip)))
+            .map_err(|_| "what stands in brackets is not an IPv6 address")
     }
 }
 
@@ -119,13 +133,13 @@ fn parse(text: &str) -> Result<Address, &'static str> {
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
         let (inside, after) = bracketed.split_once(']').ok_or("the closing bracket is missing")?;
         let port = after.strip_prefix(':').ok_or("the port is missing")?;
-        (parse_ipv6(inside)?, port)
+        (Host::parse_ipv6(inside)?, port)
     } else {
         let (host, port) = text.rsplit_once(':').ok_or("the port is missing")?;
         if host.contains(':') {
             return Err("an IPv6 address needs brackets, else its last group reads as a port");
         }
-        (parse_host(host)?, port)
+        (Host::parse(host)?, port)
     };
     Ok(Address { host, port: parse_port(port)? })
 }
@@ -140,39 +154,6 @@ fn parse_port(text: &str) -> Result<u16, &'static str> {
         Some(Ok(port @ 1..)) => Ok(port),
         _ => Err("the port is not a number from 1 to 65535"),
     }
-}
-
-fn parse_ipv6(text: &str) -> Result<Host, &'static str> {
-    if text.contains('%') {
-        return Err("a zone id names an interface of the controller's own machine");
-    }
-    text.parse::<Ipv6Addr>()
-        .map(|ip| Host::Ip(IpAddr::V6(ip)))
-        .map_err(|_| "what stands in brackets is not an IPv6 address")
-}
-
-fn parse_host(text: &str) -> Result<Host, &'static str> {
-    if text.is_empty() {
-        return Err("the host is empty, which would mean the controller itself");
-    }
-    // One dot at the end only says that a name is complete; it never changes which host is meant here.
-    let text = text.strip_suffix('.').unwrap_or(text);
-    if let Ok(ip) = text.parse::<Ipv4Addr>() {
-        return Ok(Host::Ip(IpAddr::V4(ip)));
-    }
-    let name = text.to_ascii_lowercase();
-    if name.len() > MAX_NAME {
-        return Err("the host name is longer than 253 characters");
-    }
-    if !name.split('.').all(is_label) {
-        return Err("the host is neither a name nor an address");
-    }
-    if name.rsplit('.').next().is_some_and(reads_as_number) {
-        return Err(
-            "the host reads as an IPv4 address in an unusual form; write four decimal numbers without leading zeros",
-        );
-    }
-    Ok(Host::Name(name))
 }
 
 /// Underscores are no part of host names but common in names that DNS serves.

@@ -107,23 +107,17 @@ fn drop_nullable(schema: &mut Value) {
 
 /// RFC 7386: objects merge, `null` removes, anything else replaces.
 fn merge(target: &mut Value, patch: &Value) {
-    let (Some(target), Some(patch)) = (target.as_object_mut(), patch.as_object()) else { return };
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
     for (key, value) in patch {
-        match value {
-            Value::Null => {
-                target.remove(key);
-            }
-            Value::Object(_) => {
-                let entry = target.entry(key).or_insert_with(|| json!({}));
-                if entry.is_object() {
-                    merge(entry, value);
-                } else {
-                    *entry = value.clone();
-                }
-            }
-            other => {
-                target.insert(key.clone(), other.clone());
-            }
+        match (value, target.as_object_mut()) {
+            (Value::Null, Some(target)) => drop(target.remove(key)),
+            _ => merge(&mut target[key], value),
         }
     }
 }

@@ -13,8 +13,7 @@
 //! two fields.
 //!
 //! # Invariants
-//! 1. A search reads the JSON text in place and at most twice per step; it copies one key or scalar at a
-//!    time.
+//! 1. A search reads the JSON text in place and once per step; it copies one key or scalar at a time.
 //! 2. Neither the parser nor a search panics, whatever the text; recursion is at most [`MAX_STEPS`] deep.
 
 mod find;

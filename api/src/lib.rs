@@ -19,10 +19,11 @@ pub mod address;
 pub mod status;
 
 pub mod crd;
+mod refusal;
 
-pub use address::{Address, Host, InvalidAddress};
+pub use address::{Address, Host};
 pub use plan::{Check, InvalidSpec, Plan, PlannedDependency, ProbeCheck};
 pub use status::{Condition, DependencyStatus, DeploymentReference, WaitDeploymentStatus};
 pub use wait_deployment::{GROUP, KIND, PLURAL, VERSION, WaitDeployment, WaitDeploymentSpec};
 pub use wait_for::{Dependency, WaitFor};
-pub use wait_probe::{InvalidProbe, ProbeTiming, Timeout, WaitProbe};
+pub use wait_probe::{ProbeTiming, Timeout, WaitProbe};

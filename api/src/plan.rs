@@ -19,12 +19,11 @@ use crate::wait_for::{
 
 mod checks;
 mod names;
-mod refusal;
 mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use refusal::InvalidSpec;
+pub use crate::refusal::InvalidSpec;
 
 /// What to wait for, and how.
 #[derive(Clone, Debug, Default, PartialEq)]

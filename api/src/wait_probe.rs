@@ -10,7 +10,8 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, InvalidAddress};
+use crate::address::Address;
+use crate::refusal::{At, InvalidSpec};
 
 /// Used when `timeout` is 0 or absent. A lost SYN is sent again after one second, so 1 s would turn one lost packet
 /// into a failure; 3 s leaves room for two.
@@ -65,40 +66,6 @@ pub struct ProbeTiming {
     pub timeout: Duration,
 }
 
-/// A `waitProbe` that cannot be acted on. Retrying does not help; the object must be edited.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidProbe {
-    /// The address is missing, malformed or ambiguous.
-    #[error(transparent)]
-    Address(#[from] InvalidAddress),
-    /// An integer timeout outside the accepted range.
-    #[error(
-        "waitProbe.timeout {value}: integers are nanoseconds, and 1 ms to 300 s is accepted; write a string, such \
-         as \"{suggestion}\""
-    )]
-    Nanoseconds {
-        /// The integer as written.
-        value: i64,
-        /// What was probably meant.
-        suggestion: String,
-    },
-    /// A timeout string that is no duration, or one outside the accepted range.
-    #[error("waitProbe.timeout {value:?}: {problem}; expected 1ms to 300s, written like 3s, 500ms or 1m30s")]
-    Timeout {
-        /// The string as written.
-        value: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A period outside the accepted range.
-    #[error("waitProbe.periodSeconds {value}: expected 1 to 3600")]
-    Period {
-        /// The number as written.
-        value: i32,
-    },
-}
-
 // === impl WaitProbe ===
 
 impl WaitProbe {
@@ -106,21 +73,17 @@ impl WaitProbe {
     ///
     /// # Errors
     /// The first field that cannot be acted on, in the order address, timeout, period.
-    pub fn resolve(&self) -> Result<(Address, ProbeTiming), InvalidProbe> {
+    pub fn resolve(&self) -> Result<(Address, ProbeTiming), InvalidSpec> {
         let address = Address::parse("waitProbe.address", self.address.as_deref().unwrap_or_default())?;
         Ok((address, self.timing()?))
     }
 
     /// Returns the times to keep, defaults filled in.
-    pub fn timing(&self) -> Result<ProbeTiming, InvalidProbe> {
+    pub fn timing(&self) -> Result<ProbeTiming, InvalidSpec> {
         let timeout = self.timeout.as_ref().map_or(Ok(DEFAULT_TIMEOUT), Timeout::resolve)?;
         let seconds = self.period_seconds.unwrap_or(DEFAULT_PERIOD_SECONDS);
-        match u64::try_from(seconds) {
-            Ok(period @ 1..) if seconds <= MAX_PERIOD_SECONDS => {
-                Ok(ProbeTiming { period: Duration::from_secs(period), timeout })
-            }
-            _ => Err(InvalidProbe::Period { value: seconds }),
-        }
+        let seconds = At::new("waitProbe.periodSeconds").number(seconds, 1..=MAX_PERIOD_SECONDS)?;
+        Ok(ProbeTiming { period: Duration::from_secs(seconds.into()), timeout })
     }
 }
 
@@ -128,18 +91,21 @@ impl WaitProbe {
 
 impl Timeout {
     /// Returns the duration meant; 0 means the default, never "no limit".
-    pub fn resolve(&self) -> Result<Duration, InvalidProbe> {
+    pub fn resolve(&self) -> Result<Duration, InvalidSpec> {
+        let at = At::new("waitProbe.timeout");
         match self {
             Self::Nanoseconds(0) => Ok(DEFAULT_TIMEOUT),
             Self::Nanoseconds(value) => {
                 let duration = u64::try_from(*value).ok().map(Duration::from_nanos);
-                duration.filter(is_accepted).ok_or_else(|| InvalidProbe::Nanoseconds {
-                    value: *value,
-                    suggestion: suggest_string(*value),
-                })
+                let problem = format!(
+                    "integers are nanoseconds, and 1 ms to 300 s is accepted; write a string, such as {:?}",
+                    suggest_string(*value)
+                );
+                duration.filter(is_accepted).ok_or_else(|| at.problem(*value, problem))
             }
             Self::Text(text) => {
-                let invalid = |problem| InvalidProbe::Timeout { value: text.clone(), problem };
+                let form = "expected 1ms to 300s, written like 3s, 500ms or 1m30s";
+                let invalid = |problem| at.problem(text.as_str(), format!("{problem}; {form}"));
                 match parse_gep2257(text).map_err(invalid)? {
                     Duration::ZERO => Ok(DEFAULT_TIMEOUT),
                     duration if is_accepted(&duration) => Ok(duration),

@@ -1,7 +1,7 @@
 use super::*;
 
-fn check(text: &str) -> Result<String, &'static str> {
-    Address::parse("waitProbe.address", text).map(|address| address.to_string()).map_err(|e| e.problem)
+fn check(text: &str) -> Result<String, String> {
+    Address::parse("waitProbe.address", text).map(|address| address.to_string()).map_err(|e| e.expected)
 }
 
 #[test]

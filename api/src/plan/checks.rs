@@ -6,16 +6,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::names;
-use super::refusal::At;
 use super::{
     Check, DnsCheck, GrpcCheck, HttpCheck, InvalidSpec, PlannedDependency, PortReference, ProbeCheck,
     ResourceCheck, ResourceState, ServiceCheck, TlsCheck, Which,
 };
 use crate::address::{Address, Host};
 use crate::json_path::InvalidPath;
+use crate::refusal::At;
 use crate::wait_for::{
     ConfigMapKey, Dependency, DnsDependency, FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS, GrpcDependency,
-    HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TlsDependency,
+    HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TcpDependency, TlsDependency,
 };
 
 /// Key of a `ConfigMap` that holds authorities, where none is given.
@@ -35,22 +35,23 @@ const HOST: &str =
 
 /// Returns what the dependency at `at` comes to.
 pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDependency, InvalidSpec> {
-    if !names::is_label(&dependency.name) {
-        let expected = "lower-case letters, digits and - inside, at most 63, such as database";
-        return at.field("name").refuse(dependency.name.as_str(), expected);
-    }
+    let (name, expected) =
+        (&dependency.name, "lower-case letters, digits and - inside, at most 63, such as database");
+    at.field("name").needs(names::is_label(name), name.as_str(), expected)?;
     let number = |field: &str, value: Option<i32>, default: i32, range| {
         at.field(field).number(value.unwrap_or(default), range)
     };
     let period = number("periodSeconds", dependency.period_seconds, DEFAULT_PERIOD, 1..=3600)?;
     let default_timeout = i32::try_from(period).unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
     let timeout = number("timeoutSeconds", dependency.timeout_seconds, default_timeout, 1..=60)?;
-    if timeout > period {
-        return at.field("timeoutSeconds").refuse(timeout, &format!("at most periodSeconds, {period}"));
-    }
+    at.field("timeoutSeconds").needs(
+        timeout <= period,
+        timeout,
+        &format!("at most periodSeconds, {period}"),
+    )?;
     let delay = number("initialDelaySeconds", dependency.initial_delay_seconds, 0, 0..=3600)?;
     Ok(PlannedDependency {
-        name: dependency.name.clone(),
+        name: name.clone(),
         check: check(at, dependency)?,
         initial_delay: Duration::from_secs(delay.into()),
         period: Duration::from_secs(period.into()),
@@ -75,72 +76,61 @@ pub(super) fn condition(text: &str) -> Option<(&str, &str)> {
 
 fn check(at: &At, dependency: &Dependency) -> Result<Check, InvalidSpec> {
     let Dependency { service, tcp_socket, http_get, grpc, tls, dns, resource, .. } = dependency;
-    let set = [
-        ("service", service.is_some()),
-        ("tcpSocket", tcp_socket.is_some()),
-        ("httpGet", http_get.is_some()),
-        ("grpc", grpc.is_some()),
-        ("tls", tls.is_some()),
-        ("dns", dns.is_some()),
-        ("resource", resource.is_some()),
-    ];
-    let set: Vec<&str> = set.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
-    let ([_], Some(found)) = (set.as_slice(), first_check(at, dependency)?) else {
-        return at.refuse(set, "exactly one of service, tcpSocket, httpGet, grpc, tls, dns and resource");
-    };
-    Ok(found)
+    let tcp = |at: &At, tcp: &TcpDependency| address(at, &tcp.host, tcp.port);
+    let mut found = [
+        of("service", at, service.as_ref(), of_service, Check::Service),
+        of("tcpSocket", at, tcp_socket.as_ref(), tcp, |check| Check::Probe(ProbeCheck::Tcp(check))),
+        of("httpGet", at, http_get.as_ref(), of_http, |check| Check::Probe(ProbeCheck::Http(check))),
+        of("grpc", at, grpc.as_ref(), of_grpc, |check| Check::Probe(ProbeCheck::Grpc(check))),
+        of("tls", at, tls.as_ref(), of_tls, |check| Check::Probe(ProbeCheck::Tls(check))),
+        of("dns", at, dns.as_ref(), of_dns, |check| Check::Probe(ProbeCheck::Dns(check))),
+        of("resource", at, resource.as_ref(), of_resource, Check::Resource),
+    ]
+    .into_iter()
+    .flatten();
+    match (found.next(), found.next()) {
+        (Some((_, check)), None) => check,
+        (first, second) => {
+            let set: Vec<_> = first.into_iter().chain(second).chain(found).map(|(name, _)| name).collect();
+            at.refuse(set, "exactly one of service, tcpSocket, httpGet, grpc, tls, dns and resource")
+        }
+    }
 }
 
-fn first_check(at: &At, dependency: &Dependency) -> Result<Option<Check>, InvalidSpec> {
-    let Dependency { service, tcp_socket, http_get, grpc, tls, dns, resource, .. } = dependency;
-    let probe = if let Some(tcp) = tcp_socket {
-        ProbeCheck::Tcp(address(&at.field("tcpSocket"), &tcp.host, tcp.port)?)
-    } else if let Some(http) = http_get {
-        ProbeCheck::Http(of_http(&at.field("httpGet"), http)?)
-    } else if let Some(grpc) = grpc {
-        ProbeCheck::Grpc(of_grpc(&at.field("grpc"), grpc)?)
-    } else if let Some(tls) = tls {
-        ProbeCheck::Tls(of_tls(&at.field("tls"), tls)?)
-    } else if let Some(dns) = dns {
-        ProbeCheck::Dns(of_dns(&at.field("dns"), dns)?)
-    } else if let Some(service) = service {
-        return of_service(&at.field("service"), service).map(|check| Some(Check::Service(check)));
-    } else if let Some(resource) = resource {
-        return of_resource(&at.field("resource"), resource).map(|check| Some(Check::Resource(check)));
-    } else {
-        return Ok(None);
-    };
-    Ok(Some(Check::Probe(probe)))
+/// Returns the check in the field `name`, if there is one.
+fn of<T, C>(
+    name: &'static str,
+    at: &At,
+    given: Option<&T>,
+    read: impl Fn(&At, &T) -> Result<C, InvalidSpec>,
+    wrap: impl Fn(C) -> Check,
+) -> Option<(&'static str, Result<Check, InvalidSpec>)> {
+    Some((name, read(&at.field(name), given?).map(wrap)))
 }
 
 fn of_service(at: &At, service: &ServiceDependency) -> Result<ServiceCheck, InvalidSpec> {
-    if !names::is_label(&service.name) {
-        return at.field("name").refuse(service.name.as_str(), "the name of a Service in the same namespace");
-    }
+    let (name, expected) = (&service.name, "the name of a Service in the same namespace");
+    at.field("name").needs(names::is_label(name), name.as_str(), expected)?;
     let at_port = at.field("port");
     let port = match &service.port {
         None => None,
         Some(IntOrString::Int(number)) => Some(PortReference::Number(port(&at_port, *number)?)),
         Some(IntOrString::String(name)) => {
-            if !names::is_label(name) || name.bytes().all(|byte| byte.is_ascii_digit()) {
-                let expected =
-                    "a number from 1 to 65535 without quotes, or the name of a port of the Service";
-                return at_port.refuse(name.as_str(), expected);
-            }
+            let is_name = names::is_label(name) && !name.bytes().all(|byte| byte.is_ascii_digit());
+            let expected = "a number from 1 to 65535 without quotes, or the name of a port of the Service";
+            at_port.needs(is_name, name.as_str(), expected)?;
             Some(PortReference::Name(name.clone()))
         }
     };
     let min_ready = service.min_ready_endpoints.unwrap_or(1);
     let min_ready = at.field("minReadyEndpoints").number(min_ready, 1..=1000)?;
-    Ok(ServiceCheck { name: service.name.clone(), port, min_ready: min_ready as usize })
+    Ok(ServiceCheck { name: name.clone(), port, min_ready: min_ready as usize })
 }
 
 fn of_http(at: &At, http: &HttpDependency) -> Result<HttpCheck, InvalidSpec> {
     let path = http.path.clone().unwrap_or_else(|| "/".to_owned());
-    if !names::is_path(&path) || path.len() > 1024 {
-        let expected = "a path that begins with / and is percent-encoded, at most 1024 characters";
-        return at.field("path").refuse(path, expected);
-    }
+    let expected = "a path that begins with / and is percent-encoded, at most 1024 characters";
+    at.field("path").needs(names::is_path(&path) && path.len() <= 1024, path.as_str(), expected)?;
     let at_headers = at.field("httpHeaders");
     at_headers.at_most(http.http_headers.len(), MAX_PARTS)?;
     for (index, header) in http.http_headers.iter().enumerate() {
@@ -167,28 +157,24 @@ fn of_http(at: &At, http: &HttpDependency) -> Result<HttpCheck, InvalidSpec> {
 fn of_header(at: &At, header: &HttpHeader) -> Result<(), InvalidSpec> {
     let at_name = at.field("name");
     let name = header.name.to_ascii_lowercase();
-    if !names::is_token(&name) || name.len() > 128 {
-        return at_name.refuse(header.name.as_str(), "the name of a header, without colon and spaces");
-    }
+    let is_name = names::is_token(&name) && name.len() <= 128;
+    at_name.needs(is_name, header.name.as_str(), "the name of a header, without colon and spaces")?;
     let begins = |prefix: &&str| name.starts_with(prefix);
-    if FORBIDDEN_HEADERS.contains(&name.as_str()) || FORBIDDEN_HEADER_PREFIXES.iter().any(begins) {
-        let expected =
-            "a header that neither carries credentials, nor belongs to the connection, nor to proxies";
-        return at_name.refuse(header.name.as_str(), expected);
-    }
-    if !names::is_header_value(&header.value) || header.value.len() > 1024 {
-        let expected = "printable ASCII without spaces at its ends, at most 1024 characters";
-        // Not the value: a secret that somebody put there does not belong into a status.
-        return at.field("value").refuse(format!("of {} bytes", header.value.len()), expected);
-    }
-    Ok(())
+    let is_forbidden =
+        FORBIDDEN_HEADERS.contains(&name.as_str()) || FORBIDDEN_HEADER_PREFIXES.iter().any(begins);
+    let expected = "a header that neither carries credentials, nor belongs to the connection, nor to proxies";
+    at_name.needs(!is_forbidden, header.name.as_str(), expected)?;
+    let is_value = names::is_header_value(&header.value) && header.value.len() <= 1024;
+    let expected = "printable ASCII without spaces at its ends, at most 1024 characters";
+    // Not the value: a secret that somebody put there does not belong into a status.
+    at.field("value").needs(is_value, format!("of {} bytes", header.value.len()), expected)
 }
 
 fn of_grpc(at: &At, grpc: &GrpcDependency) -> Result<GrpcCheck, InvalidSpec> {
     let service = grpc.service.clone().unwrap_or_default();
-    if !service.bytes().all(|byte| byte.is_ascii_graphic()) || service.len() > 253 {
-        return at.field("service").refuse(service, "the name of a gRPC service, such as shop.v1.Orders");
-    }
+    let is_name = service.bytes().all(|byte| byte.is_ascii_graphic()) && service.len() <= 253;
+    let expected = "the name of a gRPC service, such as shop.v1.Orders";
+    at.field("service").needs(is_name, service.as_str(), expected)?;
     let tls = grpc.tls_mode.unwrap_or_default();
     Ok(GrpcCheck { address: address(at, &grpc.host, grpc.port)?, service, tls })
 }
@@ -207,16 +193,12 @@ fn of_tls(at: &At, tls: &TlsDependency) -> Result<TlsCheck, InvalidSpec> {
 }
 
 fn of_config_map(at: &At, reference: &ConfigMapKey) -> Result<ConfigMapKey, InvalidSpec> {
-    if !names::is_subdomain(&reference.name) {
-        return at
-            .field("name")
-            .refuse(reference.name.as_str(), "the name of a ConfigMap in the same namespace");
-    }
+    let (name, expected) = (&reference.name, "the name of a ConfigMap in the same namespace");
+    at.field("name").needs(names::is_subdomain(name), name.as_str(), expected)?;
     let key = reference.key.clone().unwrap_or_else(|| DEFAULT_CA_KEY.to_owned());
-    if !names::is_config_map_key(&key) {
-        return at.field("key").refuse(key, "letters, digits, -, _ and ., such as ca.crt");
-    }
-    Ok(ConfigMapKey { name: reference.name.clone(), key: Some(key) })
+    let expected = "letters, digits, -, _ and ., such as ca.crt";
+    at.field("key").needs(names::is_config_map_key(&key), key.as_str(), expected)?;
+    Ok(ConfigMapKey { name: name.clone(), key: Some(key) })
 }
 
 fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
@@ -229,18 +211,15 @@ fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
 }
 
 fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, InvalidSpec> {
-    if !names::is_api_version(&resource.api_version) {
-        let expected = "a version with its group in front unless it is the core's, such as batch/v1";
-        return at.field("apiVersion").refuse(resource.api_version.as_str(), expected);
-    }
-    if !names::is_kind(&resource.kind) {
-        return at.field("kind").refuse(resource.kind.as_str(), "letters and digits, such as Job");
-    }
-    let (group, version) = resource.api_version.rsplit_once('/').unwrap_or(("", &resource.api_version));
+    let ResourceDependency { api_version, kind, .. } = resource;
+    let expected = "a version with its group in front unless it is the core's, such as batch/v1";
+    at.field("apiVersion").needs(names::is_api_version(api_version), api_version.as_str(), expected)?;
+    at.field("kind").needs(names::is_kind(kind), kind.as_str(), "letters and digits, such as Job")?;
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     Ok(ResourceCheck {
         group: group.to_owned(),
         version: version.to_owned(),
-        kind: resource.kind.clone(),
+        kind: kind.clone(),
         which: which(at, resource)?,
         state: state(at, resource)?,
     })
@@ -248,9 +227,10 @@ fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, 
 
 fn which(at: &At, resource: &ResourceDependency) -> Result<Which, InvalidSpec> {
     match (&resource.name, &resource.selector) {
-        (Some(name), None) if names::is_path_segment(name) => Ok(Which::Name(name.clone())),
         (Some(name), None) => {
-            at.field("name").refuse(name.as_str(), "the name of an object, without / and %")
+            let expected = "the name of an object, without / and %";
+            at.field("name").needs(names::is_path_segment(name), name.as_str(), expected)?;
+            Ok(Which::Name(name.clone()))
         }
         (None, Some(selector)) => {
             of_selector(&at.field("selector"), selector)?;
@@ -294,10 +274,8 @@ fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
     let labels = selector.match_labels.iter().flatten();
     let expressions = selector.match_expressions.as_deref().unwrap_or_default();
     let (label_count, at_expressions) = (labels.clone().count(), at.field("matchExpressions"));
-    if label_count + expressions.len() == 0 {
-        return at
-            .refuse(serde_json::json!({}), "at least one label: without one it is every object of the kind");
-    }
+    let expected = "at least one label: without one it is every object of the kind";
+    at.needs(label_count + expressions.len() > 0, serde_json::json!({}), expected)?;
     at.field("matchLabels").at_most(label_count, MAX_PARTS)?;
     at_expressions.at_most(expressions.len(), MAX_PARTS)?;
     for (key, value) in labels {
@@ -331,12 +309,12 @@ fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
 
 fn is_key(at: &At, key: &str) -> Result<(), InvalidSpec> {
     let expected = "the key of a label, such as app or example.com/app";
-    if names::is_label_key(key) { Ok(()) } else { at.refuse(key, expected) }
+    at.needs(names::is_label_key(key), key, expected)
 }
 
 fn is_value(at: &At, value: &str) -> Result<(), InvalidSpec> {
     let expected = "the value of a label: at most 63 letters, digits, and -, _ and . inside";
-    if names::is_label_value(value) { Ok(()) } else { at.refuse(value, expected) }
+    at.needs(names::is_label_value(value), value, expected)
 }
 
 /// What is there where one of two was expected, and neither or both are.

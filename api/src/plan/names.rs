@@ -24,13 +24,9 @@ pub(super) fn is_subdomain(text: &str) -> bool {
 
 /// Returns whether this is a version with its group in front, unless it is the core's.
 pub(super) fn is_api_version(text: &str) -> bool {
-    let (group, version) = match text.split_once('/') {
-        Some((group, version)) => (Some(group), version),
-        None => (None, text),
-    };
-    group.is_none_or(is_subdomain)
-        && is_label(version)
-        && version.starts_with(|first: char| first.is_ascii_lowercase())
+    let is_version =
+        |version: &str| is_label(version) && version.starts_with(|first: char| first.is_ascii_lowercase());
+    is_qualified(text, is_version)
 }
 
 /// Returns whether this may be a kind.
@@ -54,25 +50,17 @@ pub(super) fn is_config_map_key(text: &str) -> bool {
 
 /// Returns whether this is the key of a label, qualified by a domain or not.
 pub(super) fn is_label_key(text: &str) -> bool {
-    let (domain, name) = match text.split_once('/') {
-        Some((domain, name)) => (Some(domain), name),
-        None => (None, text),
-    };
-    domain.is_none_or(is_subdomain) && !name.is_empty() && is_label_value(name)
+    is_qualified(text, |name| !name.is_empty() && is_label_value(name))
 }
 
 /// Returns whether this is the value of a label; empty is one.
 pub(super) fn is_label_value(text: &str) -> bool {
-    text.is_empty() || text.len() <= MAX_LABEL && is_qualified_name(text)
+    text.is_empty() || text.len() <= MAX_LABEL && is_name(text)
 }
 
 /// Returns whether this is the type of a condition, qualified by a domain or not. Its length is bounded as a whole.
 pub(super) fn is_condition_type(text: &str) -> bool {
-    let (domain, name) = match text.split_once('/') {
-        Some((domain, name)) => (Some(domain), name),
-        None => (None, text),
-    };
-    domain.is_none_or(is_subdomain) && is_qualified_name(name)
+    is_qualified(text, is_name)
 }
 
 /// Returns whether this is a token of RFC 9110: the name of a header.
@@ -101,7 +89,15 @@ pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/')
 }
 
-fn is_qualified_name(text: &str) -> bool {
+/// A name, after a domain and a slash or alone.
+fn is_qualified(text: &str, is_name: impl Fn(&str) -> bool) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_subdomain(domain) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+fn is_name(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     is_framed(text, |byte| byte.is_ascii_alphanumeric(), inner)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::checks::planned;
-use super::refusal::At;
 use super::{Check, Gates, InvalidSpec, Plan, PlannedDependency, ProbeCheck};
+use crate::refusal::At;
 use crate::wait_deployment::{WaitDeployment, WaitDeploymentSpec};
 use crate::wait_for::{Adoption, Gate, MAX_DEPENDENCIES, OnDeadline, OnLoss, WaitFor};
 use crate::wait_probe::{DEFAULT_DEPENDENCY, WaitProbe};
@@ -98,7 +98,7 @@ impl WaitDeploymentSpec {
 // === private ===
 
 fn of_probe(probe: &WaitProbe) -> Result<Plan, InvalidSpec> {
-    let (address, timing) = probe.resolve().map_err(InvalidSpec::from)?;
+    let (address, timing) = probe.resolve()?;
     let dependency = PlannedDependency {
         name: DEFAULT_DEPENDENCY.to_owned(),
         check: Check::Probe(ProbeCheck::Tcp(address)),
@@ -117,14 +117,12 @@ fn of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, In
     let at = At::new("spec.waitFor");
     let at_dependencies = at.field("dependencies");
     let count = wait_for.dependencies.len();
-    if !(1..=MAX_DEPENDENCIES).contains(&count) {
-        return at_dependencies.refuse(format!("{count} entries"), "1 to 16 entries");
-    }
+    let is_some = (1..=MAX_DEPENDENCIES).contains(&count);
+    at_dependencies.needs(is_some, format!("{count} entries"), "1 to 16 entries")?;
     let mut dependencies: Vec<PlannedDependency> = Vec::with_capacity(count);
     for dependency in &wait_for.dependencies {
-        if dependencies.iter().any(|earlier| earlier.name == dependency.name) {
-            return at_dependencies.refuse(dependency.name.as_str(), "each name once");
-        }
+        let is_new = dependencies.iter().all(|earlier| earlier.name != dependency.name);
+        at_dependencies.needs(is_new, dependency.name.as_str(), "each name once")?;
         dependencies.push(planned(&at_dependencies.item(&dependency.name), dependency)?);
     }
     check_combinations(&at, spec, wait_for)?;
@@ -159,25 +157,20 @@ fn default_grace(dependencies: &[PlannedDependency]) -> Duration {
 
 /// What the definition says in rules between fields.
 fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<(), InvalidSpec> {
-    if wait_for.gates.as_ref().is_some_and(Vec::is_empty) {
-        return at
-            .field("gates")
-            .refuse(Vec::<&str>::new(), "at least one of Create, Update and ScaleFromZero");
-    }
+    let (at_gates, at_loss) = (at.field("gates"), at.field("onLoss"));
+    let no_gates = wait_for.gates.as_ref().is_some_and(Vec::is_empty);
+    at_gates.needs(!no_gates, json!([]), "at least one of Create, Update and ScaleFromZero")?;
     let gates = wait_for.gates.as_deref().unwrap_or_default();
-    if gates.contains(&Gate::ScaleFromZero) && spec.replicas.is_none() {
-        return at.field("gates").refuse(
-            json!(gates),
-            "spec.replicas beside ScaleFromZero: replicas that the object does not set are not its to hold back",
-        );
-    }
-    let at_loss = at.field("onLoss");
-    if wait_for.on_loss == OnLoss::ScaleToZero && wait_for.loss_grace_seconds.is_none() {
-        return at_loss.refuse("ScaleToZero", "lossGraceSeconds beside it");
-    }
-    if wait_for.on_loss == OnLoss::ScaleToZero && spec.replicas.is_none() {
-        return at_loss
-            .refuse("ScaleToZero", "spec.replicas beside it, to know how many Pods to come back to");
+    at_gates.needs(
+        spec.replicas.is_some() || !gates.contains(&Gate::ScaleFromZero),
+        json!(gates),
+        "spec.replicas beside ScaleFromZero: replicas that the object does not set are not its to hold back",
+    )?;
+    if wait_for.on_loss == OnLoss::ScaleToZero {
+        let has_grace = wait_for.loss_grace_seconds.is_some();
+        at_loss.needs(has_grace, "ScaleToZero", "lossGraceSeconds beside it")?;
+        let expected = "spec.replicas beside it, to know how many Pods to come back to";
+        at_loss.needs(spec.replicas.is_some(), "ScaleToZero", expected)?;
     }
     let of_loss = [
         ("lossGraceSeconds", wait_for.loss_grace_seconds),
@@ -188,9 +181,6 @@ fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) ->
             return at.field(field).refuse(value, "nothing here, since onLoss is Ignore");
         }
     }
-    if wait_for.on_deadline != OnDeadline::Fail && wait_for.deadline_seconds.is_none() {
-        let value = json!(wait_for.on_deadline);
-        return at.field("onDeadline").refuse(value, "deadlineSeconds beside it");
-    }
-    Ok(())
+    let has_deadline = wait_for.on_deadline == OnDeadline::Fail || wait_for.deadline_seconds.is_some();
+    at.field("onDeadline").needs(has_deadline, json!(wait_for.on_deadline), "deadlineSeconds beside it")
 }

@@ -64,7 +64,8 @@ fn periods_have_both_ends_checked() {
     assert_eq!(period(1).unwrap().period, Duration::from_secs(1));
     assert_eq!(period(3600).unwrap().period, Duration::from_hours(1));
     for seconds in [0, -1, 3601, i32::MIN, i32::MAX] {
-        assert_eq!(period(seconds), Err(InvalidProbe::Period { value: seconds }));
+        let refused = period(seconds).unwrap_err().to_string();
+        assert_eq!(refused, format!("waitProbe.periodSeconds {seconds}: expected 1 to 3600"));
     }
 }
 
