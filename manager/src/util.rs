@@ -8,6 +8,8 @@ mod bounded;
 mod bucket;
 mod follow;
 mod repeats;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use bounded::BoundedMap;
 pub use bucket::{Limit, TokenBucket};

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Connections, Role};
 use crate::metrics::Registry;
+use crate::util::tests::Lines;
 
 /// A request as it arrived, whole.
 #[derive(Clone, Debug)]
@@ -209,7 +210,7 @@ pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
     // wants it, and that may be the thread of a test without one. With two it asks them.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     work.with_subscriber(subscriber).await;
-    lines.read()
+    lines.read().iter().map(|line| line.trim().to_owned()).collect()
 }
 
 /// As [`logged`], at this level and above, and with what every other task of this thread logged.
@@ -220,7 +221,7 @@ pub(crate) async fn logged_by_all(level: tracing::Level, work: impl Future<Outpu
     let log = tracing::subscriber::set_default(subscriber);
     work.await;
     drop(log);
-    lines.read()
+    lines.read().iter().map(|line| line.trim().to_owned()).collect()
 }
 
 fn lines_from(level: tracing::Level) -> (Lines, impl tracing::Subscriber + Send + Sync) {
@@ -236,26 +237,4 @@ fn lines_from(level: tracing::Level) -> (Lines, impl tracing::Subscriber + Send 
         })
         .finish();
     (lines, subscriber)
-}
-
-/// What a subscriber wrote.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    fn read(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        text.lines().map(|line| line.trim().to_owned()).collect()
-    }
-}
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -1,6 +1,7 @@
 //! Actions: a reconcile of one object, and the log level.
 
 use super::*;
+use crate::util::tests::Lines;
 
 /// State, attempts, reason and cause of a key.
 type Found = (String, u64, Value, String);
@@ -144,21 +145,6 @@ async fn the_log_level_is_set_as_the_file_spells_it() {
     assert_eq!(*set.lock(), ["info,mainstay::queue=debug"]);
 }
 
-/// Keeps what was logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
     use tracing_subscriber::filter::Targets;
@@ -179,8 +165,8 @@ async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
         let inspect =
             Inspect { set_log_level: Some(set_log_level), ..inspect(&Directory::default()) }.pages();
         assert_eq!(post(&inspect, "/debug/log", &format!(r#"{{"level":"{after}"}}"#)).0, 200);
-        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
-        assert_eq!(text.lines().count(), 1, "{before} to {after}: {text}");
-        assert!(text.contains("by hand"), "{text}");
+        let lines = lines.read();
+        assert_eq!(lines.len(), 1, "{before} to {after}: {lines:?}");
+        assert!(lines[0].contains("by hand"), "{lines:?}");
     }
 }

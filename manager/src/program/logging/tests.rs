@@ -1,26 +1,10 @@
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tracing::{debug, error, info, info_span, warn};
 
 use super::*;
-
-/// Keeps what was written.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::util::tests::Lines;
 
 /// Sends each line.
 struct Sender(std::sync::mpsc::Sender<Vec<u8>>);
@@ -51,8 +35,7 @@ fn logged(format: LogFormat, level: &str, work: impl FnOnce(&LogHandle)) -> Vec<
     // without any. With two it queries both each time.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || work(&handle));
-    let bytes = lines.0.lock().clone();
-    String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    lines.read()
 }
 
 /// An error with a cause.

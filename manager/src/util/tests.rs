@@ -1,0 +1,28 @@
+//! What tests of every room share.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// A writer that keeps what a subscriber wrote. All clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn read(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
