@@ -113,8 +113,42 @@ impl Dependencies {
 
     /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
     /// Of the delays so much is over as the gate is `closed_for`.
-    pub fn observe(&self, request: &Request, plan: &Plan, closed_for: Duration) -> Vec<Observation> {
-        self.look(request, plan, false, closed_for)
+    ///
+    /// `held`: the gate is open, and only a loss matters. What nobody has seen ready then, because the manager was
+    /// started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
+    pub fn observe(
+        &self,
+        request: &Request,
+        plan: &Plan,
+        held: bool,
+        closed_for: Duration,
+    ) -> Vec<Observation> {
+        let namespace = request.namespace().unwrap_or_default();
+        let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
+            Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
+            Check::Probe(_) | Check::Resource(_) => None,
+        });
+        self.shared.of_services.lock().set(request, services.collect());
+        let mut resources = self.shared.resources.watch(request, plan);
+
+        let mut wants = Vec::new();
+        let mut look = |dependency| {
+            let look = self.look_at(namespace, dependency, &mut resources);
+            if let Look::Probe(check) = &look {
+                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held, closed_for));
+            }
+            look
+        };
+        let looks: Vec<Look> = plan.dependencies.iter().map(&mut look).collect();
+        self.shared.engine.watch(request, wants);
+        let mut verdicts = self.shared.engine.verdicts(request).into_iter();
+        let answer = |look| match look {
+            Look::Known(observation) => observation,
+            Look::Probe(check) => verdicts
+                .next()
+                .map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict)),
+        };
+        looks.into_iter().map(answer).collect()
     }
 
     /// Notes in this term that the gate of `request` is closed, with what was observed last; `holds` are the labels of its
@@ -138,12 +172,6 @@ impl Dependencies {
         if let Some(cycles) = &self.cycles {
             cycles.opened(request);
         }
-    }
-
-    /// As [`observe`](Self::observe), for a gate that is open, where only a loss matters: what nobody has seen ready,
-    /// because the manager was started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
-    pub fn observe_held(&self, request: &Request, plan: &Plan, closed_for: Duration) -> Vec<Observation> {
-        self.look(request, plan, true, closed_for)
     }
 
     /// Returns whether so much failed at once that the manager's own network is to be suspected.
@@ -235,35 +263,6 @@ impl Dependencies {
             engine.probe_now(namespace, name);
         }
         of_services.lock().of(service)
-    }
-
-    fn look(&self, request: &Request, plan: &Plan, held: bool, closed_for: Duration) -> Vec<Observation> {
-        let namespace = request.namespace().unwrap_or_default();
-        let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
-            Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
-            Check::Probe(_) | Check::Resource(_) => None,
-        });
-        self.shared.of_services.lock().set(request, services.collect());
-        let mut resources = self.shared.resources.watch(request, plan);
-
-        let mut wants = Vec::new();
-        let mut look = |dependency| {
-            let look = self.look_at(namespace, dependency, &mut resources);
-            if let Look::Probe(check) = &look {
-                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held, closed_for));
-            }
-            look
-        };
-        let looks: Vec<Look> = plan.dependencies.iter().map(&mut look).collect();
-        self.shared.engine.watch(request, wants);
-        let mut verdicts = self.shared.engine.verdicts(request).into_iter();
-        let answer = |look| match look {
-            Look::Known(observation) => observation,
-            Look::Probe(check) => verdicts
-                .next()
-                .map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict)),
-        };
-        looks.into_iter().map(answer).collect()
     }
 
     fn look_at_service(&self, namespace: &str, check: &ServiceCheck) -> Look {

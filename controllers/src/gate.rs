@@ -30,14 +30,14 @@ use jiff::Timestamp;
 use mainstay_api::wait_for::{Adoption, OnDeadline, OnLoss};
 use mainstay_api::{InvalidSpec, Plan, WaitDeployment};
 
-use crate::dependencies::Observation;
+use crate::dependencies::{Observation, State};
 use crate::deployment::{LiveDeployment, template_mark};
 use crate::reasons::condition;
 
-pub(crate) use events::{Deed, Happening, OpenedBy, Opening, happenings, of_deed, opening};
+pub(crate) use events::{Change, Deed, Happening, OpenedBy, Opening, of_deed};
 pub use loss::{Loss, had_held};
-pub use needs::{Known, Needs, Seen, Verdict};
-pub(crate) use report::since;
+pub use needs::{Known, Needs, Seen};
+pub(crate) use report::condition_of;
 pub use report::{Applied, GateStatus, Trial, report};
 pub use standing::{Conflict, Standing};
 
@@ -208,8 +208,8 @@ impl Decision {
             Course::Invalid(_) => "invalid",
             _ if self.closed.is_some_and(|closed| closed.expired.is_some()) => "expired",
             Course::Wait => match self.needs.verdict {
-                Verdict::Denied => "denied",
-                Verdict::Invalid => "invalid",
+                State::Denied => "denied",
+                State::Invalid => "invalid",
                 _ => "closed",
             },
             Course::Write(_) if self.closed.is_some() => "held",

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::deployment::{LiveDeployment, text};
-use crate::gate::since;
+use crate::gate::condition_of;
 use crate::reasons::{self, condition};
 
 /// Who owns the mirrored fields of the status.
@@ -152,21 +152,14 @@ fn copied(condition: &Map<String, Value>, generation: i64) -> Option<Condition> 
 
 fn unknown_available(
     object: &WaitDeployment,
-    reason: &str,
+    reason: &'static str,
     message: &str,
     generation: i64,
     now: &Time,
 ) -> Condition {
-    let since = since(object.condition(condition::AVAILABLE), "Unknown", now);
-    Condition {
-        type_: condition::AVAILABLE.to_owned(),
-        status: "Unknown".to_owned(),
-        observed_generation: Some(generation),
-        last_update_time: None,
-        last_transition_time: Some(since),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
-    }
+    let saying = ("Unknown", reason, message.to_owned());
+    let condition = condition_of(object, condition::AVAILABLE, &saying, now);
+    Condition { observed_generation: Some(generation), ..condition }
 }
 
 fn integer(status: &Map<String, Value>, field: &str) -> Option<i32> {

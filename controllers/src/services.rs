@@ -85,21 +85,19 @@ struct PortView {
     protocol: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct SliceView {
-    #[serde(default)]
     endpoints: Option<Vec<EndpointView>>,
-    #[serde(default)]
     ports: Option<Vec<SlicePortView>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct SlicePortView {
     /// That of the port of the Service.
-    #[serde(default)]
     name: Option<String>,
     /// That of the endpoints.
-    #[serde(default)]
     port: Option<u16>,
 }
 

@@ -128,11 +128,8 @@ impl Reconciler for StatusMirror {
                 self.book.lock().stale.remove(request);
             }
             Err(error) => {
-                self.metrics.count(if error.is_conflict() {
-                    WriteResult::Conflict
-                } else {
-                    WriteResult::Error
-                });
+                let is_conflict = error.is_conflict();
+                self.metrics.count(if is_conflict { WriteResult::Conflict } else { WriteResult::Error });
                 return Err(error);
             }
         }

@@ -37,7 +37,7 @@ use serde_json::Value;
 
 use crate::dependencies::{Dependencies, Observation, State};
 use crate::deployment::{LiveDeployment, desired};
-use crate::gate::{self, Course, Facts, GateStatus};
+use crate::gate::{self, Change, Course, Facts, GateStatus};
 use crate::reasons::event;
 use crate::status::StatusWriter;
 use deed::Done;
@@ -134,10 +134,12 @@ impl WaitDeploymentReconciler {
         cx: &Context,
     ) {
         let Ok(Some(entry)) = self.objects.entry(request) else { return };
-        let mut object = reference(&WaitDeployment::default());
-        object.name = Some(request.name().to_owned());
-        object.namespace = request.namespace().map(str::to_owned);
-        object.uid = Some(entry.meta().uid.to_string());
+        let object = ObjectReference {
+            name: Some(request.name().to_owned()),
+            namespace: request.namespace().map(str::to_owned),
+            uid: Some(entry.meta().uid.to_string()),
+            ..WaitDeployment::default().object_ref(&())
+        };
         let note = format!("{error}: {source}; nothing is done for it, and its Deployment is left as it is");
         cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
     }
@@ -150,12 +152,11 @@ impl WaitDeploymentReconciler {
         plan: Option<&Plan>,
         live: Option<&LiveDeployment>,
     ) -> Vec<Observation> {
-        let closed_for = |plan: &Plan| gate::closed_for(object, plan, (self.clock)());
         match plan.filter(|plan| gate::looks(object, plan, live)) {
-            Some(plan) if live.is_some() && gate::had_held(object) => {
-                self.dependencies.observe_held(request, plan, closed_for(plan))
+            Some(plan) => {
+                let held = live.is_some() && gate::had_held(object);
+                self.dependencies.observe(request, plan, held, gate::closed_for(object, plan, (self.clock)()))
             }
-            Some(plan) => self.dependencies.observe(request, plan, closed_for(plan)),
             None => {
                 self.dependencies.forget(request);
                 Vec::new()
@@ -195,9 +196,9 @@ impl WaitDeploymentReconciler {
             // Gone: there is nobody left to tell.
             return Ok(());
         }
-        let now = (self.clock)();
-        send(object, gate::happenings(object, decision, done.deed, status, now), done, cx);
-        self.metrics.count(object, decision, done.deed, status, now);
+        let change = Change { object, decision, deed: done.deed, after: status, now: (self.clock)() };
+        send(object, change.happenings(), done, cx);
+        self.metrics.count(&change);
         Ok(())
     }
 }
@@ -289,7 +290,7 @@ fn send(
     done: &Done,
     cx: &Context,
 ) {
-    let regarding = reference(object);
+    let regarding = object.object_ref(&());
     for gate::Happening { kind, reason, note, is_about_deployment } in happenings {
         match done.deployment(object).filter(|_| is_about_deployment) {
             Some(related) => {
@@ -297,16 +298,5 @@ fn send(
             }
             None => cx.events().event(&regarding, kind, reason, ACTION, &note),
         }
-    }
-}
-
-fn reference(object: &WaitDeployment) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(WaitDeployment::api_version(&()).into_owned()),
-        kind: Some(WaitDeployment::kind(&()).into_owned()),
-        name: object.metadata.name.clone(),
-        namespace: object.metadata.namespace.clone(),
-        uid: object.metadata.uid.clone(),
-        ..ObjectReference::default()
     }
 }

@@ -21,14 +21,14 @@ pub(super) fn judge(namespace: &str, check: &ServiceCheck, found: Endpoints) -> 
     let ServiceCheck { name, min_ready, port } = check;
     let service = format!("Service {namespace}/{name}");
     let of_port = port.as_ref().map(|port| format!(" for port {port}")).unwrap_or_default();
-    let not_ready = |reason, message| Look::Known(Observation { state: State::NotReady, reason, message });
+    let known = |state, reason, message| Look::Known(Observation { state, reason, message });
+    let not_ready = |reason, message| known(State::NotReady, reason, message);
     match found {
         // Without the number that is there: that would be another status to write for each Pod.
-        Endpoints::Ready(count) if count >= *min_ready => Look::Known(Observation {
-            state: State::Ready,
-            reason: probe::ENDPOINTS_READY,
-            message: format!("{service} has {}{of_port}", at_least(*min_ready)),
-        }),
+        Endpoints::Ready(count) if count >= *min_ready => {
+            let message = format!("{service} has {}{of_port}", at_least(*min_ready));
+            known(State::Ready, probe::ENDPOINTS_READY, message)
+        }
         Endpoints::Ready(0) => {
             not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint{of_port}"))
         }
@@ -54,11 +54,9 @@ pub(super) fn judge(namespace: &str, check: &ServiceCheck, found: Endpoints) -> 
             not_ready(probe::PORT_NOT_FOUND, format!("{service} has no port {port}"))
         }
         Endpoints::NotFound => not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
-        Endpoints::Unknown(cause) => Look::Known(Observation {
-            state: State::Blind,
-            reason: probe::SERVICES_UNKNOWN,
-            message: format!("Services cannot be read: {cause}"),
-        }),
+        Endpoints::Unknown(cause) => {
+            known(State::Blind, probe::SERVICES_UNKNOWN, format!("Services cannot be read: {cause}"))
+        }
     }
 }
 

@@ -76,7 +76,7 @@ fn what_holds_is_told_by_what_was_asked_also_while_failures_are_too_few_to_count
 fn a_probe_is_described_by_what_it_looks_at_whatever_stood_before_it() {
     let probe = |host: &str| json!({"name": host, "tcpSocket": {"host": host, "port": 1}});
     let dependencies = Dependencies::for_test();
-    dependencies.observe(&named("web"), &plan(&json!([probe("a"), probe("b")])), Duration::ZERO);
+    dependencies.observe(&named("web"), &plan(&json!([probe("a"), probe("b")])), false, Duration::ZERO);
     let told = dependencies.describe(&named("web"), &plan(&json!([probe("b"), probe("c")])));
     let Described::Probed(b) = &told[0] else { panic!("{told:?}") };
     assert_eq!(b.target.address().unwrap().to_string(), "b:1");
@@ -89,7 +89,7 @@ fn of_a_delay_is_left_what_the_gate_has_not_been_closed_for() {
         plan(&json!([{"name": "a", "tcpSocket": {"host": "a", "port": 1}, "initialDelaySeconds": 60}]));
     for (closed_for, left) in [(0, 60), (45, 15), (90, 0)] {
         let dependencies = Dependencies::for_test();
-        dependencies.observe(&named("web"), &waits, Duration::from_secs(closed_for));
+        dependencies.observe(&named("web"), &waits, false, Duration::from_secs(closed_for));
         let told = dependencies.describe(&named("web"), &waits);
         let Described::Probed(a) = &told[0] else { panic!("{told:?}") };
         let NextProbe::In(next) = a.next else { panic!("{:?}", a.next) };
@@ -105,7 +105,7 @@ fn others_who_wait_for_an_object_are_told() {
     let of = |name: &str| plan(&json!([{"name": "schema", "resource": job(name)}]));
     let dependencies = Dependencies::for_test();
     for (name, waits_for) in [("web", "a"), ("cron", "a"), ("api", "a"), ("other", "b")] {
-        dependencies.observe(&named(name), &of(waits_for), Duration::ZERO);
+        dependencies.observe(&named(name), &of(waits_for), false, Duration::ZERO);
     }
     let told = dependencies.describe(&named("web"), &of("a"));
     assert_eq!(told, [Described::Cached { others: vec![named("api"), named("cron")] }]);

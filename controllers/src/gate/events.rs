@@ -25,6 +25,18 @@ pub(crate) enum Deed {
     Adopted,
 }
 
+/// What a reconcile has led to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// With the status that was told before.
+    pub(crate) object: &'a WaitDeployment,
+    pub(crate) decision: &'a Decision,
+    pub(crate) deed: Deed,
+    /// What is told from now on.
+    pub(crate) after: &'a GateStatus,
+    pub(crate) now: Timestamp,
+}
+
 /// One Event to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Happening {
@@ -55,30 +67,65 @@ pub(crate) enum OpenedBy {
     Spec,
 }
 
-/// Returns what has happened between what `object` tells and `after`, in the order in which it did, but for the
-/// [deed](of_deed).
-pub(crate) fn happenings(
-    object: &WaitDeployment,
-    decision: &Decision,
-    deed: Deed,
-    after: &GateStatus,
-    now: Timestamp,
-) -> Vec<Happening> {
-    let mut all = Vec::new();
-    of_dependencies(object, after, &mut all);
-    all.extend(of_opening(object, decision, deed, after, now));
-    for (type_, reason) in
-        [(condition::UPDATE_HELD, event::UPDATE_HELD), (condition::DEPENDENCY_CYCLE, event::DEPENDENCY_CYCLE)]
-    {
-        if let (Some(now), None) = (after.condition(type_), object.condition(type_)) {
-            let kind = if type_ == condition::UPDATE_HELD { EventType::Normal } else { EventType::Warning };
-            all.push(happening(kind, reason, message(now)));
+// === impl Change ===
+
+impl Change<'_> {
+    /// Returns what has happened between what the object tells and `after`, in the order in which it did, but for the
+    /// [deed](of_deed).
+    pub(crate) fn happenings(&self) -> Vec<Happening> {
+        let Self { object, after, .. } = *self;
+        let mut all = Vec::new();
+        of_dependencies(object, after, &mut all);
+        all.extend(self.of_opening());
+        for (type_, kind, reason) in [
+            (condition::UPDATE_HELD, EventType::Normal, event::UPDATE_HELD),
+            (condition::DEPENDENCY_CYCLE, EventType::Warning, event::DEPENDENCY_CYCLE),
+        ] {
+            if let (Some(now), None) = (after.condition(type_), object.condition(type_)) {
+                all.push(happening(kind, reason, message(now)));
+            }
         }
+        all.extend(of_template(object, after));
+        all.extend(of_ready(object, after));
+        all
     }
-    all.extend(of_template(object, after));
-    all.extend(of_ready(object, after));
-    all
+
+    /// Returns the opening of a gate that was closed and is open from now on, if that is what has happened.
+    pub(crate) fn opening(&self) -> Option<Opening> {
+        let Self { object, decision, deed, after, now } = *self;
+        let since = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
+        let is_open = after.gate_closed_time.is_none() && decision.write().is_some();
+        let waited = match since {
+            Some(since) if is_open => Duration::try_from(now.duration_since(since.0)).unwrap_or_default(),
+            // Everything was there already.
+            None if is_open && deed == Deed::Created && !decision.needs.known.is_empty() => Duration::ZERO,
+            _ => return None,
+        };
+        let by = match decision.write()? {
+            write if write.proceeds => OpenedBy::Deadline,
+            _ if decision.needs.hold() => OpenedBy::Dependencies,
+            _ => OpenedBy::Spec,
+        };
+        Some(Opening { by, waited })
+    }
+
+    fn of_opening(&self) -> Option<Happening> {
+        let Opening { by, waited } = self.opening()?;
+        let waited = waited.as_secs();
+        let opened = |note| happening(EventType::Normal, event::GATE_OPENED, note);
+        Some(match by {
+            OpenedBy::Dependencies => opened(format!("the dependencies hold after {waited} s")),
+            OpenedBy::Spec => opened(format!("nothing is held back any more after {waited} s")),
+            OpenedBy::Deadline => {
+                let rest = self.decision.needs.in_short().unwrap_or_default();
+                let note = format!("went on after {waited} s without {rest}");
+                happening(EventType::Warning, event::PROCEEDED_AFTER_DEADLINE, note)
+            }
+        })
+    }
 }
+
+// === private ===
 
 fn happening(kind: EventType, reason: &'static str, note: impl Into<String>) -> Happening {
     Happening { kind, reason, note: note.into(), is_about_deployment: false }
@@ -111,51 +158,6 @@ fn of_dependencies(object: &WaitDeployment, after: &GateStatus, all: &mut Vec<Ha
         }
         _ => {}
     }
-}
-
-/// Returns the opening of a gate that was closed and is open from now on, if that is what has happened.
-pub(crate) fn opening(
-    object: &WaitDeployment,
-    decision: &Decision,
-    deed: Deed,
-    after: &GateStatus,
-    now: Timestamp,
-) -> Option<Opening> {
-    let since = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
-    let is_open = after.gate_closed_time.is_none() && decision.write().is_some();
-    let waited = match since {
-        Some(since) if is_open => Duration::try_from(now.duration_since(since.0)).unwrap_or_default(),
-        // Everything was there already.
-        None if is_open && deed == Deed::Created && !decision.needs.known.is_empty() => Duration::ZERO,
-        _ => return None,
-    };
-    let by = match decision.write()? {
-        write if write.proceeds => OpenedBy::Deadline,
-        _ if decision.needs.hold() => OpenedBy::Dependencies,
-        _ => OpenedBy::Spec,
-    };
-    Some(Opening { by, waited })
-}
-
-fn of_opening(
-    object: &WaitDeployment,
-    decision: &Decision,
-    deed: Deed,
-    after: &GateStatus,
-    now: Timestamp,
-) -> Option<Happening> {
-    let Opening { by, waited } = opening(object, decision, deed, after, now)?;
-    let waited = waited.as_secs();
-    let opened = |note| happening(EventType::Normal, event::GATE_OPENED, note);
-    Some(match by {
-        OpenedBy::Dependencies => opened(format!("the dependencies hold after {waited} s")),
-        OpenedBy::Spec => opened(format!("nothing is held back any more after {waited} s")),
-        OpenedBy::Deadline => {
-            let rest = decision.needs.in_short().unwrap_or_default();
-            let note = format!("went on after {waited} s without {rest}");
-            happening(EventType::Warning, event::PROCEEDED_AFTER_DEADLINE, note)
-        }
-    })
 }
 
 /// Returns what is told of a deed. It is done even if the status cannot be written.

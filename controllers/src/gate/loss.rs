@@ -10,7 +10,8 @@ use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::{MatchPolicy, OnLoss};
 
 use super::needs::told;
-use super::{Facts, Needs, Seen, Verdict, later};
+use super::{Facts, Needs, Seen, later};
+use crate::dependencies::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 
@@ -44,7 +45,7 @@ impl Loss {
             return None;
         }
         let was_lost = is_told_lost(object);
-        let is_lost = was_lost || is_told_ready(object) && needs.verdict == Verdict::NotReady;
+        let is_lost = was_lost || is_told_ready(object) && needs.verdict == State::NotReady;
         if needs.hold() || !is_lost {
             return None;
         }

@@ -20,8 +20,8 @@ pub(super) const NOT_WATCHED: &str = "not looked at while the gate is open";
 pub struct Needs {
     /// One entry per dependency, in the order of the plan.
     pub known: Vec<Known>,
-    /// What they come to.
-    pub verdict: Verdict,
+    /// What the needed ones come to: `Ready` if there are none.
+    pub verdict: State,
     /// What was seen since this process began, and is believed: what is acted on.
     pub seen: Seen,
     /// Whether a failure was seen and not believed.
@@ -62,25 +62,6 @@ pub enum Seen {
     Unsettled,
 }
 
-/// What the needed dependencies come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is nothing to wait for.
-    NoDependencies,
-    /// Enough of them hold.
-    Ready,
-    /// Not enough is known.
-    Unknown,
-    /// Not enough of them hold.
-    NotReady,
-    /// Some cannot be looked at for now, and without them it cannot be said.
-    Blind,
-    /// The policy forbids to look.
-    Denied,
-    /// They cannot be looked at as they are written.
-    Invalid,
-}
-
 // === impl Needs ===
 
 impl Needs {
@@ -88,7 +69,7 @@ impl Needs {
     pub(super) fn unknown() -> Self {
         Self {
             known: Vec::new(),
-            verdict: Verdict::Unknown,
+            verdict: State::Unknown,
             seen: Seen::Unsettled,
             has_doubts: false,
             looks: false,
@@ -98,9 +79,9 @@ impl Needs {
     /// Judges; `exists` says whether the Deployment is there, so that a failure seen in a doubtful moment would be a
     /// loss.
     pub(super) fn of(facts: &Facts<'_>, exists: bool) -> Self {
-        let Ok(plan) = facts.plan else { return Self { verdict: Verdict::Invalid, ..Self::unknown() } };
+        let Ok(plan) = facts.plan else { return Self { verdict: State::Invalid, ..Self::unknown() } };
         if plan.dependencies.is_empty() {
-            return Self { verdict: Verdict::NoDependencies, seen: Seen::Holds, ..Self::unknown() };
+            return Self { verdict: State::Ready, seen: Seen::Holds, ..Self::unknown() };
         }
         let looks = !facts.observations.is_empty();
         let doubted = |seen: &Observation| exists && facts.shaken && seen.state == State::NotReady;
@@ -253,31 +234,16 @@ fn shown(object: &WaitDeployment, dependency: &PlannedDependency) -> String {
 }
 
 /// With All, what a person has to see to comes first, since nothing goes on without it; with Any, what may still hold.
-fn verdict(policy: MatchPolicy, needed: &[&Known]) -> Verdict {
+fn verdict(policy: MatchPolicy, needed: &[&Known]) -> State {
     let has = |state| needed.iter().any(|known| known.state == state);
     let order = match policy {
         MatchPolicy::All => [State::Invalid, State::Denied, State::NotReady, State::Blind, State::Unknown],
         MatchPolicy::Any => [State::Ready, State::NotReady, State::Blind, State::Unknown, State::Denied],
     };
     let last = match policy {
-        MatchPolicy::All => Verdict::Ready,
-        MatchPolicy::Any if needed.is_empty() => Verdict::Ready,
-        MatchPolicy::Any => Verdict::Invalid,
+        MatchPolicy::All => State::Ready,
+        MatchPolicy::Any if needed.is_empty() => State::Ready,
+        MatchPolicy::Any => State::Invalid,
     };
-    order.into_iter().find(|state| has(*state)).map_or(last, Verdict::from)
-}
-
-// === impl Verdict ===
-
-impl From<State> for Verdict {
-    fn from(state: State) -> Self {
-        match state {
-            State::Unknown => Self::Unknown,
-            State::Ready => Self::Ready,
-            State::NotReady => Self::NotReady,
-            State::Blind => Self::Blind,
-            State::Denied => Self::Denied,
-            State::Invalid => Self::Invalid,
-        }
-    }
+    order.into_iter().find(|state| has(*state)).unwrap_or(last)
 }

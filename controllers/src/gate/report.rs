@@ -16,7 +16,7 @@ use mainstay_api::{Condition, DependencyStatus, InvalidSpec, WaitDeployment};
 use serde::Serialize;
 
 use super::needs::told;
-use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, Verdict, rollout};
+use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, rollout};
 use crate::dependencies::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
@@ -94,7 +94,7 @@ pub(super) enum Progress {
 }
 
 /// Status, reason and message of a condition.
-type Saying = (&'static str, &'static str, String);
+pub(crate) type Saying = (&'static str, &'static str, String);
 
 /// Returns the status fragment for a decision and what became of it. `object` carries what was told before.
 pub fn report(
@@ -107,15 +107,7 @@ pub fn report(
     let summary = summarise(object, decision, applied, trial);
     let dependencies = judge_dependencies(object, decision);
     let flag = |progress| if summary.progress == progress { "True" } else { "False" };
-    let say = |type_: &str, (status, reason, message): Saying| Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        observed_generation: Some(object.generation()),
-        last_update_time: None,
-        last_transition_time: Some(since(object.condition(type_), status, now)),
-        reason: Some(reason.to_owned()),
-        message: Some(shorten(&message).to_owned()),
-    };
+    let say = |type_: &str, saying: Saying| condition_of(object, type_, &saying, now);
     let overall = |status| (status, summary.reason, summary.message.clone());
     let mut conditions = vec![
         say(condition::READY, overall(summary.ready)),
@@ -209,11 +201,11 @@ fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied, tr
     }
 }
 
-fn stalled(reason: &'static str, message: String) -> Summary {
+pub(super) fn stalled(reason: &'static str, message: String) -> Summary {
     Summary { ready: "False", progress: Progress::Stalled, reason, message }
 }
 
-fn reconciling(reason: &'static str, message: String) -> Summary {
+pub(super) fn reconciling(reason: &'static str, message: String) -> Summary {
     Summary { ready: "False", progress: Progress::Reconciling, reason, message }
 }
 
@@ -225,18 +217,16 @@ fn in_conflict(object: &WaitDeployment, conflict: &Conflict) -> Summary {
 /// A closed gate. What a person has to see to goes before what may come by itself.
 fn waiting(decision: &Decision, closed: &Closed, trial: &Trial) -> Summary {
     let needs = &decision.needs;
-    let first = |state| needs.blocking().find(|known| Verdict::from(known.state) == state);
+    let first = |state| needs.blocking().find(|known| known.state == state);
     let about = |known: Option<&Known>, what: &str| {
         known.map_or_else(String::new, |known| format!("{} {what}: {}", known.shown, known.message))
     };
     match (trial, &decision.cycle, needs.verdict) {
         (Trial::Rejected(message), ..) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
         (_, Some(path), _) => stalled(reasons::DEPENDENCY_CYCLE, in_a_cycle(path)),
-        (.., Verdict::Denied) => {
-            stalled(reasons::POLICY_DENIED, about(first(Verdict::Denied), "is not probed"))
-        }
-        (.., Verdict::Invalid) => {
-            stalled(reasons::INVALID_SPEC, about(first(Verdict::Invalid), "cannot be looked at"))
+        (.., State::Denied) => stalled(reasons::POLICY_DENIED, about(first(State::Denied), "is not probed")),
+        (.., State::Invalid) => {
+            stalled(reasons::INVALID_SPEC, about(first(State::Invalid), "cannot be looked at"))
         }
         _ => {
             let summary = waiting_for_all(needs);
@@ -251,7 +241,7 @@ fn waiting(decision: &Decision, closed: &Closed, trial: &Trial) -> Summary {
 
 fn waiting_for_all(needs: &Needs) -> Summary {
     let summary = reconciling(reasons::WAITING_FOR_DEPENDENCIES, waits_for(needs));
-    if needs.verdict == Verdict::Unknown { Summary { ready: "Unknown", ..summary } } else { summary }
+    if needs.verdict == State::Unknown { Summary { ready: "Unknown", ..summary } } else { summary }
 }
 
 fn waits_for(needs: &Needs) -> String {
@@ -291,7 +281,7 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             unknown("not looked at while another Deployment of this name exists")
         }
         (Course::Invalid(invalid), _) => ("False", reason_of(invalid), invalid.to_string()),
-        (_, Verdict::NoDependencies) => {
+        (_, State::Ready) if needs.known.is_empty() => {
             ("True", reasons::NO_DEPENDENCIES, "there is nothing to wait for".to_owned())
         }
         _ if let Some(Loss { tolerated, .. }) = decision.loss => {
@@ -302,12 +292,12 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
                 ("False", reasons::LOST, lost)
             }
         }
-        (_, Verdict::Invalid) => match object.plan() {
+        (_, State::Invalid) => match object.plan() {
             // Not an error while the Deployment runs, but its next start would meet it.
             Err(invalid) => ("Unknown", reason_of(&invalid), invalid.to_string()),
             Ok(_) => ("False", reasons::INVALID_SPEC, waits_for(needs)),
         },
-        (_, Verdict::Ready) if needs.looks => {
+        (_, State::Ready) if needs.looks => {
             let mut held = needs.known.iter().filter(|known| !known.optional && known.is_ready());
             let message = match held.find_map(|known| Some((known, known.unseen.as_ref()?))) {
                 Some((Known { shown, .. }, unseen)) if !needs.hold() => {
@@ -317,16 +307,16 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             };
             ("True", reasons::ALL_READY, message)
         }
-        (_, Verdict::Ready) => {
+        (_, State::Ready) => {
             ("True", reasons::ALL_READY, "held when the gate opened; not watched since".to_owned())
         }
-        (_, Verdict::Unknown) => {
+        (_, State::Unknown) => {
             let first = needs.blocking().next();
             unknown(first.map_or("not tried yet", |known| &known.message))
         }
-        (_, Verdict::Blind) => unknown(&waits_for(needs)),
-        (_, Verdict::NotReady) => ("False", reasons::WAITING, waits_for(needs)),
-        (_, Verdict::Denied) => ("False", reasons::POLICY_DENIED, waits_for(needs)),
+        (_, State::Blind) => unknown(&waits_for(needs)),
+        (_, State::NotReady) => ("False", reasons::WAITING, waits_for(needs)),
+        (_, State::Denied) => ("False", reasons::POLICY_DENIED, waits_for(needs)),
     }
 }
 
@@ -422,10 +412,24 @@ fn name(object: &WaitDeployment) -> String {
     format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-/// Returns when the condition took this status: before, if it had it already.
-pub(crate) fn since(previous: Option<&Condition>, status: &str, now: &Time) -> Time {
-    let kept = previous.filter(|previous| previous.status == status);
-    kept.and_then(|previous| previous.last_transition_time.clone()).unwrap_or_else(|| now.clone())
+/// Returns a condition of an object's current generation. It took its status before, if it had it already.
+pub(crate) fn condition_of(
+    object: &WaitDeployment,
+    type_: &str,
+    (status, reason, message): &Saying,
+    now: &Time,
+) -> Condition {
+    let kept = object.condition(type_).filter(|previous| previous.status == *status);
+    let since = kept.and_then(|previous| previous.last_transition_time.clone());
+    Condition {
+        type_: type_.to_owned(),
+        status: (*status).to_owned(),
+        observed_generation: Some(object.generation()),
+        last_update_time: None,
+        last_transition_time: Some(since.unwrap_or_else(|| now.clone())),
+        reason: Some((*reason).to_owned()),
+        message: Some(shorten(message).to_owned()),
+    }
 }
 
 /// Cuts at a character boundary.

@@ -2,19 +2,13 @@
 
 use mainstay_api::WaitDeployment;
 
-use super::report::{Progress, Summary};
+use super::report::{Progress, Summary, reconciling, stalled};
 use crate::deployment::{LiveDeployment, text};
 use crate::reasons::{self, condition};
 
 /// The order of `kubectl rollout status`; without numbers, since each would be one more write during a rollout.
 pub(super) fn judge(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
-    let with = |ready, progress, reason, message: &str| Summary {
-        ready,
-        progress,
-        reason,
-        message: message.to_owned(),
-    };
-    let going = |message| with("False", Progress::Reconciling, reasons::ROLLOUT_IN_PROGRESS, message);
+    let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message.to_owned());
     let desired = live.spec.replicas.unwrap_or(1);
     let progressing = live.condition(condition::PROGRESSING);
     let because = |reason| progressing.is_some_and(|condition| text(condition, "reason") == reason);
@@ -26,26 +20,18 @@ pub(super) fn judge(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
     if live.written_for() != Some(object.generation()) || !live.is_observed() {
         going("the Deployment controller has not seen the current spec yet")
     } else if live.spec.paused && !complete {
-        with("False", Progress::Reconciling, reasons::PAUSED, "the Deployment's rollout is paused")
+        reconciling(reasons::PAUSED, "the Deployment's rollout is paused".to_owned())
     } else if because(reasons::PROGRESS_DEADLINE_EXCEEDED) {
-        let reason = reasons::PROGRESS_DEADLINE_EXCEEDED;
-        with(
-            "False",
-            Progress::Stalled,
-            reason,
-            "the Deployment made no progress within progressDeadlineSeconds",
-        )
+        let message = "the Deployment made no progress within progressDeadlineSeconds";
+        stalled(reasons::PROGRESS_DEADLINE_EXCEEDED, message.to_owned())
     } else if !complete {
         going("the Deployment's rollout is not complete")
     } else if available {
-        with("True", Progress::Settled, reasons::AVAILABLE, "the Deployment is available")
+        let message = "the Deployment is available".to_owned();
+        Summary { ready: "True", progress: Progress::Settled, reason: reasons::AVAILABLE, message }
     } else if because("NewReplicaSetAvailable") {
-        with(
-            "False",
-            Progress::Reconciling,
-            reasons::UNAVAILABLE,
-            "too few Pods of the Deployment are available",
-        )
+        let message = "too few Pods of the Deployment are available";
+        reconciling(reasons::UNAVAILABLE, message.to_owned())
     } else {
         going("too few Pods of the Deployment are available yet")
     }

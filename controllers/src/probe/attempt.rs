@@ -138,14 +138,7 @@ async fn addresses(
                 let heard = Some(Reachability::of(&found));
                 progress.reachability = heard.filter(|heard| *heard != Reachability::Answered);
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
-                return match judge.check_resolved(found, address.port) {
-                    Route::Dial(addresses, _) => Ok(addresses),
-                    Route::Known(result) => Err(result),
-                    // Neither is an answer to addresses.
-                    Route::Resolve(_) | Route::AskNamespace => {
-                        Err(Failure::before(probe::FAILED, "no address was found").at(Detail::Coarse))
-                    }
-                };
+                return judge.check_resolved(found, address.port);
             }
         }
     }

@@ -16,6 +16,7 @@ mod http;
 mod tests;
 mod tls;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use mainstay_api::ProbeCheck;
@@ -40,6 +41,18 @@ pub(super) enum Talk<'a> {
     Http(&'a HttpCheck),
     Grpc(&'a GrpcCheck),
     Tls(&'a TlsCheck, Arc<ClientConfig>),
+}
+
+/// Waits for an answer while its connection is driven.
+async fn beside<T>(answer: impl Future<Output = T>, connection: impl Future) -> T {
+    let (mut answer, connection) = (pin!(answer), pin!(connection));
+    // Biased: an answer counts even where the connection has ended with it.
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        // What was on the way is delivered, or fails.
+        _ = connection => answer.await,
+    }
 }
 
 // === impl Talk ===

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mainstay::metrics::Registry;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -21,32 +20,20 @@ const LAG_BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0];
 /// The families of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeMetrics {
-    probes: Family<ProbeLabels, Counter>,
-    duration: Family<KindLabels, Histogram, fn() -> Histogram>,
+    probes: Family<[Label; 2], Counter>,
+    duration: Family<[Label; 1], Histogram, fn() -> Histogram>,
     lag: Histogram,
-    delayed: Family<ReasonLabels, Counter>,
-    denied: Family<ReasonLabels, Counter>,
+    delayed: Family<[Label; 1], Counter>,
+    denied: Family<[Label; 1], Counter>,
     pub(super) in_flight: Gauge,
     targets: Gauge,
-    shaken: Gauge,
-    panics: Counter,
+    /// 1 while the manager itself seems to be cut off.
+    pub(super) shaken: Gauge,
+    pub(super) panics: Counter,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProbeLabels {
-    r#type: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
-    r#type: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
+/// One label with its value.
+type Label = (&'static str, &'static str);
 
 // === impl ProbeMetrics ===
 
@@ -102,10 +89,10 @@ impl ProbeMetrics {
         // The reasons are known: a counter that appears with its first event hides that event from
         // `increase()`.
         for limit in StartLimit::ALL {
-            drop(metrics.delayed.get_or_create(&ReasonLabels { reason: limit.as_str() }));
+            drop(metrics.delayed.get_or_create(&[("reason", limit.as_str())]));
         }
         for reason in denial::ALL {
-            drop(metrics.denied.get_or_create(&ReasonLabels { reason }));
+            drop(metrics.denied.get_or_create(&[("reason", reason)]));
         }
         metrics
     }
@@ -120,32 +107,22 @@ impl ProbeMetrics {
                 "denied"
             }
         };
-        self.probes.get_or_create(&ProbeLabels { r#type: target.check().kind(), result }).inc();
-        let kind = KindLabels { r#type: target.check().kind() };
-        self.duration.get_or_create(&kind).observe(took.as_secs_f64());
+        let kind = ("type", target.check().kind());
+        self.probes.get_or_create(&[kind, ("result", result)]).inc();
+        self.duration.get_or_create(&[kind]).observe(took.as_secs_f64());
     }
 
     /// Counts a probe that begins so late, and the limit that delayed it.
     pub(super) fn begin(&self, lag: Duration, delayed_by: Option<StartLimit>) {
         self.lag.observe(lag.as_secs_f64());
         if let Some(limit) = delayed_by {
-            self.delayed.get_or_create(&ReasonLabels { reason: limit.as_str() }).inc();
+            self.delayed.get_or_create(&[("reason", limit.as_str())]).inc();
         }
     }
 
     /// Counts a probe that a rule of the policy forbade.
     pub(super) fn deny(&self, rule: &'static str) {
-        self.denied.get_or_create(&ReasonLabels { reason: rule }).inc();
-    }
-
-    /// Notes whether the manager itself seems to be cut off.
-    pub(super) fn outage(&self, suspected: bool) {
-        self.shaken.set(suspected.into());
-    }
-
-    /// Counts a probe that ended by a panic.
-    pub(super) fn panicked(&self) {
-        self.panics.inc();
+        self.denied.get_or_create(&[("reason", rule)]).inc();
     }
 
     pub(super) fn count_targets(&self, targets: usize) {

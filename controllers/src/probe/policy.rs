@@ -69,6 +69,17 @@ pub(super) enum Route {
     Known(ProbeResult),
 }
 
+/// Addresses that may be dialled, or why one of them may not.
+type Checked = Result<Vec<SocketAddr>, ProbeResult>;
+
+// === impl Route ===
+
+impl Route {
+    fn dial(checked: Checked, detail: Detail) -> Self {
+        checked.map_or_else(Self::Known, |addresses| Self::Dial(addresses, detail))
+    }
+}
+
 // === impl Judge ===
 
 impl Judge<'_> {
@@ -83,7 +94,8 @@ impl Judge<'_> {
             Host::Ip(ip) => self.route_ip(*ip, port),
             Host::Name(name) if name == "localhost" || name.ends_with(".localhost") => {
                 // RFC 6761: never asked of DNS.
-                self.dial([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], port, Detail::Coarse)
+                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                Route::dial(self.dial(loopback, port, Detail::Coarse), Detail::Coarse)
             }
             Host::Name(name) => match service_name(name, self.namespace) {
                 Some((service, namespace)) if self.may_name_services_of(namespace) => {
@@ -103,7 +115,7 @@ impl Judge<'_> {
     }
 
     /// Checks every address that a name admitted by [`Judge::route`] resolved to.
-    pub(super) fn check_resolved(&self, addresses: Vec<IpAddr>, port: u16) -> Route {
+    pub(super) fn check_resolved(&self, addresses: Vec<IpAddr>, port: u16) -> Checked {
         self.dial(addresses, port, Detail::Coarse)
     }
 
@@ -133,7 +145,7 @@ impl Judge<'_> {
     fn route_ip(&self, ip: IpAddr, port: u16) -> Route {
         let ip = canonical(ip);
         // What is special is told first: it says more than the mode does, and `allowLoopback` admits in every mode.
-        let go = || self.dial([ip], port, Detail::Coarse);
+        let go = || Route::dial(self.dial([ip], port, Detail::Coarse), Detail::Coarse);
         if special(ip).is_some() { go() } else { self.if_admitted(|rule| rule.allows_address(ip), "", go) }
     }
 
@@ -189,11 +201,13 @@ impl Judge<'_> {
     fn route_service(&self, host: &str, namespace: &str, name: &str, port: u16) -> Route {
         let not_ready = |reason, message| Route::Known(ProbeResult::NotReady { reason, message });
         match self.services.find(namespace, name, port) {
-            ServiceAnswer::Cluster(ips) => self.dial_checked(ips, port, Detail::Full),
+            ServiceAnswer::Cluster(ips) => {
+                Route::dial(self.dial_checked(ips, port, Detail::Full), Detail::Full)
+            }
             ServiceAnswer::Headless(ips) if ips.is_empty() => {
                 not_ready(probe::NO_ENDPOINTS, format!("Service {namespace}/{name} has no ready endpoint"))
             }
-            ServiceAnswer::Headless(ips) => self.dial(ips, port, Detail::Full),
+            ServiceAnswer::Headless(ips) => Route::dial(self.dial(ips, port, Detail::Full), Detail::Full),
             ServiceAnswer::External(outside) => self.route_name(&outside.to_ascii_lowercase()),
             ServiceAnswer::NoPort => {
                 not_ready(probe::PORT_NOT_FOUND, format!("Service {namespace}/{name} has no TCP port {port}"))
@@ -212,27 +226,23 @@ impl Judge<'_> {
         }
     }
 
-    fn dial(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Route {
+    fn dial(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
         if NODE_PORTS.contains(&port) {
             let message = format!(
                 "port {port} is one that nodes keep for Kubernetes itself, and no setting admits it; a Service with a \
                  cluster address may use it"
             );
-            return denied(denial::NODE_PORTS, message);
+            return Err(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
         self.dial_checked(ips, port, detail)
     }
 
-    fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Route {
-        let mut addresses = Vec::new();
-        for ip in ips {
+    fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
+        let checked = |ip| {
             let address = SocketAddr::new(canonical(ip), port);
-            if let Some(refusal) = self.refuses(address, detail) {
-                return Route::Known(refusal);
-            }
-            addresses.push(address);
-        }
-        Route::Dial(addresses, detail)
+            self.refuses(address, detail).map_or(Ok(address), Err)
+        };
+        ips.into_iter().map(checked).collect()
     }
 
     /// What no mode admits: an address, in whatever form, and what Services pass a connection to it on to. `address` is

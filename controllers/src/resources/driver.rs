@@ -46,14 +46,6 @@ pub struct ResourceWatch {
     policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
-/// A future of the driver that has ended.
-enum Done {
-    Discovered(String, Result<Served, Trouble>),
-    Reviewed(Question, Answer),
-    /// A kind was closed.
-    Closed,
-}
-
 /// The next thing to do.
 enum Work {
     Kind(Step<Open>),
@@ -175,66 +167,57 @@ impl Shared {
 
 /// Works for as long as it is polled.
 async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
-    let mut under_way: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
-    // The futures that follow a kind do not count.
-    let mut requests = 0;
+    let mut requests: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+    let mut watches: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     loop {
         let wake_at = loop {
-            if requests >= MAX_REQUESTS {
+            if requests.len() >= MAX_REQUESTS {
                 break None;
             }
             match shared.next(Instant::now()) {
                 Err(until) => break until,
-                Ok(Work::Review(question)) => under_way.push(Box::pin(review(client.clone(), question))),
-                Ok(Work::Kind(Step::Discover(group))) => {
-                    under_way.push(Box::pin(discover(client.clone(), group)));
-                }
+                Ok(Work::Review(question)) => requests.push(Box::pin(async move {
+                    let answer = review(client, &question).await;
+                    shared.answered(question, answer);
+                })),
+                Ok(Work::Kind(Step::Discover(group))) => requests.push(Box::pin(async move {
+                    let served = discover(client, &group).await;
+                    if let Err(trouble) = &served {
+                        warn!(group, ?trouble, "discovery of a group failed");
+                    }
+                    shared.discovered(group, served);
+                })),
                 Ok(Work::Kind(Step::Close(open))) => {
                     info!(kind = %open.kind, "no check waits for objects of this kind any more; its watch ends");
-                    continue;
                 }
                 Ok(Work::Kind(Step::Open(kind, id))) => {
                     let (store, stop) = (declare(id.clone()), CancellationToken::new());
-                    let follow =
-                        follow(Arc::clone(shared), kind.clone(), store.kind_store().clone(), stop.clone());
-                    under_way.push(Box::pin(follow));
+                    let follow = follow(shared, kind.clone(), store.kind_store().clone(), stop.clone());
+                    watches.push(Box::pin(follow));
                     info!(kind = %id, "a check waits for objects of this kind; its watch begins");
                     shared.opened(kind, Open { kind: id, store, _stop: stop.drop_guard() });
-                    continue;
                 }
             }
-            requests += 1;
         };
         // Order does not matter: each branch leads back to the next step.
-        let done = tokio::select! {
-            Some(done) = under_way.next() => done,
-            () = shared.wake.notified() => continue,
-            () = sleep_until(wake_at) => continue,
-        };
-        match done {
-            Done::Closed => continue,
-            Done::Reviewed(question, answer) => shared.answered(question, answer),
-            Done::Discovered(group, served) => {
-                if let Err(trouble) = &served {
-                    warn!(group, ?trouble, "discovery of a group failed");
-                }
-                shared.discovered(group, served);
-            }
+        tokio::select! {
+            Some(()) = requests.next() => {}
+            Some(()) = watches.next() => {}
+            () = shared.wake.notified() => {}
+            () = sleep_until(wake_at) => {}
         }
-        requests -= 1;
     }
 }
 
-async fn discover(client: Client, group: String) -> Done {
-    let served = match timeout(TIMEOUT, discovery::group(&client, &group)).await {
+async fn discover(client: &Client, group: &str) -> Result<Served, Trouble> {
+    match timeout(TIMEOUT, discovery::group(client, group)).await {
         Err(_) => Err(Trouble::Unknown("it did not answer in time".to_owned())),
         Ok(Ok(found)) => Ok(served(&found)),
         Ok(Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_)))) => Ok(Served::new()),
         Ok(Err(kube::Error::Api(status))) => Err(Trouble::Unknown(status.reason.clone())),
         // The text of the error would change with each attempt.
         Ok(Err(_)) => Err(Trouble::Unknown("there is no connection".to_owned())),
-    };
-    Done::Discovered(group, served)
+    }
 }
 
 fn served(group: &ApiGroup) -> Served {
@@ -247,8 +230,8 @@ fn served(group: &ApiGroup) -> Served {
     resources.map(listed).collect()
 }
 
-async fn review(client: Client, question: Question) -> Done {
-    let Question { namespace, account, kind, name, verb } = &question;
+async fn review(client: &Client, question: &Question) -> Answer {
+    let Question { namespace, account, kind, name, verb } = question;
     let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
@@ -267,8 +250,8 @@ async fn review(client: Client, question: Question) -> Done {
         },
         ..SubjectAccessReview::default()
     };
-    let (reviews, params) = (Api::<SubjectAccessReview>::all(client), PostParams::default());
-    let answer = match timeout(TIMEOUT, reviews.create(&params, &review)).await {
+    let (reviews, params) = (Api::<SubjectAccessReview>::all(client.clone()), PostParams::default());
+    match timeout(TIMEOUT, reviews.create(&params, &review)).await {
         Ok(Ok(review)) if review.status.as_ref().is_some_and(|status| status.allowed) => Answer::Yes,
         Ok(Ok(_)) => Answer::No,
         failed => {
@@ -278,19 +261,18 @@ async fn review(client: Client, question: Question) -> Done {
             warn!(error, namespace, account, "the access review of a ServiceAccount failed");
             Answer::Failed
         }
-    };
-    Done::Reviewed(question, answer)
+    }
 }
 
 /// Enqueues waiting WaitDeployments at every change of a kind, and when its store can be read or cannot,
 /// until `stop`.
 async fn follow(
-    shared: Arc<Shared>,
+    shared: &Arc<Shared>,
     kind: GroupVersionKind,
     store: Arc<KindStore>,
     stop: CancellationToken,
-) -> Done {
-    let listener = Listener { kind: kind.clone(), shared: Arc::downgrade(&shared) };
+) {
+    let listener = Listener { kind: kind.clone(), shared: Arc::downgrade(shared) };
     let mut subscription = store.subscribe(Box::new(listener));
     let follow = async {
         let subject = Subject::Kind(kind);
@@ -302,7 +284,6 @@ async fn follow(
         std::future::pending::<()>().await;
     };
     stop.run_until_cancelled(follow).await;
-    Done::Closed
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -4,14 +4,14 @@ use std::fmt;
 
 use kube::core::DynamicObject;
 use mainstay::cache::{Entry, LabelSelector, Select, Store};
-use mainstay::key::{Key as _, KindId, Request};
+use mainstay::key::{Key as _, Request};
 use mainstay_api::PlannedDependency;
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 use tokio::time::Instant;
 
 use super::check::{gvk, is_final, kind_name, verb};
 use super::messages::{self, Objects, blind, not_ready, of_found, of_trouble, unreadable};
-use super::rights::{Answer, Rights};
+use super::rights::Answer;
 use super::state::{Found, compare};
 use super::{Resources, questions};
 use crate::dependencies::{Observation, State};
@@ -137,7 +137,10 @@ impl<'a> ResourceReader<'a> {
                 return Err(trouble.map_or_else(Observation::unknown, |trouble| of_trouble(check, &trouble)));
             }
         };
-        let answer = may_read(&mut known.rights, namespace, account, &kind, check, now);
+        let answer = questions(namespace, account, &kind, check)
+            .map(|question| known.rights.answer(&question, now))
+            .find(|answer| *answer != Some(Answer::No))
+            .unwrap_or(Some(Answer::No));
         drop(known);
         match answer {
             Some(Answer::Yes) => Ok(store),
@@ -176,24 +179,4 @@ impl fmt::Debug for ResourceReader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResourceReader").field("request", self.request).finish_non_exhaustive()
     }
-}
-
-// === private ===
-
-fn may_read(
-    rights: &mut Rights,
-    namespace: &str,
-    account: &str,
-    kind: &KindId,
-    check: &ResourceCheck,
-    now: Instant,
-) -> Option<Answer> {
-    let mut last = None;
-    for question in questions(namespace, account, kind, check) {
-        last = rights.answer(&question, now);
-        if last != Some(Answer::No) {
-            break;
-        }
-    }
-    last
 }

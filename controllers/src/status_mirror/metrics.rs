@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mainstay::metrics::Registry;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -15,7 +14,7 @@ const LAG_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5
 #[derive(Clone, Debug)]
 pub(super) struct MirrorMetrics {
     lag: Histogram,
-    writes: Family<ResultLabels, Counter>,
+    writes: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
 /// What a run came to that was not put off.
@@ -29,11 +28,6 @@ pub(super) enum WriteResult {
     Conflict,
     /// The write failed for another reason.
     Error,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    result: &'static str,
 }
 
 // === impl MirrorMetrics ===
@@ -54,13 +48,13 @@ impl MirrorMetrics {
         };
         for result in [WriteResult::Applied, WriteResult::Skipped, WriteResult::Conflict, WriteResult::Error]
         {
-            drop(metrics.writes.get_or_create(&result.labels()));
+            drop(metrics.writes.get_or_create(&[("result", result.as_str())]));
         }
         metrics
     }
 
     pub(super) fn count(&self, result: WriteResult) {
-        self.writes.get_or_create(&result.labels()).inc();
+        self.writes.get_or_create(&[("result", result.as_str())]).inc();
     }
 
     /// Counts a status that was written, out of date for so long.
@@ -73,13 +67,12 @@ impl MirrorMetrics {
 // === impl WriteResult ===
 
 impl WriteResult {
-    fn labels(self) -> ResultLabels {
-        let result = match self {
+    fn as_str(self) -> &'static str {
+        match self {
             Self::Applied => "applied",
             Self::Skipped => "skipped",
             Self::Conflict => "conflict",
             Self::Error => "error",
-        };
-        ResultLabels { result }
+        }
     }
 }

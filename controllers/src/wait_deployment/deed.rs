@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
 use mainstay::cache::Entry;
 use mainstay::client::{Live, WriteError};
 use mainstay::key::Request;
@@ -64,10 +65,8 @@ impl Done {
         Some(ObjectReference {
             api_version: Some("apps/v1".to_owned()),
             kind: Some("Deployment".to_owned()),
-            name: object.metadata.name.clone(),
-            namespace: object.metadata.namespace.clone(),
             uid: Some(live.metadata.uid.clone()),
-            ..ObjectReference::default()
+            ..object.object_ref(&())
         })
     }
 }

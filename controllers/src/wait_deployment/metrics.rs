@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use mainstay::key::Request;
 use mainstay::metrics::Registry;
-use mainstay_api::{Condition, WaitDeployment};
+use mainstay_api::Condition;
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
-use crate::gate::{Decision, Deed, GateStatus, OpenedBy, Opening, opening};
+use crate::gate::{Change, Decision, OpenedBy, Opening};
 use crate::reasons::{self, condition};
 
 /// From a Service that is ready already to a restore that takes a day, in seconds.
@@ -25,9 +23,9 @@ const WAIT_BUCKETS: [f64; 11] =
 /// The families of one controller.
 #[derive(Clone, Debug)]
 pub struct GateMetrics {
-    gates: Family<StateLabels, Gauge>,
+    gates: Family<Label, Gauge>,
     wait: Histogram,
-    opened: Family<OutcomeLabels, Counter>,
+    opened: Family<Label, Counter>,
     expired: Counter,
     /// In which state each object was last seen. The gauges change under its lock, so that they are its sums.
     states: Arc<Mutex<HashMap<Request, &'static str>>>,
@@ -35,15 +33,8 @@ pub struct GateMetrics {
     leading: watch::Receiver<bool>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
+/// The one label of a family, with its value.
+type Label = [(&'static str, &'static str); 1];
 
 // === impl GateMetrics ===
 
@@ -75,10 +66,10 @@ impl GateMetrics {
             leading,
         };
         for state in Decision::STATES {
-            metrics.gates.get_or_create(&StateLabels { state }).set(0);
+            metrics.gates.get_or_create(&[("state", state)]).set(0);
         }
         for by in [OpenedBy::Dependencies, OpenedBy::Deadline, OpenedBy::Spec] {
-            drop(metrics.opened.get_or_create(&OutcomeLabels { outcome: outcome_of(by) }));
+            drop(metrics.opened.get_or_create(&[("outcome", outcome_of(by))]));
         }
         metrics
     }
@@ -90,15 +81,14 @@ impl GateMetrics {
         if !*self.leading.borrow() {
             return;
         }
-        let before = states.insert(request.clone(), state);
-        self.shift(before, Some(state));
+        self.gates.get_or_create(&[("state", state)]).inc();
+        self.leave(states.insert(request.clone(), state));
     }
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, request: &Request) {
         let mut states = self.states.lock();
-        let before = states.remove(request);
-        self.shift(before, None);
+        self.leave(states.remove(request));
     }
 
     /// Forgets all, once this replica leads no more: another one sees to them from now on, and a sum over the replicas
@@ -107,22 +97,16 @@ impl GateMetrics {
         let mut states = self.states.lock();
         states.clear();
         for state in Decision::STATES {
-            self.gates.get_or_create(&StateLabels { state }).set(0);
+            self.gates.get_or_create(&[("state", state)]).set(0);
         }
     }
 
     /// Counts what has happened to one gate.
-    pub(super) fn count(
-        &self,
-        object: &WaitDeployment,
-        decision: &Decision,
-        deed: Deed,
-        after: &GateStatus,
-        now: Timestamp,
-    ) {
-        let opening = opening(object, decision, deed, after, now);
+    pub(super) fn count(&self, change: &Change<'_>) {
+        let Change { object, after, .. } = *change;
+        let opening = change.opening();
         if let Some(Opening { by, waited }) = opening {
-            self.opened.get_or_create(&OutcomeLabels { outcome: outcome_of(by) }).inc();
+            self.opened.get_or_create(&[("outcome", outcome_of(by))]).inc();
             self.wait.observe(waited.as_secs_f64());
         }
         let proceeds = opening.is_some_and(|opening| opening.by == OpenedBy::Deadline);
@@ -136,13 +120,9 @@ impl GateMetrics {
         }
     }
 
-    fn shift(&self, from: Option<&'static str>, to: Option<&'static str>) {
-        let gauge = |state| self.gates.get_or_create(&StateLabels { state }).clone();
-        if let Some(state) = from {
-            gauge(state).dec();
-        }
-        if let Some(state) = to {
-            gauge(state).inc();
+    fn leave(&self, state: Option<&'static str>) {
+        if let Some(state) = state {
+            self.gates.get_or_create(&[("state", state)]).dec();
         }
     }
 }

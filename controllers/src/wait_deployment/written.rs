@@ -28,43 +28,30 @@ pub(super) struct Attempt {
     pub(super) desired: Value,
     /// As it is.
     pub(super) live: Option<Arc<LiveDeployment>>,
+    mark: Mark,
+}
+
+/// By what the same attempt is known again.
+#[derive(Clone, Debug, PartialEq)]
+struct Mark {
+    term: u64,
     fingerprint: Fingerprint,
     asked_at: Option<String>,
-    term: u64,
 }
 
 /// By object: how its last write and its last trial ended. Two locks, each held for a look-up and never both.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    last: Mutex<HashMap<Request, Ended>>,
-    trials: Mutex<HashMap<Request, Tried>>,
-}
-
-#[derive(Debug)]
-struct Tried {
-    term: u64,
-    fingerprint: Fingerprint,
-    asked_at: Option<String>,
-    trial: Trial,
-    at: Instant,
-}
-
-#[derive(Debug)]
-struct Ended {
-    term: u64,
-    how: Last,
+    last: Mutex<HashMap<Request, (Mark, Last)>>,
+    trials: Mutex<HashMap<Request, (Mark, Trial, Instant)>>,
 }
 
 #[derive(Debug)]
 enum Last {
-    Written(Fingerprint),
-    Rejected {
-        fingerprint: Fingerprint,
-        asked_at: Option<String>,
-        message: String,
-    },
+    Written,
+    Rejected(String),
     /// Not to be adopted.
-    Different(Fingerprint),
+    Different,
 }
 
 // === impl Attempt ===
@@ -80,7 +67,7 @@ impl Attempt {
         let annotations = object.metadata.annotations.as_ref();
         // A person who asks for another look asks for another try of what was refused, too.
         let asked_at = annotations.and_then(|annotations| annotations.get(RECONCILE_AT_ANNOTATION)).cloned();
-        Self { desired, live, fingerprint, asked_at, term }
+        Self { desired, live, mark: Mark { term, fingerprint, asked_at } }
     }
 }
 
@@ -90,19 +77,16 @@ impl Memory {
     /// Returns how the attempt would end, if the same was made before and nothing has changed since.
     pub(super) fn recall(&self, request: &Request, attempt: &Attempt) -> Option<Applied> {
         let last = self.last.lock();
-        let Ended { how, .. } = last.get(request).filter(|ended| ended.term == attempt.term)?;
+        let (mark, how) = last.get(request)?;
+        if (mark.term, mark.fingerprint) != (attempt.mark.term, attempt.mark.fingerprint) {
+            return None;
+        }
         match (how, &attempt.live) {
-            (Last::Written(fingerprint), Some(live)) if *fingerprint == attempt.fingerprint => {
-                Some(Applied::Current(Box::new((**live).clone())))
-            }
-            (Last::Rejected { fingerprint, asked_at, message }, _)
-                if *fingerprint == attempt.fingerprint && *asked_at == attempt.asked_at =>
-            {
+            (Last::Written, Some(live)) => Some(Applied::Current(Box::new((**live).clone()))),
+            (Last::Rejected(message), _) if mark.asked_at == attempt.mark.asked_at => {
                 Some(Applied::Rejected(message.clone()))
             }
-            (Last::Different(fingerprint), _) if *fingerprint == attempt.fingerprint => {
-                Some(Applied::Differs)
-            }
+            (Last::Different, _) => Some(Applied::Differs),
             _ => None,
         }
     }
@@ -110,51 +94,36 @@ impl Memory {
     /// Remembers that the attempt made the Deployment what it is now.
     pub(super) fn remember_written(&self, request: &Request, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
-        self.remember(request, attempt, Last::Written(fingerprint));
+        self.remember(request, Mark { fingerprint, ..attempt.mark.clone() }, Last::Written);
     }
 
     /// Remembers that the server refused the attempt as invalid.
     pub(super) fn remember_rejected(&self, request: &Request, attempt: &Attempt, message: &str) {
-        let last = Last::Rejected {
-            fingerprint: attempt.fingerprint,
-            asked_at: attempt.asked_at.clone(),
-            message: message.to_owned(),
-        };
-        self.remember(request, attempt, last);
+        self.remember(request, attempt.mark.clone(), Last::Rejected(message.to_owned()));
     }
 
     /// Remembers that the Deployment is not identical with what would be made of it.
     pub(super) fn remember_different(&self, request: &Request, attempt: &Attempt) {
-        self.remember(request, attempt, Last::Different(attempt.fingerprint));
+        self.remember(request, attempt.mark.clone(), Last::Different);
     }
 
     /// Returns what a trial of the attempt would be answered, if the same was tried before. A refusal that may pass is
     /// asked for again after a while, and any other when a person asks for it.
     pub(super) fn recall_trial(&self, request: &Request, attempt: &Attempt) -> Option<Trial> {
         let trials = self.trials.lock();
-        let tried = trials.get(request).filter(|tried| {
-            tried.term == attempt.term
-                && tried.fingerprint == attempt.fingerprint
-                && tried.asked_at == attempt.asked_at
-        })?;
-        let has_passed = matches!(tried.trial, Trial::Forbidden(_)) && tried.at.elapsed() >= TRIAL_RETRY;
-        (!has_passed).then(|| tried.trial.clone())
+        let (_, trial, at) = trials.get(request).filter(|(mark, ..)| *mark == attempt.mark)?;
+        let has_passed = matches!(trial, Trial::Forbidden(_)) && at.elapsed() >= TRIAL_RETRY;
+        (!has_passed).then(|| trial.clone())
     }
 
     /// Remembers what a trial was answered.
     pub(super) fn remember_trial(&self, request: &Request, attempt: &Attempt, trial: Trial) {
-        let tried = Tried {
-            term: attempt.term,
-            fingerprint: attempt.fingerprint,
-            asked_at: attempt.asked_at.clone(),
-            trial,
-            at: Instant::now(),
-        };
+        let tried = (attempt.mark.clone(), trial, Instant::now());
         self.trials.lock().insert(request.clone(), tried);
     }
 
-    fn remember(&self, request: &Request, attempt: &Attempt, how: Last) {
-        self.last.lock().insert(request.clone(), Ended { term: attempt.term, how });
+    fn remember(&self, request: &Request, mark: Mark, how: Last) {
+        self.last.lock().insert(request.clone(), (mark, how));
     }
 
     /// Forgets an object that is gone.

@@ -20,8 +20,8 @@ fn lose(mut stage: Stage, now: i64, seen: &[Observation]) -> Stage {
 
 fn opened_by(stage: &Stage) -> Option<OpenedBy> {
     let decision = stage.decide();
-    opening(&stage.object, &decision, Deed::Nothing, &stage.report(&decision), at(stage.now))
-        .map(|found| found.by)
+    let (object, after, now) = (&stage.object, &stage.report(&decision), at(stage.now));
+    Change { object, decision: &decision, deed: Deed::Nothing, after, now }.opening().map(|found| found.by)
 }
 
 #[test]

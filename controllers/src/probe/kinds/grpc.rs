@@ -5,8 +5,6 @@
 
 mod message;
 
-use std::pin::pin;
-
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::{Builder, SendRequest};
@@ -15,7 +13,7 @@ use mainstay_api::plan::GrpcCheck;
 use mainstay_api::wait_for::GrpcTlsMode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Failure, USER_AGENT, tls};
+use super::{Failure, USER_AGENT, beside, tls};
 use crate::probe::Connection;
 use crate::reasons::probe;
 
@@ -50,14 +48,7 @@ async fn ask(
     let handshake =
         Builder::new().enable_push(false).max_header_list_size(MAX_HEADERS).handshake::<_, Bytes>(stream);
     let (sender, connection) = handshake.await.map_err(|error| failed(&error))?;
-    let (mut answer, connection) = (pin!(call(check, scheme, sender)), pin!(connection));
-    // Biased: an answer counts even where the connection has ended with it.
-    tokio::select! {
-        biased;
-        answer = &mut answer => answer,
-        // What was on the way is delivered, or fails.
-        _ = connection => answer.await,
-    }
+    beside(call(check, scheme, sender), connection).await
 }
 
 async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Result<(), Failure> {

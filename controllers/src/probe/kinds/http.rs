@@ -1,6 +1,5 @@
 //! An HTTP/1.1 GET whose answer is its status.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use mainstay_api::plan::HttpCheck;
 use mainstay_api::wait_for::HttpScheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Failure, USER_AGENT, tls};
+use super::{Failure, USER_AGENT, beside, tls};
 use crate::probe::Connection;
 use crate::reasons::probe;
 
@@ -62,14 +61,7 @@ async fn ask(
         drop(tokio::time::timeout(BODY_TIME, take(answer.into_body())).await);
         Ok(status)
     };
-    let (mut answer, connection) = (pin!(answer), pin!(connection));
-    // Biased: an answer counts even where the connection has ended with it.
-    tokio::select! {
-        biased;
-        answer = &mut answer => answer,
-        // What was on the way is delivered, or fails.
-        _ = connection => answer.await,
-    }
+    beside(answer, connection).await
 }
 
 fn request(check: &HttpCheck) -> Result<Request<Empty<Bytes>>, Failure> {

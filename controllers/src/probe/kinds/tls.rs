@@ -75,14 +75,8 @@ pub(super) async fn unverified(
     };
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+    let mut config = config(provider, verifier)?;
     config.alpn_protocols = vec![protocol.to_owned()];
-    config.resumption = Resumption::disabled();
     shake_hands(&Arc::new(config), name, connection).await
 }
 
@@ -95,14 +89,21 @@ fn verifying(roots: &Arc<RootCertStore>) -> Result<Arc<ClientConfig>, Failure> {
         let message = "the manager's system trusts no authority; caConfigMap says whom to trust";
         return Err(Failure::before(probe::AUTHORITIES_NOT_FOUND, message));
     };
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
-        .with_webpki_verifier(verifier)
-        .with_no_client_auth();
+    config(provider, verifier).map(Arc::new)
+}
+
+fn config(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, Failure> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let unusable = |error| Failure::before(probe::FAILED, format!("TLS cannot be set up: {error}"));
+    // Dangerous as far as the verifier is.
+    let builder = builder.map_err(unusable)?.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = builder.with_no_client_auth();
     // Each handshake is a whole one: a resumed one would not look at the certificate.
     config.resumption = Resumption::disabled();
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 async fn system() -> Arc<RootCertStore> {
@@ -157,10 +158,6 @@ fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
         }
         _ => (probe::CERTIFICATE_INVALID, "its certificate is not acceptable"),
     }
-}
-
-fn unusable(error: &Error) -> Failure {
-    Failure::before(probe::FAILED, format!("TLS cannot be set up: {error}"))
 }
 
 fn unusable_name() -> Failure {

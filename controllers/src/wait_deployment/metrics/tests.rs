@@ -4,7 +4,7 @@ use super::*;
 fn a_standby_counts_no_gates() {
     let leading = watch::Sender::new(true);
     let metrics = GateMetrics::register(&Registry::new(), leading.subscribe());
-    let count = |state| metrics.gates.get_or_create(&StateLabels { state }).get();
+    let count = |state| metrics.gates.get_or_create(&[("state", state)]).get();
     let web = Request::namespaced("shop", "web");
     metrics.observe(&web, "closed");
     metrics.observe(&Request::namespaced("shop", "api"), "closed");
