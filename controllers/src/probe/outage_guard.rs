@@ -14,7 +14,8 @@
 //!    machine and no other host answers.
 //! 2. The alarm lasts while more hosts are silent than answer, and for [`SETTLE`] after, also when the losses
 //!    are older than [`WINDOW`] by then.
-//! 3. Hosts of one namespace raise no alarm while in another namespace more hosts answer than are silent.
+//! 3. Hosts of one namespace raise no alarm while in another namespace more hosts answer than are silent. Hosts that
+//!    are probed less often than each [`WINDOW`] count as answering for that long only.
 //! 4. An inconclusive probe counts as neither an answer nor silence.
 
 use std::collections::HashMap;
@@ -87,9 +88,14 @@ impl OutageGuard {
         self.began.is_some()
     }
 
-    /// Returns whether all targets are to be looked at again because of an alarm.
-    pub(super) fn is_look_due(&self, now: Instant) -> bool {
-        self.began.is_some() && self.looked.is_none_or(|looked| looked + LOOK_EVERY <= now)
+    /// Returns whether the alarm of the last look still stands without another look.
+    pub(super) fn is_current(&self, now: Instant) -> bool {
+        self.began.is_some() && self.looked.is_some_and(|looked| now < looked + LOOK_EVERY)
+    }
+
+    /// Returns whether there was an alarm at the last look.
+    pub(super) fn is_alarmed(&self) -> bool {
+        self.began.is_some()
     }
 
     /// Returns whether there was an alarm at the last look, if that has changed since the last call.

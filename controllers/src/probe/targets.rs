@@ -209,7 +209,7 @@ impl Targets {
         }
         let is_new = entry.end(ended, now, *self.policy.min_period, random);
         let changed = entry.judge(is_new);
-        if is_loss || self.guard.is_look_due(now) {
+        if is_loss || self.guard.is_alarmed() {
             self.suspects_outage(now);
         }
         changed
@@ -223,6 +223,9 @@ impl Targets {
 
     /// Returns whether the manager itself seems to be cut off.
     pub(super) fn suspects_outage(&mut self, now: Instant) -> bool {
+        if self.guard.is_current(now) {
+            return true;
+        }
         let contacts =
             self.entries.values().map(|entry| (entry.target.namespace(), &*entry.host, &entry.contact));
         self.guard.look(contacts, now)

@@ -5,9 +5,9 @@
 //! or a token comes.
 //!
 //! # Invariants
-//! 1. Slow targets hold at most half of the slots and untried targets at most three quarters. So black holes,
-//!    new or old, never keep a target that answers from being probed.
-//! 2. A namespace holds no more slots of a class than it leaves free, so the next namespace always finds one.
+//! 1. Slow targets hold at most half of the slots, slow and untried targets together at most three quarters. So
+//!    black holes, new or old, never keep a target that answers from being probed.
+//! 2. A namespace holds no more slots of a class than it leaves free, so one namespace never holds them all.
 //! 3. Every waiting namespace that may start a probe starts one before another namespace starts its second.
 //! 4. Within a class of a namespace, probes start in the order in which they became due.
 
@@ -52,7 +52,7 @@ pub(super) struct Slot {
 
 #[derive(Debug)]
 struct State {
-    /// Most slots of each class; the first one is the number of all slots.
+    /// Most slots of each class and those after it together; the first one is the number of all slots.
     limits: [usize; CLASSES],
     /// Held slots of each class.
     held: [usize; CLASSES],
@@ -214,7 +214,7 @@ impl State {
     /// changes.
     fn next(&mut self, turns: &Arc<Turns>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
         let mut wake_at = now + IDLE;
-        let free = self.limits[0].saturating_sub(self.held.iter().sum());
+        let free = self.room(0);
         let ready_at = self.bucket.ready_at(now);
         if free == 0 || ready_at > now {
             let (limit, at) =
@@ -224,8 +224,8 @@ impl State {
         }
         for _ in 0..self.order.len() {
             let Some(name) = self.order.pop_front() else { break };
+            let room = std::array::from_fn(|class| free.min(self.room(class)));
             let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
-            let room = |class: usize| free.min(self.limits[class].saturating_sub(self.held[class]));
             let Waiter { probe, was_postponed, grant } = match namespace.pop(room, now) {
                 Ok(Some(waiter)) => waiter,
                 Ok(None) => continue,
@@ -256,6 +256,11 @@ impl State {
         }
         Err(wake_at)
     }
+
+    /// Returns how many slots are left for a class and those after it.
+    fn room(&self, class: usize) -> usize {
+        self.limits[class].saturating_sub(self.held[class..].iter().sum())
+    }
 }
 
 // === impl Namespace ===
@@ -265,14 +270,14 @@ impl Namespace {
     /// start, with the moment at which a token comes, unless the slots are the reason.
     fn pop(
         &mut self,
-        room: impl Fn(usize) -> usize,
+        room: [usize; CLASSES],
         now: Instant,
     ) -> Result<Option<Waiter>, Option<Instant>> {
         for queue in &mut self.waiting {
             while queue.pop_front_if(|waiter| waiter.grant.is_closed()).is_some() {}
         }
         self.is_in_order = self.waiting.iter().any(|queue| !queue.is_empty());
-        let classes = (0..CLASSES).filter(|class| self.held[*class] < room(*class));
+        let classes = (0..CLASSES).filter(|class| self.held[*class] < room[*class]);
         let first = classes.filter_map(|class| Some((self.waiting[class].front()?.probe.due, class))).min();
         let ready_at = self.bucket.ready_at(now);
         match first {

@@ -105,14 +105,14 @@ fn a_host_that_can_no_longer_be_asked_counts_on_neither_side() {
 }
 
 #[test]
-fn who_went_one_after_the_other_went_for_reasons_of_their_own() {
+fn losses_far_apart_raise_no_alarm() {
     let mut net = Net::new(10);
     net.rounds(3);
     for host in 0..9 {
         net.set([host], Reachability::Silent);
         assert!(!net.rounds(7), "after {host}");
     }
-    // What went long ago says nothing about what goes now.
+    // A loss older than the window does not count.
     net.set([9], Reachability::Silent);
     assert!(!net.rounds(2));
 }
@@ -211,7 +211,7 @@ fn a_host_that_many_namespaces_wait_for_is_one_host() {
 }
 
 #[test]
-fn what_never_answered_cannot_fall_silent() {
+fn a_host_that_never_answered_is_not_lost() {
     let mut net = Net::new(10);
     net.set(0..10, Reachability::Silent);
     assert!(!net.rounds(6));

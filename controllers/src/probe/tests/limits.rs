@@ -211,6 +211,27 @@ async fn black_holes_of_one_namespace_leave_slots_to_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn black_holes_old_and_new_of_many_namespaces_leave_slots_to_what_answers() {
+    let bench = Bench::new(64, any());
+    bench.crowd("modest", 3, 3, 10, 3);
+    pass(1.0).await;
+    for (network, generation) in [(1, "old"), (2, "new")] {
+        bench.swallow(network, 200);
+        for namespace in 0..40 {
+            bench.crowd(&format!("{generation}-{namespace}"), network, 200, 60, 60);
+        }
+        // All slots that black holes may hold have been taken, and most of them twice.
+        pass(150.0).await;
+        bench.engine.shared.turns.check();
+        let held = bench.net.open.load(Ordering::Relaxed);
+        assert!((32..=48).contains(&held), "{held} after the {generation} ones");
+    }
+    let before = bench.dials_to(3);
+    pass(100.0).await;
+    assert!(bench.dials_to(3) >= before + 27, "none of them waited for a black hole");
+}
+
+#[tokio::test(start_paused = true)]
 async fn targets_beyond_those_of_a_namespace_wait_for_a_place() {
     let mut bench = Bench::new(8, ProbePolicy { max_targets_per_namespace: 2, ..any() });
     bench.wants("first", &[("10.0.0.1:80", 10), ("10.0.0.2:80", 10)]);

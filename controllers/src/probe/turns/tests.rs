@@ -9,7 +9,8 @@ impl Turns {
         for class in 0..CLASSES {
             let of_namespaces: usize = state.namespaces.values().map(|namespace| namespace.held[class]).sum();
             assert_eq!(state.held[class], of_namespaces);
-            assert!(state.held[class] <= state.limits[class], "class {class}");
+            let together: usize = state.held[class..].iter().sum();
+            assert!(together <= state.limits[class], "class {class} and those after it");
         }
         for (name, namespace) in &state.namespaces {
             let times = state.order.iter().filter(|other| *other == name).count();
