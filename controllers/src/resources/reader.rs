@@ -21,8 +21,8 @@ use crate::reasons::{self, resource};
 /// Most objects that one selector may select: each is read whenever one of them changes.
 pub(super) const MAX_SELECTED: usize = 500;
 /// Most JSON that the checks of one WaitDeployment may read in one reconcile, in bytes, counted once per step
-/// of a path. A worker of a controller is busy for about a tenth of a second with it.
-const MAX_BYTES: usize = 32 << 20;
+/// of a path. A worker of a controller is busy for some hundredths of a second with it.
+const MAX_BYTES: usize = 8 << 20;
 
 /// Reads the objects of one WaitDeployment's checks, within one bound. See [`Resources::watch`].
 pub struct ResourceReader<'a> {
