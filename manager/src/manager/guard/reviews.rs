@@ -48,8 +48,8 @@ const DENIED_TTL: Duration = Duration::from_secs(30);
 /// How long one review may take, its wait for a slot included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reviews of unknown tokens in flight. Those of admitted tokens are as few as scrapers, and are not kept waiting by a
-/// server that hangs over the others.
+/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from elsewhere must not
+/// keep waiting. Those of admitted tokens are as few as scrapers, and wait for none.
 const AT_ONCE: usize = 6;
 
 /// How long an admitted token or peer is preferred. Longer than scrapes are apart.
@@ -67,8 +67,9 @@ const REMEMBERED: usize = 4096;
 /// The reviews by one API server.
 pub(in crate::manager) struct Reviews {
     client: Client,
-    /// For tokens that were not admitted before.
-    slots: Semaphore,
+    /// For tokens that were not admitted before, of unknown and of preferred peers.
+    unknown_slots: Semaphore,
+    preferred_slots: Semaphore,
     memory: Mutex<Memory>,
 }
 
@@ -134,7 +135,8 @@ impl Reviews {
             preferred_peers: TokenBucket::new(limit),
             failures: LogEvery::default(),
         };
-        Self { client, slots: Semaphore::new(AT_ONCE), memory: Mutex::new(memory) }
+        let [unknown_slots, preferred_slots] = [AT_ONCE; 2].map(Semaphore::new);
+        Self { client, unknown_slots, preferred_slots, memory: Mutex::new(memory) }
     }
 
     async fn admit(&self, request: &Parts) -> Result<(), Response> {
@@ -211,7 +213,8 @@ impl Reviews {
         let reviewed = timeout(PATIENCE, async {
             let _slot = match standing {
                 Standing::Token => None,
-                Standing::Peer | Standing::Unknown => Some(self.slots.acquire().await),
+                Standing::Peer => Some(self.preferred_slots.acquire().await),
+                Standing::Unknown => Some(self.unknown_slots.acquire().await),
             };
             Api::all(self.client.clone()).create(&PostParams::default(), &question).await
         });

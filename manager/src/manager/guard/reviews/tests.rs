@@ -227,10 +227,11 @@ async fn the_rotated_token_of_an_admitted_peer_is_reviewed_during_a_flood_from_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_unknown_tokens_does_not_keep_an_admitted_one_waiting() {
+async fn a_crowd_of_unknown_tokens_keeps_no_admitted_peer_waiting() {
     let server = Server::default();
     let guarded = server.guarded();
-    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    let scraper = [10, 0, 0, 7];
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer reader")).await.0, 200);
     advance(ALLOWED_TTL).await;
     server.take();
     server.is(Up::Hangs);
@@ -244,7 +245,8 @@ async fn a_crowd_of_unknown_tokens_does_not_keep_an_admitted_one_waiting() {
     }
     server.is(Up::Answers);
     let began = Instant::now();
-    assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer reader")).await.0, 200);
+    assert_eq!(ask_from(scraper, &guarded, Some("Bearer stranger")).await.0, 403, "its next token was reviewed");
     assert_eq!(began.elapsed(), Duration::ZERO);
     crowd.shutdown().await;
 }
