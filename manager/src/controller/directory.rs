@@ -53,6 +53,9 @@ pub enum ReconcileRefused {
         /// Whether they do.
         namespaced: bool,
     },
+    /// The configuration disables the controller.
+    #[error("the controller is disabled; its entry in `controllers` has `enabled: false`")]
+    Disabled,
 }
 
 /// How a controller is doing.

@@ -72,6 +72,9 @@ impl<Q: Key> ControllerView for Post<Q> {
         if name.is_empty() {
             return Err(ReconcileRefused::NoName);
         }
+        if !self.settings.borrow().enabled {
+            return Err(ReconcileRefused::Disabled);
+        }
         let in_namespace = namespace.filter(|namespace| !namespace.is_empty());
         let misplaced = self.primary.as_ref().filter(|kind| kind.is_namespaced() != in_namespace.is_some());
         if let Some(kind) = misplaced {

@@ -32,6 +32,8 @@ async fn a_disabled_controller_is_listed_and_runs_neither_sources_nor_reconciles
     none(&mut runs, LONG).await;
     let status = bench.status();
     assert!(!status.settings.enabled && !status.synced);
+    let controller = bench.directory.find("test").expect("it is listed");
+    assert_eq!(controller.reconcile(Some("shop"), "a"), Err(ReconcileRefused::Disabled));
     bench.settings.send_modify(|settings| settings.enabled = true);
     none(&mut runs, LONG).await;
     bench.stop.cancel();
