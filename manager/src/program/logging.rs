@@ -146,6 +146,8 @@ impl fmt::Display for OneLine<'_> {
 
 fn targets(filter: &LogFilter) -> Targets {
     let quoting = QUOTING.map(|library| (library.to_owned(), filter.level.min(LevelFilter::INFO)));
-    // The later of two of one name holds.
-    Targets::new().with_default(filter.level).with_targets(quoting).with_targets(filter.modules.clone())
+    // The later of two of one name holds. What was left out of the lines of a module is told even if only those are
+    // logged.
+    let targets = Targets::new().with_default(filter.level).with_targets(quoting);
+    targets.with_targets(filter.modules.clone()).with_target(limit::TARGET, LevelFilter::WARN)
 }

@@ -32,7 +32,7 @@ pub(super) const REPORT: Duration = Duration::from_secs(10);
 /// Sorts of lines that are remembered: far more than there are, unless controllers are named after objects.
 const SORTS: usize = 1024;
 /// The only lines of this module; they are not limited.
-const TARGET: &str = module_path!();
+pub(super) const TARGET: &str = module_path!();
 
 /// The layer that leaves lines out.
 #[derive(Clone, Debug)]

@@ -235,6 +235,15 @@ fn repeated_warnings_and_errors_are_limited_and_counted() {
 }
 
 #[test]
+fn lines_left_out_of_a_module_are_reported_though_others_log_errors_only() {
+    let lines = logged(LogFormat::Json, "error,shop=warn", |handle| {
+        (0..1_000).for_each(|_| warn!(target: "shop::orders", "order failed"));
+        handle.flush();
+    });
+    assert!(lines.iter().any(|line| line.contains("lines were left out")), "{} lines", lines.len());
+}
+
+#[test]
 fn lines_that_were_left_out_are_reported_while_the_process_runs() {
     let (reports, reported) = std::sync::mpsc::channel();
     let all = 10_000;
