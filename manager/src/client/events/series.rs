@@ -159,7 +159,9 @@ impl Ledger {
         }
         let evicted = self.make_room(namespace)?;
         self.stored += 1;
-        let namespace = self.namespaces.entry(namespace.into()).or_default();
+        // Behind those that wait already: one that had nothing left to write is not ahead of them.
+        let new = || Namespace { served: self.writes, ..Namespace::default() };
+        let namespace = self.namespaces.entry(namespace.into()).or_insert_with(new);
         namespace.series.insert(key.into(), Series::new(event, now));
         Ok(Taken::New(evicted.map(Box::new)))
     }
