@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mainstay::cache::{Scope, Store};
+use mainstay::cache::{LabelSelector, Scope, Store};
 use mainstay::config::{Duration, Problem, Section};
 use mainstay::controller::Controller;
 use mainstay::key::Request;
@@ -41,8 +41,9 @@ impl Section for ShopConfig {
     const RESTART: &'static [&'static str] = &["orderLabel"];
 
     fn validate(&self) -> Vec<Problem> {
-        let empty = self.order_label.is_empty();
-        empty.then(|| Problem::new("orderLabel", &self.order_label, "a label")).into_iter().collect()
+        let label = &self.order_label;
+        let is_wrong = label.is_empty() || label.parse::<LabelSelector>().is_err();
+        is_wrong.then(|| Problem::new("orderLabel", label, "a label")).into_iter().collect()
     }
 }
 
@@ -102,6 +103,11 @@ mod tests {
         assert_eq!(
             refused("shop: {maxItem: 5}\n"),
             ["m.yaml:7:8: shop.maxItem: unknown key, set to 5; did you mean maxItems?"]
+        );
+        // What setup could not use at the next start is refused when it is saved.
+        assert_eq!(
+            refused("shop: {orderLabel: \"a=(b\"}\n"),
+            [r#"m.yaml: shop.orderLabel: "a=(b"; expected a label"#]
         );
         assert_eq!(
             refused("shop: {maxItems: 0, orderLabel: \"\"}\ncontrollers: {order: {workers: 0}}\n"),
