@@ -45,7 +45,7 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
         _ => {}
     }
     let end = |end: &str| schema[end].as_f64();
-    let kind = schema["type"].as_str().unwrap_or_default();
+    let kind = kind(schema).unwrap_or_default();
     let within = match value {
         Json::Number(number) => number.as_f64().is_some_and(|number| {
             end("minimum").is_none_or(|least| number >= least)
@@ -55,7 +55,9 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
         Json::String(text) => {
             !matches!(kind, "integer" | "number" | "boolean") && within_text(&schema[RANGE], text)
         }
-        Json::Null => !matches!(kind, "integer" | "number" | "boolean" | "string"),
+        Json::Null => {
+            schema["type"].is_array() || !matches!(kind, "integer" | "number" | "boolean" | "string")
+        }
         _ => true,
     };
     if !within {
@@ -79,9 +81,8 @@ pub(super) fn expected(schema: &Json) -> Option<String> {
     if let Some((words, least, most)) = range(schema) {
         return Some(format!("{words} from {least} to {most}"));
     }
-    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
     choices(schema).map(|choices| one_of(&choices)).or_else(|| {
-        let words = match kind? {
+        let words = match kind(schema)? {
             "boolean" => "true or false",
             "integer" => "a whole number",
             "number" => "a number",
@@ -92,6 +93,11 @@ pub(super) fn expected(schema: &Json) -> Option<String> {
         };
         Some(words.to_owned())
     })
+}
+
+/// The type of a value; that of an optional one is a list that ends with `null`.
+fn kind(schema: &Json) -> Option<&str> {
+    schema["type"].as_str().or_else(|| schema["type"][0].as_str())
 }
 
 /// Returns which values there are, as the comments of the default file say it: `Range: 1 to 5.`
@@ -108,7 +114,7 @@ fn range(schema: &Json) -> Option<(&'static str, String, String)> {
             if range.first()?.as_str()?.parse::<Duration>().is_ok() { "a duration" } else { "a size" };
         return Some((words, text(range.first()?), text(range.get(1)?)));
     }
-    let words = if schema["type"] == "integer" { "a whole number" } else { "a number" };
+    let words = if kind(schema) == Some("integer") { "a whole number" } else { "a number" };
     Some((words, text(schema.get("minimum")?), text(schema.get("maximum")?)))
 }
 

@@ -13,7 +13,7 @@ use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Options, Spanned};
 
 use super::check::expected;
-use super::words::{child, closest, did_you_mean, one_of, shown};
+use super::words::{child, closest, did_you_mean, one_line, one_of, shown};
 use super::{Position, Problem};
 
 /// How deep a document may nest; ours need six levels.
@@ -213,11 +213,6 @@ fn innermost(error: &Error) -> &Error {
 fn plain(error: &Error) -> String {
     let text = one_line(&error.to_string());
     text.split(" at line ").next().unwrap_or_default().to_owned()
-}
-
-/// Keeps a message to one line, because each problem is one line of output.
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn position(location: Location) -> Option<Position> {

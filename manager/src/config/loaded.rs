@@ -161,6 +161,11 @@ impl Loaded {
                     .to_owned();
                 reader.problems.push(Problem::message(declared.name, message));
             }
+            for path in declared.unknown_restart_keys() {
+                let message =
+                    format!("the program names a key {path:?} that is none; expected a key of the section");
+                reader.problems.push(Problem::message(declared.name, message));
+            }
         }
         let controllers = reader.controllers();
         let sections = schema.sections.iter().map(|declared| {

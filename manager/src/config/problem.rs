@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::words::shown;
+use super::words::{one_line, shown};
 
 /// Most problems that are reported: a file that a running manager reads may be wrong in a hundred thousand places.
 const MOST: usize = 100;
@@ -102,7 +102,7 @@ impl Problem {
         expected: impl fmt::Display,
     ) -> Self {
         let value = serde_json::to_value(value).unwrap_or(Json::Null);
-        Self::message(path, format!("{}; expected {expected}", shown(&value)))
+        Self::message(path, one_line(&format!("{}; expected {expected}", shown(&value))))
     }
 
     pub(super) fn message(path: impl Into<String>, message: String) -> Self {

@@ -25,7 +25,10 @@ use super::words::one_of;
 ///
 /// The type's `Default` is the meaning of an absent section, its doc comments are the comments of the default file, and
 /// its schemars attributes are enforced: `range` for numbers, `extend("uniqueItems" = true)` for lists, and
-/// `extend("x-mainstay-range" = ["1s", "1h"])` for a [`Duration`](super::Duration) or [`Size`](super::Size).
+/// `extend("x-mainstay-range" = ["1s", "1h"])` for a [`Duration`](super::Duration) or [`Size`](super::Size). Those of
+/// fields inside an enum are for readers of the schema only; let `validate` check them.
+///
+/// What it serialises to has to read as the same value: that is how changes are found and old values are kept.
 ///
 /// Give it `#[serde(default, deny_unknown_fields, rename_all = "camelCase")]`, and neither `flatten` nor an untagged
 /// enum: both lose the place of a mistake in the file.
@@ -182,6 +185,19 @@ impl Declared {
         }
     }
 
+    /// Returns the keys of [`Section::RESTART`] that the type does not have.
+    pub(super) fn unknown_restart_keys(&self) -> impl Iterator<Item = &'static str> {
+        let has = |path: &str| {
+            let mut names = path.split('.').filter(|name| !name.is_empty());
+            // The schema of an optional section is not followed further.
+            names.try_fold(&self.schema, |schema, name| match schema.get("properties") {
+                Some(keys) => keys.get(name),
+                None => Some(schema),
+            })
+        };
+        self.default.restart().iter().copied().filter(move |path| has(path).is_none())
+    }
+
     /// Reports everything that is wrong with a section: bounds of the values that are written in `tree`, and the problems of
     /// its type.
     pub(super) fn judge(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
@@ -287,11 +303,13 @@ impl Sections {
     /// Returns the values that hold once others were loaded: keys that apply at the next start keep theirs.
     pub(super) fn reloaded(&self, new: &Self) -> Self {
         let merged = |(name, old): (&&'static str, &Value)| {
-            let mut tree = new.0.get(name)?.tree().clone();
+            let new = new.0.get(name)?;
+            let mut tree = new.tree().clone();
             for path in old.restart() {
                 keep(&mut tree, old.tree(), path);
             }
-            let value = if tree == *old.tree() { None } else { old.reread(tree) };
+            // Read anew only if a key waits: a value from the file is never replaced by what it was serialised to.
+            let value = if tree == *new.tree() { Some(Arc::clone(new)) } else { old.reread(tree) };
             Some((*name, value.unwrap_or_else(|| Arc::clone(old))))
         };
         Self(self.0.iter().filter_map(merged).collect())
@@ -306,7 +324,7 @@ impl Sections {
     }
 }
 
-/// Puts the old value of a key into a new section.
+/// Puts the old value of a key into a new section; if only one of them has the section of the key, all of that.
 fn keep(new: &mut Json, old: &Json, path: &str) {
     if path.is_empty() {
         new.clone_from(old);
@@ -315,12 +333,12 @@ fn keep(new: &mut Json, old: &Json, path: &str) {
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let mut pointer = String::new();
     section.split('.').filter(|name| !name.is_empty()).for_each(|name| pointer.extend(["/", name]));
-    let value = old.pointer(&pointer).and_then(|section| section.get(key));
-    if let Some(Json::Object(section)) = new.pointer_mut(&pointer) {
-        match value {
-            Some(value) => drop(section.insert(key.to_owned(), value.clone())),
-            None => drop(section.remove(key)),
-        }
+    match (old.pointer(&pointer), new.pointer_mut(&pointer)) {
+        (Some(Json::Object(old)), Some(Json::Object(new))) => match old.get(key) {
+            Some(value) => drop(new.insert(key.to_owned(), value.clone())),
+            None => drop(new.remove(key)),
+        },
+        _ => keep(new, old, section),
     }
 }
 

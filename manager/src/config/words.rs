@@ -58,5 +58,10 @@ pub(super) fn did_you_mean<T: AsRef<str>>(text: &str, names: &[T]) -> String {
         .map_or_else(|| format!("expected {}", one_of(names)), |near| format!("did you mean {near}?"))
 }
 
+/// Keeps a message to one line, because each problem is one line of output.
+pub(super) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests;

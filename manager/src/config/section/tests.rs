@@ -1,6 +1,8 @@
+use serde::Deserialize;
+
 use super::*;
 use crate::config::tests::{Shop, shop_schema};
-use crate::config::{ManagerConfiguration, Overrides};
+use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
 
 fn read(settings: &str) -> ManagerConfiguration {
     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
@@ -45,4 +47,69 @@ fn a_key_waits_with_all_below_it() {
         assert_eq!(applies(path, &restart), expected, "{path}");
     }
     assert_eq!(applies("any", &[""]), Applies::AtNextStart);
+}
+
+/// Where goods are kept.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Depot {
+    /// The most goods.
+    #[schemars(range(min = 1, max = 1000))]
+    most: Option<u32>,
+    /// Who opens it.
+    door: Option<Door>,
+}
+
+/// A door.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Door {
+    /// Its number.
+    number: u32,
+}
+
+impl Section for Depot {
+    const RESTART: &'static [&'static str] = &["door.number"];
+}
+
+fn depot(settings: &str) -> Result<ManagerConfiguration, Vec<String>> {
+    let text =
+        format!("apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\ndepot: {settings}\n");
+    let schema = ConfigSchema::new().section::<Depot>("depot");
+    let read = schema.parse(&text, "m.yaml", &Overrides::default());
+    read.map(|loaded| loaded.configuration).map_err(|error| error.lines())
+}
+
+#[test]
+fn an_optional_number_has_its_bounds_also_in_quotes() {
+    for wrong in ["5000", "\"5000\"", "0"] {
+        let lines = depot(&format!("{{most: {wrong}}}")).unwrap_err();
+        assert_eq!(lines, [format!("m.yaml: depot.most: {wrong}; expected a whole number from 1 to 1000")]);
+    }
+    for right in ["null", "7"] {
+        depot(&format!("{{most: {right}}}")).unwrap();
+    }
+}
+
+#[test]
+fn a_section_that_comes_or_goes_waits_with_the_key_in_it_that_waits() {
+    let configurations = ["{}", "{door: {number: 7}}"].map(|settings| depot(settings).unwrap());
+    for (old, new) in [(0, 1), (1, 0)].map(|(old, new)| (&configurations[old], &configurations[new])) {
+        assert_eq!(old.reloaded(new).sections, old.sections);
+    }
+}
+
+#[test]
+fn a_key_that_waits_and_is_none_is_the_programs_mistake() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Typo {
+        key: u32,
+    }
+    impl Section for Typo {
+        const RESTART: &'static [&'static str] = &["key", "kye"];
+    }
+    let schema = ConfigSchema::new().section::<Typo>("typo");
+    let error = schema.from_overrides(&Overrides::default()).unwrap_err();
+    let line = "typo: the program names a key \"kye\" that is none; expected a key of the section";
+    assert!(error.to_string().ends_with(line), "{error}");
 }
