@@ -175,7 +175,7 @@ impl Dependencies {
     }
 
     /// Returns whether so much failed at once that the manager's own network is to be suspected.
-    pub fn is_shaken(&self) -> bool {
+    pub fn suspects_outage(&self) -> bool {
         self.shared.engine.suspects_outage()
     }
 

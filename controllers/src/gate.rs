@@ -42,7 +42,7 @@ pub use report::{Applied, GateStatus, Trial, report};
 pub use standing::{Conflict, Standing};
 
 /// How soon to look again while the manager's own network is in doubt.
-const SHAKEN_RETRY: Duration = Duration::from_secs(10);
+const OUTAGE_RETRY: Duration = Duration::from_secs(10);
 
 /// What is known when the gate decides.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +57,9 @@ pub struct Facts<'a> {
     pub observations: &'a [Observation],
     /// Whether so much failed at once that the manager's own network is to be suspected. A failure seen now is not taken
     /// for a loss then, and nothing is scaled down.
-    pub shaken: bool,
+    pub outage: bool,
     /// When that was last so, as far as this process knows: grace counts from there.
-    pub shaken_until: Option<Timestamp>,
+    pub outage_until: Option<Timestamp>,
     /// The API server was asked, and would make of the object's template just the one that `live` has, which bears no
     /// mark.
     pub same_template: bool,
@@ -344,7 +344,7 @@ fn decide_by_needs(
     ];
     let in_time = moments.into_iter().flatten().filter_map(|moment| until(now, moment));
     // What is not believed now has to be looked at again, and no event may tell of it.
-    let doubts = (facts.shaken && needs.has_doubts).then_some(SHAKEN_RETRY);
+    let doubts = (facts.outage && needs.has_doubts).then_some(OUTAGE_RETRY);
     let next = in_time.chain(doubts).min();
     let cycle = facts.cycle.filter(|_| closed.is_some()).map(str::to_owned);
     Decision { course, closed, needs, unexplained, loss, cycle, next }

@@ -209,7 +209,7 @@ pub mod probe {
     pub const LOOK_UP_FAILED: &str = "LookUpFailed";
     /// Whether the namespace is restricted cannot be known at present.
     pub const NAMESPACE_UNKNOWN: &str = "NamespaceUnknown";
-    /// The manager failed at looking; its log says more.
+    /// The probe panicked; see the log of the manager.
     pub const PROBE_PANICKED: &str = "ProbePanicked";
     /// All that is ever said about a raw address that does not answer.
     pub const NOT_READY: &str = "NotReady";

@@ -152,16 +152,12 @@ impl WaitDeploymentReconciler {
         plan: Option<&Plan>,
         live: Option<&LiveDeployment>,
     ) -> Vec<Observation> {
-        match plan.filter(|plan| gate::looks(object, plan, live)) {
-            Some(plan) => {
-                let held = live.is_some() && gate::had_held(object);
-                self.dependencies.observe(request, plan, held, gate::closed_for(object, plan, (self.clock)()))
-            }
-            None => {
-                self.dependencies.forget(request);
-                Vec::new()
-            }
-        }
+        let Some(plan) = plan.filter(|plan| gate::looks(object, plan, live)) else {
+            self.dependencies.forget(request);
+            return Vec::new();
+        };
+        let held = live.is_some() && gate::had_held(object);
+        self.dependencies.observe(request, plan, held, gate::closed_for(object, plan, (self.clock)()))
     }
 
     /// Says whether the gate is closed, and returns the circle that it is in.
@@ -213,14 +209,14 @@ impl Reconciler for WaitDeploymentReconciler {
         let now = (self.clock)();
         // Asked only where something may be taken for a loss: the answer is not for nothing.
         let fails = observations.iter().any(|seen| seen.state == State::NotReady);
-        let shaken = fails && deployment.is_some() && self.dependencies.is_shaken();
+        let outage = fails && deployment.is_some() && self.dependencies.suspects_outage();
         let mut facts = Facts {
             object: &object,
             plan: plan.as_ref(),
             live: deployment.as_deref(),
             observations: &observations,
-            shaken,
-            shaken_until: self.doubt.lock().note(cx.term(), shaken, now),
+            outage,
+            outage_until: self.doubt.lock().note(cx.term(), outage, now),
             same_template: false,
             cycle: None,
             now,
@@ -260,8 +256,8 @@ impl Reconciler for WaitDeploymentReconciler {
 impl Doubt {
     /// Returns until when there was doubt. A term begins with it: this process has seen nobody answer yet, so that it
     /// could not tell a network that is cut from targets that are gone.
-    fn note(&mut self, term: u64, shaken: bool, now: Timestamp) -> Option<Timestamp> {
-        if shaken || self.term != Some(term) {
+    fn note(&mut self, term: u64, outage: bool, now: Timestamp) -> Option<Timestamp> {
+        if outage || self.term != Some(term) {
             *self = Self { term: Some(term), until: Some(now) };
         }
         self.until

@@ -53,11 +53,11 @@ impl Loss {
         let since = since(facts, needs, plan.match_policy);
         let graced = later(since, plan.loss_grace);
         let tolerated = !was_lost && graced.is_none_or(|moment| moment > now);
-        let calm = facts.shaken_until.map_or(since, |until| until.max(since));
+        let calm = facts.outage_until.map_or(since, |until| until.max(since));
         let scales_at = later(calm, plan.loss_grace.max(MIN_SCALE_GRACE));
         let is_at_zero = live.spec.replicas == Some(0);
         let may_scale =
-            needs.seen == Seen::Fails && !facts.shaken && scales_at.is_some_and(|moment| moment <= now);
+            needs.seen == Seen::Fails && !facts.outage && scales_at.is_some_and(|moment| moment <= now);
         let scales = plan.on_loss == OnLoss::ScaleToZero && !tolerated && (is_at_zero || may_scale);
         let stalled_at = plan.recovery_deadline.and_then(|wait| later(since, wait));
         let stalled = stalled_at.is_some_and(|moment| moment <= now);

@@ -84,7 +84,7 @@ impl Needs {
             return Self { verdict: State::Ready, seen: Seen::Holds, ..Self::unknown() };
         }
         let looks = !facts.observations.is_empty();
-        let doubted = |seen: &Observation| exists && facts.shaken && seen.state == State::NotReady;
+        let doubted = |seen: &Observation| exists && facts.outage && seen.state == State::NotReady;
         let known: Vec<_> = plan
             .dependencies
             .iter()

@@ -26,7 +26,7 @@ struct Stage {
     object: WaitDeployment,
     live: Option<LiveDeployment>,
     observations: Vec<Observation>,
-    shaken: bool,
+    outage: bool,
     same_template: bool,
     now: i64,
 }
@@ -115,7 +115,7 @@ impl Stage {
             object,
             live: None,
             observations: observations.to_vec(),
-            shaken: false,
+            outage: false,
             same_template: false,
             now: 1_000,
         }
@@ -131,7 +131,7 @@ impl Stage {
         self.decide_after(None)
     }
 
-    fn decide_after(&self, shaken_until: Option<i64>) -> Decision {
+    fn decide_after(&self, outage_until: Option<i64>) -> Decision {
         let plan = self.object.plan();
         let looked = plan.as_ref().is_ok_and(|plan| super::looks(&self.object, plan, self.live.as_ref()));
         decide(&Facts {
@@ -139,8 +139,8 @@ impl Stage {
             plan: plan.as_ref(),
             live: self.live.as_ref(),
             observations: if looked { &self.observations } else { &[] },
-            shaken: self.shaken,
-            shaken_until: shaken_until.map(at),
+            outage: self.outage,
+            outage_until: outage_until.map(at),
             same_template: self.same_template,
             cycle: None,
             now: at(self.now),

@@ -78,7 +78,7 @@ impl Driver {
 impl Drop for Term<'_> {
     fn drop(&mut self) {
         self.0.targets.lock().clear();
-        self.0.metrics.shaken.set(0);
+        self.0.metrics.outage.set(0);
     }
 }
 
@@ -122,7 +122,7 @@ impl Shared {
             let address = target.address().map(tracing::field::display);
             error!(namespace, kind, address, "a probe panicked; it is tried again at its next time");
             self.metrics.panics.inc();
-            let message = "the manager failed at looking; its log says more".to_owned();
+            let message = "the probe panicked; see the log of the manager".to_owned();
             let result = ProbeResult::NotReady { reason: reasons::probe::PROBE_PANICKED, message };
             Attempt { result, reachability: None }
         });
@@ -164,7 +164,7 @@ impl Shared {
             None => {}
         }
         if let Some(suspected) = outage {
-            self.metrics.shaken.set(suspected.into());
+            self.metrics.outage.set(suspected.into());
         }
     }
 }

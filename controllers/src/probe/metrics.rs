@@ -28,7 +28,7 @@ pub(super) struct ProbeMetrics {
     pub(super) in_flight: Gauge,
     targets: Gauge,
     /// 1 while the manager itself seems to be cut off.
-    pub(super) shaken: Gauge,
+    pub(super) outage: Gauge,
     pub(super) panics: Counter,
 }
 
@@ -75,7 +75,7 @@ impl ProbeMetrics {
                 "Probes that the policy forbade, by the rule that did",
                 Family::default(),
             ),
-            shaken: registry.family(
+            outage: registry.family(
                 "mainstay_waitdeployment_probe_shaken",
                 "1 while most targets that answered are silent at once, which is taken for a fault of the manager's own network",
                 Gauge::default(),

@@ -268,11 +268,7 @@ impl State {
 impl Namespace {
     /// Takes the next probe out, given the `room` for each class; `None`: no probe waits. Fails if none can
     /// start, with the moment at which a token comes, unless the slots are the reason.
-    fn pop(
-        &mut self,
-        room: [usize; CLASSES],
-        now: Instant,
-    ) -> Result<Option<Waiter>, Option<Instant>> {
+    fn pop(&mut self, room: [usize; CLASSES], now: Instant) -> Result<Option<Waiter>, Option<Instant>> {
         for queue in &mut self.waiting {
             while queue.pop_front_if(|waiter| waiter.grant.is_closed()).is_some() {}
         }

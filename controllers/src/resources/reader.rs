@@ -147,14 +147,13 @@ impl<'a> ResourceReader<'a> {
             Some(Answer::No) => {
                 let (verb, objects) = (verb(check), Objects { namespace, check });
                 let message = format!(
-                    "ServiceAccount {namespace}/{account} of the template may not {verb} {objects}; a Role that admits \
-                     it lets this be told"
+                    "ServiceAccount {namespace}/{account} of the template may not {verb} {objects}; allow it by a Role"
                 );
                 Err(blind(resource::ACCESS_DENIED, message))
             }
             Some(Answer::Failed) => Err(blind(
                 resource::ACCESS_UNKNOWN,
-                format!("the API server does not tell what ServiceAccount {namespace}/{account} may read"),
+                format!("the access review of ServiceAccount {namespace}/{account} failed"),
             )),
             None => {
                 shared.wake.notify_one();

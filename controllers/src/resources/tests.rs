@@ -146,11 +146,11 @@ async fn an_object_is_read_only_if_the_service_account_may_read_it() {
     assert_eq!((bench.enqueued(), bench.observation().as_str()), (1, NOT_YET), "the one may be allowed");
     bench.answer("get", Some("migrate"), Answer::No);
     assert_eq!(bench.enqueued(), 1);
-    let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; a Role that \
-                admits it lets this be told";
+    let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; \
+                allow it by a Role";
     assert_eq!(bench.observation(), text);
     bench.answer("get", Some("migrate"), Answer::Failed);
-    let text = "Blind AccessUnknown: the API server does not tell what ServiceAccount shop/web may read";
+    let text = "Blind AccessUnknown: the access review of ServiceAccount shop/web failed";
     assert_eq!(bench.observation(), text);
     bench.answer("get", Some("migrate"), Answer::Yes);
     assert_eq!(bench.observation(), "Ready InState: Job shop/migrate has condition Complete=True");

@@ -145,7 +145,7 @@ fn a_term_begins_in_doubt() {
     let mut doubt = Doubt::default();
     assert_eq!(doubt.note(1, false, at(10)), Some(at(10)), "nobody has been seen to answer yet");
     assert_eq!(doubt.note(1, false, at(20)), Some(at(10)));
-    assert_eq!(doubt.note(1, true, at(30)), Some(at(30)), "shaken");
+    assert_eq!(doubt.note(1, true, at(30)), Some(at(30)), "outage");
     assert_eq!(doubt.note(1, false, at(40)), Some(at(30)));
     assert_eq!(doubt.note(2, false, at(50)), Some(at(50)), "the next term");
 }

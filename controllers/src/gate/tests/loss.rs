@@ -139,20 +139,20 @@ fn any_is_lost_with_the_last_that_held() {
 }
 
 #[test]
-fn a_shaken_network_freezes_what_is_told_and_done() {
+fn a_suspected_outage_freezes_what_is_told_and_done() {
     let mut stage = stage(&json!({"onLoss": "ScaleToZero", "lossGraceSeconds": 30}));
-    stage.shaken = true;
+    stage.outage = true;
     let decision = stage.step(1_200, &[refused(), refused()]);
     assert_eq!(decision.loss, None, "what fails now is not believed");
     assert_eq!(decision.next, Some(Duration::from_secs(10)), "looked at again, though nothing may change");
     assert_eq!(stage.condition("DependenciesReady"), "True/AllReady");
 
     // One that was lost before keeps its replicas until the grace has passed in calm.
-    stage.shaken = false;
+    stage.outage = false;
     stage.step(1_210, &[refused(), ready()]);
-    stage.shaken = true;
+    stage.outage = true;
     assert!(!scales(&stage.step(1_300, &[refused(), ready()])));
-    stage.shaken = false;
+    stage.outage = false;
     stage.now = 1_310;
     let decision = stage.decide_after(Some(1_300));
     assert_eq!((scales(&decision), decision.next), (false, Some(Duration::from_secs(20))));
@@ -161,12 +161,12 @@ fn a_shaken_network_freezes_what_is_told_and_done() {
 }
 
 #[test]
-fn what_is_at_zero_stays_there_while_the_network_is_shaken() {
+fn what_is_at_zero_stays_there_while_an_outage_is_suspected() {
     let mut stage = stage(&json!({"onLoss": "ScaleToZero", "lossGraceSeconds": 0}));
     stage.step(1_200, &[refused(), ready()]);
     assert!(scales(&stage.step(1_230, &[refused(), ready()])));
     stage.live.as_mut().unwrap().spec.replicas = Some(0);
-    stage.shaken = true;
+    stage.outage = true;
     assert!(scales(&stage.step(1_300, &[refused(), refused()])));
 }
 

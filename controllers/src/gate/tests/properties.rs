@@ -43,7 +43,7 @@ pub(super) enum Happens {
     Deleted,
     Edited,
     Scaled(i64),
-    Shaken(bool),
+    Outage(bool),
     Time(i64),
 }
 
@@ -53,7 +53,7 @@ pub(super) fn anything() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::Deleted),
         1 => Just(Happens::Edited),
         1 => (0..4i64).prop_map(Happens::Scaled),
-        1 => any::<bool>().prop_map(Happens::Shaken),
+        1 => any::<bool>().prop_map(Happens::Outage),
         3 => (1..40i64).prop_map(Happens::Time),
     ]
 }
@@ -101,7 +101,7 @@ pub(super) fn happen(stage: &mut Stage, what: Happens) {
                 live.spec.replicas = Some(replicas);
             }
         }
-        Happens::Shaken(shaken) => stage.shaken = shaken,
+        Happens::Outage(outage) => stage.outage = outage,
         Happens::Time(seconds) => stage.now += seconds,
     }
 }
@@ -170,7 +170,7 @@ proptest! {
                 prop_assert!(may, "scaled up while {:?}", stage.observations);
             }
             if was > 0 && is == 0 {
-                prop_assert!(spec["onLoss"] == "ScaleToZero" && decision.needs.seen == Seen::Fails && !stage.shaken);
+                prop_assert!(spec["onLoss"] == "ScaleToZero" && decision.needs.seen == Seen::Fails && !stage.outage);
             }
             if write.proceeds {
                 prop_assert_eq!(&spec["onDeadline"], "Proceed");
@@ -194,7 +194,7 @@ proptest! {
         for _ in 0..edits {
             happen(&mut stage, Happens::Edited);
         }
-        stage.shaken = false;
+        stage.outage = false;
         stage.observations = vec![ready(), ready()];
         for _ in 0..3 {
             reconcile(&mut stage);

@@ -223,7 +223,7 @@ proptest! {
         for (world, order) in
             [(&mut world, &order[..]), (&mut fresh, &[Actor::Gate, Actor::Controller, Actor::Mirror])]
         {
-            world.happens(Happens::Shaken(false));
+            world.happens(Happens::Outage(false));
             world.happens(Happens::Seen(vec![ready(), ready()]));
             world.rest(order);
         }
