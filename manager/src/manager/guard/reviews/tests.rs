@@ -246,7 +246,11 @@ async fn a_crowd_of_unknown_tokens_keeps_no_admitted_peer_waiting() {
     server.is(Up::Answers);
     let began = Instant::now();
     assert_eq!(ask_from(scraper, &guarded, Some("Bearer reader")).await.0, 200);
-    assert_eq!(ask_from(scraper, &guarded, Some("Bearer stranger")).await.0, 403, "its next token was reviewed");
+    assert_eq!(
+        ask_from(scraper, &guarded, Some("Bearer stranger")).await.0,
+        403,
+        "its next token was reviewed"
+    );
     assert_eq!(began.elapsed(), Duration::ZERO);
     crowd.shutdown().await;
 }
