@@ -6,9 +6,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use mainstay::config::{Overrides, Source};
+use mainstay::manager::ManagerOptions;
 use mainstay_api::WaitDeployment;
+use mainstay_controllers::config_schema;
 use mainstay_tests::dial::NAME;
 use mainstay_tests::fixtures::{tcp, wait_deployment};
+use mainstay_tests::manager::configuration_of;
 use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -88,6 +92,46 @@ async fn a_namespace_with_a_pod_security_level_needs_an_entry_of_its_own() {
     // What is known of a namespace counts for half a minute.
     label("privileged".into()).await;
     opened(&cluster, "web").await;
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let file = cluster.scratch("manager.yaml");
+    let save = |changes: &Value| {
+        std::fs::write(&file, configuration_of(&cluster, changes).to_string()).expect("saved");
+    };
+    let policy = |allow: &[&str], resources: &[&str]| json!({"probePolicy": {"mode": "AllowList", "allow": allow, "resources": resources}});
+    let strict = policy(&[], &[]);
+    save(&strict);
+    let source = Some(Source::new(&file, Overrides::default(), config_schema()));
+    let options = ManagerOptions { signals: false, source, ..ManagerOptions::replica("mainstay") };
+    let manager = LocalManager::start_as(options, &cluster, &identity, &strict, |_| {}).await;
+    let prerequisite = Prerequisite::open();
+    let port = prerequisite.address().port();
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
+    let dependencies = [
+        json!({"name": "database", "tcpSocket": {"host": NAME, "port": port}, "periodSeconds": 1}),
+        json!({"name": "schema", "resource": job}),
+    ];
+    waits_for(&cluster, "web", &dependencies).await;
+    let is_told = |dependency: &'static str, reason: &'static str| {
+        let objects = cluster.api::<WaitDeployment>();
+        async move { wait::until(&objects, "web", reason, wait::tells(dependency, reason)).await }
+    };
+    is_told("database", "PolicyDenied").await;
+    is_told("schema", "PolicyDenied").await;
+    assert_eq!(prerequisite.connections(), 0);
+
+    save(&policy(&[NAME], &["Job.batch"]));
+    is_told("database", "Connected").await;
+    // Its kind is read now, and asked about first: the ServiceAccount of the template has no rights.
+    is_told("schema", "AccessDenied").await;
+    save(&strict);
+    is_told("database", "PolicyDenied").await;
+    is_told("schema", "PolicyDenied").await;
     manager.stop().await.expect("stopped in order");
 }
 
