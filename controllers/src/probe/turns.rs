@@ -224,7 +224,7 @@ impl State {
         }
         for _ in 0..self.order.len() {
             let Some(name) = self.order.pop_front() else { break };
-            let room = std::array::from_fn(|class| free.min(self.room(class)));
+            let room = std::array::from_fn(|class| self.room(class));
             let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
             let Waiter { probe, was_postponed, grant } = match namespace.pop(room, now) {
                 Ok(Some(waiter)) => waiter,
@@ -257,9 +257,10 @@ impl State {
         Err(wake_at)
     }
 
-    /// Returns how many slots are left for a class and those after it.
+    /// Returns how many slots are left for a class: it counts among those before it, too.
     fn room(&self, class: usize) -> usize {
-        self.limits[class].saturating_sub(self.held[class..].iter().sum())
+        let left = |class: usize| self.limits[class].saturating_sub(self.held[class..].iter().sum());
+        (0..=class).map(left).min().unwrap_or(0)
     }
 }
 
