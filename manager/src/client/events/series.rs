@@ -159,8 +159,8 @@ impl Ledger {
         }
         let evicted = self.make_room(namespace)?;
         self.stored += 1;
-        // Behind those that wait already: one that had nothing left to write is not ahead of them.
-        let new = || Namespace { served: self.writes, ..Namespace::default() };
+        // Behind those that wait already, as it may have been here before; ahead of the one that wrote last.
+        let new = || Namespace { served: self.writes.saturating_sub(1), ..Namespace::default() };
         let namespace = self.namespaces.entry(namespace.into()).or_insert_with(new);
         namespace.series.insert(key.into(), Series::new(event, now));
         Ok(Taken::New(evicted.map(Box::new)))
