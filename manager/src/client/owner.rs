@@ -174,9 +174,9 @@ fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, 
 fn may_own(child: &Request, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
     let why = match child.namespace() {
         _ if !kind.is_namespaced() => return Ok(()),
+        None => NO_NAMESPACE,
         namespace if namespace == owner.namespace.as_deref() => return Ok(()),
         Some(_) => ": an owner in a namespace can own only within that namespace",
-        None => NO_NAMESPACE,
     };
     Err(OwnerError::Elsewhere { kind: kind.clone(), owner: name_of(owner), child: child.clone(), why })
 }

@@ -21,8 +21,9 @@ fn child_name() -> Request {
 fn a_reference_for_an_apply_is_refused_as_one_in_an_edit_is() {
     let owner = meta(Some("shop"), "web", "o");
     let refused = |child: &Request| controller_reference(&owner, &owner_kind(), child).unwrap_err();
-    let error = refused(&Request::namespaced("bank", "web"));
-    assert!(error.to_string().contains("only within that namespace"), "{error}");
+    let error = refused(&Request::namespaced("bank", "web")).to_string();
+    let why = "an owner in a namespace can own only within that namespace";
+    assert_eq!(error, format!("{} shop/web cannot own bank/web: {why}", owner_kind()));
     let error = refused(&Request::new(None, "web"));
     assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
 }
@@ -66,7 +67,10 @@ fn an_owner_elsewhere_is_refused() {
         let mut cluster_wide = meta(None, "web", "c");
         let error = set(&mut cluster_wide, &owner, &owner_kind()).unwrap_err();
         assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
-        assert_eq!((elsewhere.owner_references, cluster_wide.owner_references), (None, None));
+        assert_eq!((elsewhere.owner_references, &cluster_wide.owner_references), (None, &None));
+        let unplaced = meta(None, "web", "o");
+        let error = set(&mut cluster_wide, &unplaced, &owner_kind()).unwrap_err();
+        assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
     }
 }
 
