@@ -55,9 +55,7 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
         Json::String(text) => {
             !matches!(kind, "integer" | "number" | "boolean") && within_text(&schema[RANGE], text)
         }
-        Json::Null => {
-            schema["type"].is_array() || !matches!(kind, "integer" | "number" | "boolean" | "string")
-        }
+        Json::Null => is_optional(schema) || !matches!(kind, "integer" | "number" | "boolean" | "string"),
         _ => true,
     };
     if !within {
@@ -95,9 +93,15 @@ pub(super) fn expected(schema: &Json) -> Option<String> {
     })
 }
 
-/// The type of a value; that of an optional one is a list that ends with `null`.
+/// The type of a value, also of an optional one.
 fn kind(schema: &Json) -> Option<&str> {
-    schema["type"].as_str().or_else(|| schema["type"][0].as_str())
+    let kind = if is_optional(schema) { &schema["type"][0] } else { &schema["type"] };
+    kind.as_str()
+}
+
+/// Whether the types of a value are one and `null`.
+fn is_optional(schema: &Json) -> bool {
+    schema["type"].as_array().is_some_and(|types| types.len() == 2 && types[1] == "null")
 }
 
 /// Returns which values there are, as the comments of the default file say it: `Range: 1 to 5.`

@@ -227,9 +227,11 @@ pub(super) fn is_within(path: &str, key: &str) -> bool {
     rest.is_some_and(|rest| key.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Returns when a change of a key applies, by the keys that apply at the next start.
+/// Returns when a change of a key applies, by the keys that apply at the next start. A mapping that comes or goes as a
+/// whole waits with what is in it.
 pub(super) fn applies(path: &str, restart: &[&str]) -> Applies {
-    if restart.iter().any(|key| is_within(path, key)) { Applies::AtNextStart } else { Applies::Live }
+    let waits = restart.iter().any(|key| is_within(path, key) || is_within(key, path));
+    if waits { Applies::AtNextStart } else { Applies::Live }
 }
 
 // === impl Typed ===
@@ -308,9 +310,9 @@ impl Sections {
             for path in old.restart() {
                 keep(&mut tree, old.tree(), path);
             }
-            // Read anew only if a key waits: a value from the file is never replaced by what it was serialised to.
-            let value = if tree == *new.tree() { Some(Arc::clone(new)) } else { old.reread(tree) };
-            Some((*name, value.unwrap_or_else(|| Arc::clone(old))))
+            // Read anew only if some keys wait and others do not: a value is not replaced by what it was serialised to.
+            let known = [old, new].into_iter().find(|value| tree == *value.tree()).map(Arc::clone);
+            Some((*name, known.or_else(|| old.reread(tree)).unwrap_or_else(|| Arc::clone(old))))
         };
         Self(self.0.iter().filter_map(merged).collect())
     }

@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::config::tests::{Shop, shop_schema};
-use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
+use crate::config::{Change, ConfigSchema, ManagerConfiguration, Overrides};
 
 fn read(settings: &str) -> ManagerConfiguration {
     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
@@ -40,7 +40,7 @@ fn a_key_waits_with_all_below_it() {
         ("a.x", Applies::AtNextStart),
         ("a[\"x y\"]", Applies::AtNextStart),
         ("ab", Applies::Live),
-        ("b", Applies::Live),
+        ("b", Applies::AtNextStart),
         ("b.c.d", Applies::AtNextStart),
         ("b.cd", Applies::Live),
     ] {
@@ -96,6 +96,8 @@ fn a_section_that_comes_or_goes_waits_with_the_key_in_it_that_waits() {
     let configurations = ["{}", "{door: {number: 7}}"].map(|settings| depot(settings).unwrap());
     for (old, new) in [(0, 1), (1, 0)].map(|(old, new)| (&configurations[old], &configurations[new])) {
         assert_eq!(old.reloaded(new).sections, old.sections);
+        let change = Change::between(old, new);
+        assert_eq!((change.live.len(), change.restart.len()), (0, 1), "{change:?}");
     }
 }
 
