@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use kube::core::Status;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::json::{Cursor, Malformed};
@@ -187,9 +188,16 @@ impl Bookmark {
 
 /// Reads the server's own words about a failure; text that is no Status is its own message.
 pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
-    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
-        message: String::from_utf8_lossy(body).chars().take(200).collect::<String>().trim().to_owned(),
-        ..Status::default()
+    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| {
+        // Not what a Go server writes; what matters of it is read all the same.
+        let json: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = || String::from_utf8_lossy(body).chars().take(200).collect::<String>().trim().to_owned();
+        Status {
+            code: json["code"].as_u64().and_then(|code| code.try_into().ok()).unwrap_or_default(),
+            reason: json["reason"].as_str().unwrap_or_default().to_owned(),
+            message: json["message"].as_str().map_or_else(text, str::to_owned),
+            ..Status::default()
+        }
     });
     if status.code == 0 {
         status.code = code;

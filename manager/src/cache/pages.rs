@@ -187,6 +187,7 @@ impl PageReader {
         if self.dropping {
             return None;
         }
+        let bytes = if self.item.is_empty() { bytes.trim_ascii_start() } else { bytes };
         let room = match self.limit {
             0 => bytes.len(),
             limit => limit.saturating_add(1).saturating_sub(self.item.len()),
