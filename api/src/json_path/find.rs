@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -49,6 +49,9 @@ struct Field<'a> {
     observed_generation: Option<i64>,
 }
 
+/// Calls the function with each element of a list.
+struct ElementVisitor<F>(F);
+
 // === impl JsonPath ===
 
 impl JsonPath {
@@ -83,20 +86,26 @@ impl<'a> Search<'a> {
                 }
             }
             Step::Index(index) => {
-                let elements = self.elements(json);
-                let at = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
-                let at = if *index < 0 { elements.len().checked_sub(at) } else { Some(at) };
-                if let Some(element) = at.and_then(|at| elements.get(at)) {
+                let mut length = 0;
+                if *index < 0 {
+                    self.each(json, |_, _| length += 1);
+                }
+                // Negative for an index before the list.
+                let mut left = index.saturating_add(length);
+                let mut found = None;
+                self.each(json, |_, element| {
+                    found = found.or((left == 0).then_some(element));
+                    left -= 1;
+                });
+                if let Some(element) = found {
                     self.walk(element, observed, rest);
                 }
             }
-            Step::Filter(filter) => {
-                for element in self.elements(json) {
-                    if !self.has_several && self.matches(element, filter) {
-                        self.walk(element, observed, rest);
-                    }
+            Step::Filter(filter) => self.each(json, |search, element| {
+                if !search.has_several && search.matches(element, filter) {
+                    search.walk(element, observed, rest);
                 }
-            }
+            }),
         }
     }
 
@@ -126,10 +135,11 @@ impl<'a> Search<'a> {
         read.unwrap_or_default()
     }
 
-    /// Anything but a list has no elements.
-    fn elements(&mut self, json: &'a RawValue) -> Vec<&'a RawValue> {
+    fn each(&mut self, json: &'a RawValue, mut visit: impl FnMut(&mut Self, &'a RawValue)) {
         self.bytes_read += json.get().len();
-        serde_json::from_str(json.get()).unwrap_or_default()
+        let visitor = ElementVisitor(|element| visit(self, element));
+        // Anything but a list has no elements.
+        let _is_list = serde_json::Deserializer::from_str(json.get()).deserialize_seq(visitor).is_ok();
     }
 
     fn matches(&mut self, element: &'a RawValue, filter: &Filter) -> bool {
@@ -169,5 +179,22 @@ impl<'de> Visitor<'de> for FieldVisitor<'_> {
             }
         }
         Ok(field)
+    }
+}
+
+// === impl ElementVisitor ===
+
+impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for ElementVisitor<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element()? {
+            (self.0)(element);
+        }
+        Ok(())
     }
 }
