@@ -14,7 +14,7 @@ const MAX_VALUE: usize = 128;
 pub struct InvalidSpec {
     /// Path of the field, such as `spec.waitFor.dependencies[database].httpGet.port`.
     pub path: String,
-    /// As written, in JSON; shortened where it is long.
+    /// As written, in quotes if it is text; shortened where it is long.
     pub value: String,
     /// What was expected, and what is wrong with it.
     pub expected: String,
@@ -51,7 +51,12 @@ impl At {
 
     /// As [`refusal`](Self::refusal), where more than what was expected is to be said.
     pub(crate) fn problem(&self, value: impl Into<Value>, problem: String) -> InvalidSpec {
-        let value = shorten(value.into().to_string());
+        let value = match value.into() {
+            // Escapes what cannot be seen, too.
+            Value::String(text) => format!("{text:?}"),
+            value => value.to_string(),
+        };
+        let value = shorten(value);
         InvalidSpec { path: self.0.clone(), value, expected: problem }
     }
 
