@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. Slow targets hold at most half of the slots, slow and untried targets together at most three quarters. So
-//!    black holes, new or old, never keep a target that answers from being probed.
+//!    black holes, new or old, never keep a target that answers quickly from being probed.
 //! 2. A namespace holds no more slots of a class than it leaves free, so one namespace never holds them all.
 //! 3. Every waiting namespace that may start a probe starts one before another namespace starts its second.
 //! 4. Within a class of a namespace, probes start in the order in which they became due.

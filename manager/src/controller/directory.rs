@@ -53,8 +53,10 @@ pub enum ReconcileRefused {
         /// Whether they do.
         namespaced: bool,
     },
-    /// The configuration disables the controller.
-    #[error("the controller is disabled; its entry in `controllers` has `enabled: false`")]
+    /// The configuration or the controller's code disables it.
+    #[error(
+        "the controller is disabled by `enabled: false` in `controllers`, under its name or \"*\", or by its code"
+    )]
     Disabled,
 }
 

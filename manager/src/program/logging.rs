@@ -146,8 +146,10 @@ impl fmt::Display for OneLine<'_> {
 
 fn targets(filter: &LogFilter) -> Targets {
     let quoting = QUOTING.map(|library| (library.to_owned(), filter.level.min(LevelFilter::INFO)));
-    // The later of two of one name holds. What was left out of the lines of a module is told even if only those are
-    // logged.
+    let is_off = filter.modules.iter().map(|(_, level)| *level).all(|level| level == LevelFilter::OFF);
+    // What was left out of the lines of one module is reported even if nothing else is logged.
+    let reports = if is_off { filter.level } else { LevelFilter::WARN };
+    // The later of two of one name holds.
     let targets = Targets::new().with_default(filter.level).with_targets(quoting);
-    targets.with_targets(filter.modules.clone()).with_target(limit::TARGET, LevelFilter::WARN)
+    targets.with_target(limit::TARGET, reports).with_targets(filter.modules.clone())
 }

@@ -26,7 +26,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Between two reads that have to agree. A program that writes a file of this size does not pause for so long between two
-/// writes, and a longer wait would only delay the contents.
+/// writes, and a longer wait would only delay the contents. Who writes over a network renames a complete file instead.
 const CONFIRMATION: Duration = Duration::from_millis(100);
 
 /// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
