@@ -104,7 +104,7 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
         std::fs::write(&file, configuration_of(&cluster, changes).to_string()).expect("saved");
     };
     let policy = |allow: &[&str], resources: &[&str]| json!({"probePolicy": {"mode": "AllowList", "allow": allow, "resources": resources}});
-    let strict = policy(&[], &[]);
+    let strict = policy(&["elsewhere.example"], &[]);
     save(&strict);
     let source = Some(Source::new(&file, Overrides::default(), config_schema()));
     let options = ManagerOptions { signals: false, source, ..ManagerOptions::replica("mainstay") };
