@@ -8,6 +8,7 @@ use std::fmt::{self, Write as _};
 
 use jiff::Timestamp;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tracing::field::{Field, Visit};
 use tracing::span::Record;
 use tracing::{Event, Subscriber};
@@ -34,8 +35,11 @@ pub(super) struct Json {
 /// Formats the fields of a span, as a JSON object.
 pub(super) struct SpanFields;
 
-/// Passes each field on, as JSON.
+/// Passes each field on, with what displays it as JSON.
 struct Each<F>(F);
+
+/// Displays a text as JSON.
+struct Quoted<'a>(&'a str);
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -53,18 +57,19 @@ where
                 fields.extend(parse(&of_span.fields));
             }
         }
-        event.record(&mut Each(|name: &str, value| drop(fields.insert(name.to_owned(), value))));
+        record_into(&mut fields, event);
         let metadata = event.metadata();
-        let message = fields.remove("message").unwrap_or_else(|| "".into());
+        let message = fields.remove("message");
+        let message = message.as_deref().map_or("\"\"", RawValue::get);
         let level = metadata.level().as_str().to_ascii_lowercase();
-        let logger = Value::from(metadata.target());
+        let logger = Quoted(metadata.target());
         let mut line =
             format!(r#"{{"ts":"{:.6}","level":"{level}","msg":{message},"logger":{logger}"#, (self.now)());
         let first: Vec<_> = FIRST.iter().filter_map(|name| fields.remove_entry(*name)).collect();
         let last = fields.remove_entry(LAST);
         for (name, value) in first.into_iter().chain(fields).chain(last) {
             let name = if OWN_KEYS.contains(&&*name) { name + "_" } else { name };
-            write!(line, ",{}:{value}", Value::from(name))?;
+            write!(line, ",{}:{value}", Quoted(&name))?;
         }
         // serde_json leaves DEL and the C1 controls as they are, which some terminals act on.
         for letter in line.chars() {
@@ -80,10 +85,9 @@ where
 
 impl<'w> FormatFields<'w> for SpanFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        // Names are identifiers of the program, whose Debug form is JSON.
         let (mut result, mut before) = (Ok(()), '{');
-        fields.record(&mut Each(|name: &str, value| {
-            result = result.and_then(|()| write!(writer, "{before}{name:?}:{value}"));
+        fields.record(&mut Each(|name: &str, value: &dyn fmt::Display| {
+            result = result.and_then(|()| write!(writer, "{before}{}:{value}", Quoted(name)));
             before = ',';
         }));
         result.and_then(|()| writer.write_str(if before == '{' { "{}" } else { "}" }))
@@ -92,31 +96,32 @@ impl<'w> FormatFields<'w> for SpanFields {
     fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
         // Replaced instead of appended: a span that lives for days may record its progress again and again.
         let mut all = parse(&current.fields);
-        fields.record(&mut Each(|name: &str, value| drop(all.insert(name.to_owned(), value))));
+        record_into(&mut all, fields);
         current.fields = serde_json::to_string(&all).map_err(|_| fmt::Error)?;
         Ok(())
     }
 }
 
-impl<F: FnMut(&'static str, Value)> Visit for Each<F> {
+impl<F: FnMut(&'static str, &dyn fmt::Display)> Visit for Each<F> {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        (self.0)(field.name(), value.into());
+        // JSON has no numbers beyond the finite ones; serde_json writes null.
+        (self.0)(field.name(), &Value::from(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        (self.0)(field.name(), value.into());
+        (self.0)(field.name(), &value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        (self.0)(field.name(), value.into());
+        (self.0)(field.name(), &value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        (self.0)(field.name(), value.into());
+        (self.0)(field.name(), &value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        (self.0)(field.name(), value.into());
+        (self.0)(field.name(), &Quoted(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
@@ -127,10 +132,31 @@ impl<F: FnMut(&'static str, Value)> Visit for Each<F> {
         let mut text = String::new();
         // If a user's implementation fails midway, its partial output is kept.
         write!(text, "{value:?}").ok();
-        (self.0)(field.name(), text.into());
+        (self.0)(field.name(), &Quoted(&text));
     }
 }
 
-fn parse(fields: &str) -> BTreeMap<String, Value> {
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let needs_escapes = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
+        if self.0.bytes().any(needs_escapes) {
+            return Value::from(self.0).fmt(f);
+        }
+        // As nearly all are: the fields of a span are written for each reconcile.
+        f.write_str("\"")?;
+        f.write_str(self.0)?;
+        f.write_str("\"")
+    }
+}
+
+fn record_into(all: &mut BTreeMap<String, Box<RawValue>>, fields: &impl RecordFields) {
+    fields.record(&mut Each(|name: &str, value: &dyn fmt::Display| {
+        if let Ok(value) = RawValue::from_string(value.to_string()) {
+            all.insert(name.to_owned(), value);
+        }
+    }));
+}
+
+fn parse(fields: &str) -> BTreeMap<String, Box<RawValue>> {
     serde_json::from_str(fields).unwrap_or_default()
 }

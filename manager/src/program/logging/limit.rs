@@ -193,24 +193,31 @@ impl Inner {
 
 // === impl Reader ===
 
+impl Reader {
+    /// Returns where this field belongs.
+    fn place(&mut self, field: &Field) -> Option<&mut String> {
+        match field.name() {
+            "controller" => Some(self.names.controller.get_or_insert_default()),
+            "kind" => Some(self.names.kind.get_or_insert_default()),
+            "message" => Some(&mut self.message),
+            _ => None,
+        }
+    }
+}
+
 impl Visit for Reader {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let read = || {
-            let mut text = String::new();
+        if let Some(place) = self.place(field) {
+            place.clear();
             // If a user's implementation fails midway, its partial output is kept.
-            fmt::write(&mut text, format_args!("{value:?}")).ok();
-            text
-        };
-        match field.name() {
-            "controller" => self.names.controller = Some(read()),
-            "kind" => self.names.kind = Some(read()),
-            "message" => self.message = read(),
-            _ => {}
+            fmt::write(place, format_args!("{value:?}")).ok();
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
+        if let Some(place) = self.place(field) {
+            value.clone_into(place);
+        }
     }
 }
 
