@@ -35,11 +35,8 @@ pub(super) struct Json {
 /// Formats the fields of a span, as a JSON object.
 pub(super) struct SpanFields;
 
-/// Passes each field on, with what displays it as JSON.
-struct Each<F>(F);
-
-/// Displays a text as JSON.
-struct Quoted<'a>(&'a str);
+/// Fields as JSON, such as `{"name":"web","attempt":1`.
+struct Members(String);
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -57,19 +54,19 @@ where
                 fields.extend(parse(&of_span.fields));
             }
         }
-        record_into(&mut fields, event);
+        fields.extend(parse(&Members::of(event)));
         let metadata = event.metadata();
         let message = fields.remove("message");
         let message = message.as_deref().map_or("\"\"", RawValue::get);
         let level = metadata.level().as_str().to_ascii_lowercase();
-        let logger = Quoted(metadata.target());
+        let logger = Value::from(metadata.target());
         let mut line =
             format!(r#"{{"ts":"{:.6}","level":"{level}","msg":{message},"logger":{logger}"#, (self.now)());
         let first: Vec<_> = FIRST.iter().filter_map(|name| fields.remove_entry(*name)).collect();
         let last = fields.remove_entry(LAST);
         for (name, value) in first.into_iter().chain(fields).chain(last) {
             let name = if OWN_KEYS.contains(&&*name) { name + "_" } else { name };
-            write!(line, ",{}:{value}", Quoted(&name))?;
+            write!(line, ",{}:{value}", Value::from(name))?;
         }
         // serde_json leaves DEL and the C1 controls as they are, which some terminals act on.
         for letter in line.chars() {
@@ -85,76 +82,85 @@ where
 
 impl<'w> FormatFields<'w> for SpanFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let (mut result, mut before) = (Ok(()), '{');
-        fields.record(&mut Each(|name: &str, value: &dyn fmt::Display| {
-            result = result.and_then(|()| write!(writer, "{before}{}:{value}", Quoted(name)));
-            before = ',';
-        }));
-        result.and_then(|()| writer.write_str(if before == '{' { "{}" } else { "}" }))
+        writer.write_str(&Members::of(&fields))
     }
 
     fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
         // Replaced instead of appended: a span that lives for days may record its progress again and again.
         let mut all = parse(&current.fields);
-        record_into(&mut all, fields);
+        all.extend(parse(&Members::of(fields)));
         current.fields = serde_json::to_string(&all).map_err(|_| fmt::Error)?;
         Ok(())
     }
 }
 
-impl<F: FnMut(&'static str, &dyn fmt::Display)> Visit for Each<F> {
+impl Members {
+    /// Returns an object of these fields.
+    fn of(fields: &impl RecordFields) -> String {
+        // Mostly enough: each reconcile has a span, whose fields are written whether or not it logs anything.
+        let mut members = Self(String::with_capacity(256));
+        fields.record(&mut members);
+        if members.0.is_empty() {
+            members.0.push('{');
+        }
+        members.0.push('}');
+        members.0
+    }
+
+    fn name(&mut self, field: &Field) {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.quote(field.name());
+        self.0.push(':');
+    }
+
+    fn quote(&mut self, text: &str) {
+        let needs_escapes = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
+        if text.bytes().any(needs_escapes) {
+            self.0.push_str(&Value::from(text).to_string());
+        } else {
+            self.0.push('"');
+            self.0.push_str(text);
+            self.0.push('"');
+        }
+    }
+}
+
+impl Visit for Members {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no numbers beyond the finite ones; serde_json writes null.
-        (self.0)(field.name(), &Value::from(value));
+        self.name(field);
+        self.0.push_str(&Value::from(value).to_string());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        (self.0)(field.name(), &value);
+        self.name(field);
+        self.0.push_str(&value.to_string());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        (self.0)(field.name(), &value);
+        self.name(field);
+        self.0.push_str(&value.to_string());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        (self.0)(field.name(), &value);
+        self.name(field);
+        self.0.push_str(&value.to_string());
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        (self.0)(field.name(), &Quoted(value));
+        self.name(field);
+        self.quote(value);
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.record_debug(field, &format_args!("{}", Chain(value)));
+        self.record_str(field, &Chain(value).to_string());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = String::new();
+        let mut text = String::with_capacity(64);
         // If a user's implementation fails midway, its partial output is kept.
         write!(text, "{value:?}").ok();
-        (self.0)(field.name(), &Quoted(&text));
+        self.record_str(field, &text);
     }
-}
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let needs_escapes = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
-        if self.0.bytes().any(needs_escapes) {
-            return Value::from(self.0).fmt(f);
-        }
-        // As nearly all are: the fields of a span are written for each reconcile.
-        f.write_str("\"")?;
-        f.write_str(self.0)?;
-        f.write_str("\"")
-    }
-}
-
-fn record_into(all: &mut BTreeMap<String, Box<RawValue>>, fields: &impl RecordFields) {
-    fields.record(&mut Each(|name: &str, value: &dyn fmt::Display| {
-        if let Ok(value) = RawValue::from_string(value.to_string()) {
-            all.insert(name.to_owned(), value);
-        }
-    }));
 }
 
 fn parse(fields: &str) -> BTreeMap<String, Box<RawValue>> {
