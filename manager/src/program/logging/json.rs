@@ -109,57 +109,61 @@ impl Members {
 
     fn name(&mut self, field: &Field) {
         self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.quote(field.name());
+        self.quote(|all| all.push_str(field.name()));
         self.0.push(':');
     }
 
-    fn quote(&mut self, text: &str) {
-        let needs_escapes = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
-        if text.bytes().any(needs_escapes) {
+    /// Puts what `write` appends into quotes. Most of it needs no escapes.
+    fn quote(&mut self, write: impl FnOnce(&mut String)) {
+        let before = self.0.len();
+        self.0.push('"');
+        write(&mut self.0);
+        if self.0[before + 1..].bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+            let text = self.0.split_off(before + 1);
+            self.0.truncate(before);
             self.0.push_str(&Value::from(text).to_string());
         } else {
             self.0.push('"');
-            self.0.push_str(text);
-            self.0.push('"');
         }
+    }
+
+    fn plain(&mut self, field: &Field, value: &impl fmt::Display) {
+        self.name(field);
+        // A String takes all of it.
+        write!(self.0, "{value}").ok();
     }
 }
 
 impl Visit for Members {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.name(field);
-        self.0.push_str(&Value::from(value).to_string());
+        self.plain(field, &Value::from(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.name(field);
-        self.0.push_str(&value.to_string());
+        self.plain(field, &value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.name(field);
-        self.0.push_str(&value.to_string());
+        self.plain(field, &value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.name(field);
-        self.0.push_str(&value.to_string());
+        self.plain(field, &value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.name(field);
-        self.quote(value);
+        self.quote(|all| all.push_str(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.record_str(field, &Chain(value).to_string());
+        self.record_debug(field, &format_args!("{}", Chain(value)));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = String::with_capacity(64);
+        self.name(field);
         // If a user's implementation fails midway, its partial output is kept.
-        write!(text, "{value:?}").ok();
-        self.record_str(field, &text);
+        self.quote(|all| drop(write!(all, "{value:?}")));
     }
 }
 
