@@ -52,9 +52,9 @@ const WITH_SPAN: &str = "info";
 const WITHOUT_SPAN: &str = "info,mainstay::controller::worker=off";
 /// Buckets of `controller_runtime_reconcile_time_seconds`.
 const BUCKETS: u16 = 40;
-/// How many times as long as a bare queue the bookkeeping may take, as a test. Both grow with a slow machine and with a
-/// build that is not optimised, so far above what either makes of it is a mistake.
-const MOST: f64 = 20.0;
+/// How many times as long as a reconcile without a span the bookkeeping may take, as a test. Both are slower on a slow
+/// machine and without optimisation. There it takes three to five times as long.
+const MOST: f64 = 30.0;
 
 /// Does nothing, and says when the last key has had that done.
 struct Counted(Arc<Round>);
@@ -116,8 +116,8 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     figure("metrics.reconcile_overhead_us.span", span / 1e3, "us");
     figure("metrics.reconcile_overhead_us.series", with.series / 1e3, "us");
     figure("metrics.reconcile_overhead_us", overhead / 1e3, "us");
-    let share = overhead / with.bare;
-    anyhow::ensure!(!form.test || share < MOST, "{overhead} ns, {share} times a bare queue");
+    let share = overhead / without.counted;
+    anyhow::ensure!(!form.test || share < MOST, "{overhead} ns, {share} times a reconcile without a span");
     Ok(())
 }
 
