@@ -176,7 +176,7 @@ async fn tell_on(
     ));
     if let Some(address) = manager.inspect_addr() {
         story.say(&format!(
-            "the manager's queues, caches and leader: curl http://{address}/debug/controllers"
+            "the manager's controllers and queues: curl http://{address}/debug/controllers (also /debug/caches, /debug/leader)"
         ));
     }
     // Biased: the manager's end is the end; the prerequisite only comes up beside it.
