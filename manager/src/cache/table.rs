@@ -4,9 +4,10 @@
 //! change is queued in the same step that makes it, so the order of changes is the order of states.
 //!
 //! # Invariants
-//! 1. For one uid the stored resourceVersion never goes down.
+//! 1. For one uid the stored resourceVersion goes down only where a list at a later one shows the older version: the server
+//!    was restored from a backup.
 //! 2. Replaying the queued changes over an empty map gives the stored objects.
-//! 3. A list removes only what it could have seen: keys stored above its own resourceVersion stay.
+//! 3. A list removes and sets back only what it could have seen: keys stored above its own resourceVersion stay.
 //! 4. The uid of an own DELETE is shown no more, stored or still to come, but by a list that began after it.
 //! 5. What comes late or again about an object that was deleted revives nothing, up to the bound of `gone`.
 //! 6. A walk gives each object once, as it was stored at some time during the walk; it misses none that was stored
@@ -101,13 +102,24 @@ struct Part {
     /// How far list and watch have come. An own write at or below it is no news.
     progress: Option<ResourceVersion>,
     synced: bool,
+    /// What the list under way shows older than it is stored. Only its end tells the version of the list.
+    older: Vec<Older>,
+}
+
+/// An object that a list shows at an older version than the stored one.
+#[derive(Debug)]
+pub(super) struct Older {
+    /// The list's.
+    epoch: u64,
+    stored: View,
+    pub(super) listed: View,
 }
 
 // === impl Table ===
 
 impl Table {
     pub(super) fn new(parts: impl IntoIterator<Item = Option<Arc<str>>>) -> Self {
-        let part = |namespace| Part { namespace, progress: None, synced: false };
+        let part = |namespace| Part { namespace, progress: None, synced: false, older: Vec::new() };
         Self { parts: parts.into_iter().map(part).collect(), ..Self::default() }
     }
 
@@ -125,11 +137,11 @@ impl Table {
         uid: &Uid,
         version: &ResourceVersion,
     ) -> bool {
-        let Some(slot) = self.slot_mut(request) else { return false };
+        let Some((number, slot)) = self.objects.lookup(request) else { return false };
         let meta = slot.view.meta();
         let same = meta.uid == *uid && meta.resource_version == *version;
         if same {
-            slot.seen = epoch;
+            self.see(epoch, number);
         }
         same
     }
@@ -137,10 +149,20 @@ impl Table {
     /// Marks a listed object that could not be scanned: it exists, so its stored version stays. Where its uid could be
     /// read and is another, what is stored is of an object that is gone.
     pub(super) fn keep(&mut self, epoch: u64, request: &Request, uid: Option<&Uid>) {
-        if let Some(slot) = self.slot_mut(request)
+        if let Some((number, slot)) = self.objects.lookup(request)
             && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
         {
-            slot.seen = epoch;
+            self.see(epoch, number);
+        }
+    }
+
+    /// Marks a listed object. What the same list has shown of it before is outdated.
+    fn see(&mut self, epoch: u64, number: Number) {
+        let Some(slot) = self.objects.get_mut(number) else { return };
+        if std::mem::replace(&mut slot.seen, epoch) == epoch {
+            for part in &mut self.parts {
+                part.older.retain(|older| !older.stored.is(&slot.view));
+            }
         }
     }
 
@@ -168,13 +190,27 @@ impl Table {
         let synced = self.parts.get(part).is_some_and(|part| part.synced);
         let origin = if synced { Origin::Live } else { Origin::Initial };
         let request = view.request().clone();
-        self.upsert(arrival, origin);
+        let refused = self.upsert(arrival, origin);
         self.keep(epoch, &request, None);
+        if let Some((stored, listed)) = refused
+            && let Some(Part { older, .. }) = self.parts.get_mut(part)
+        {
+            // Left by a list that broke off.
+            if older.last().is_some_and(|older| older.epoch != epoch) {
+                older.clear();
+            }
+            older.push(Older { epoch, stored, listed });
+        }
     }
 
-    /// Ends a list: what it did not have, and could have had, is gone.
-    pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) {
-        let Some(namespace) = self.parts.get(part).map(|part| part.namespace.clone()) else { return };
+    /// Ends a list: what it did not have, and could have had, is gone. Returns what it showed at an older version than
+    /// the stored one, and could have had at that one, for [`Self::set_back`].
+    pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) -> Vec<Older> {
+        let Some(Part { namespace, older, .. }) = self.parts.get_mut(part) else { return Vec::new() };
+        let (namespace, mut older) = (namespace.clone(), std::mem::take(older));
+        older.retain(|older| {
+            older.epoch == epoch && !older.stored.meta().resource_version.is_newer_than(version)
+        });
         for number in self.vanished(namespace.as_deref(), epoch, version) {
             if let Some(view) = self.remove(number, Origin::Live) {
                 self.gone.note(&view.meta().uid, version, self.epoch);
@@ -203,6 +239,16 @@ impl Table {
         if !self.synced && self.parts.iter().all(|part| part.synced) {
             self.synced = true;
             self.jobs.push_back(Job::Synced);
+        }
+        older
+    }
+
+    /// Stores what a list has shown at an older version, unless something else was stored meanwhile.
+    pub(super) fn set_back(&mut self, older: &Older, arrival: impl Into<Arrival>) {
+        if let Some((number, _)) =
+            self.objects.lookup(older.stored.request()).filter(|(_, slot)| slot.view.is(&older.stored))
+        {
+            self.replace(number, arrival.into(), Origin::Live);
         }
     }
 
@@ -246,22 +292,31 @@ impl Table {
         self.get(view.request()).is_some_and(|stored| stored.is(view))
     }
 
-    /// Stores a version that is not older than what is stored, and queues the change.
-    fn upsert(&mut self, arrival: Arrival, origin: Origin) {
-        let Arrival { view, values } = arrival;
-        let Some(number) = self.objects.find(view.request()) else {
+    /// Stores a version and queues the change, unless what is stored is newer: then both are returned, the stored one
+    /// first.
+    fn upsert(&mut self, arrival: Arrival, origin: Origin) -> Option<(View, View)> {
+        let Some((number, slot)) = self.objects.lookup(arrival.view.request()) else {
+            let Arrival { view, values } = arrival;
             let number = self.objects.insert(view.clone());
             self.indexes.insert(number, view.meta(), values);
             self.bytes += view.cost();
             self.intake.offer(&view, self.bytes);
             self.queue(None, Some(view), origin);
-            return;
+            return None;
         };
-        let Some(slot) = self.objects.get_mut(number) else { return };
-        let (was, is) = (&slot.view.meta().resource_version, &view.meta().resource_version);
-        if is == was || was.is_newer_than(is) {
-            return;
+        let (was, is) = (&slot.view.meta().resource_version, &arrival.view.meta().resource_version);
+        if was.is_newer_than(is) {
+            return Some((slot.view.clone(), arrival.view));
         }
+        if is != was {
+            self.replace(number, arrival, origin);
+        }
+        None
+    }
+
+    /// Stores another version of what is stored, or another object of its name, and queues the change.
+    fn replace(&mut self, number: Number, Arrival { view, values }: Arrival, origin: Origin) {
+        let Some(slot) = self.objects.get_mut(number) else { return };
         // In its place also under another uid: a walk that looks for the name must find one of the two.
         let old = std::mem::replace(&mut slot.view, view.clone());
         self.indexes.replace(number, old.meta(), view.meta(), values);
@@ -318,10 +373,6 @@ impl Table {
         };
         let numbers = self.indexes.in_namespace(namespace).into_iter().flat_map(|bucket| bucket.from(0));
         numbers.filter(|number| self.objects.get(*number).is_some_and(gone)).collect()
-    }
-
-    fn slot_mut(&mut self, request: &Request) -> Option<&mut Slot> {
-        self.objects.get_mut(self.objects.find(request)?)
     }
 
     fn part_of(&self, request: &Request) -> Option<&Part> {

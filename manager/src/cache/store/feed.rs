@@ -57,7 +57,9 @@ impl Core {
 
     pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
         self.counts.listed(part);
-        self.step(|table| table.end_list(part, epoch, version));
+        for older in self.step(|table| table.end_list(part, epoch, version)) {
+            self.arrive(older.listed.clone(), |table, arrival| table.set_back(&older, arrival));
+        }
         let namespace = self.parts.get(part).and_then(Option::as_deref);
         self.counts.left_out.listed(namespace, epoch);
         self.home.pool.sweep();

@@ -20,7 +20,13 @@ fn list(table: &mut Table, views: impl IntoIterator<Item = View>, at: u64) {
     for view in views {
         table.listed(0, epoch, view);
     }
-    table.end_list(0, epoch, &version(at));
+    end_list(table, epoch, at);
+}
+
+fn end_list(table: &mut Table, epoch: u64, at: u64) {
+    for older in table.end_list(0, epoch, &version(at)) {
+        table.set_back(&older, older.listed.clone());
+    }
 }
 
 fn version(number: u64) -> ResourceVersion {
@@ -64,7 +70,10 @@ fn a_relist_tells_only_what_differs() {
         ("vanished", vec![], 20, vec!["- a/u1@5"]),
         ("recreated", vec![view("a", "u2", 9)], 20, vec!["- a/u1@5", "+ a/u2@9"]),
         ("new", vec![view("a", "u1", 5), view("b", "u2", 9)], 20, vec!["+ b/u2@9"]),
-        ("older than what is stored", vec![view("a", "u1", 3)], 20, vec![]),
+        ("gone back to an older one", vec![view("a", "u1", 3)], 20, vec!["a/u1@5 -> a/u1@3"]),
+        ("gone back to an earlier object", vec![view("a", "u0", 3)], 20, vec!["- a/u1@5", "+ a/u0@3"]),
+        ("back and forth in one list", vec![view("a", "u1", 3), view("a", "u1", 5)], 20, vec![]),
+        ("older in a list taken before what is stored", vec![view("a", "u1", 3)], 4, vec![]),
         ("taken before what is stored", vec![], 4, vec![]),
     ] {
         let mut table = synced([view("a", "u1", 5)], 10);
@@ -316,6 +325,8 @@ struct Server {
     objects: BTreeMap<u8, (u64, u64)>,
     /// Name, uid, version, deleted.
     history: Vec<(u8, u64, u64, bool)>,
+    /// A copy of the objects.
+    backup: BTreeMap<u8, (u64, u64)>,
 }
 
 impl Server {
@@ -331,6 +342,13 @@ impl Server {
         self.objects.insert(name, (uid, self.version));
         self.history.push((name, uid, self.version, false));
         state(name, uid, self.version)
+    }
+
+    /// Puts the backup back, at a later version and without a history: `etcdutl snapshot restore --bump-revision`.
+    fn restore(&mut self) {
+        self.objects = self.backup.clone();
+        self.version += 1000;
+        self.history.clear();
     }
 
     fn delete(&mut self, name: u8) -> Option<u64> {
@@ -355,6 +373,8 @@ struct Follower {
     /// Answers to own writes that have not arrived.
     answers: Vec<Answer>,
     replica: BTreeMap<String, (String, String)>,
+    /// The server may go back.
+    restored: bool,
 }
 
 enum Answer {
@@ -394,7 +414,7 @@ impl Follower {
         let Some((epoch, at, rest)) = &mut self.listing else { return };
         for _ in 0..count {
             let Some(next) = rest.pop() else {
-                self.table.end_list(0, *epoch, &version(*at));
+                end_list(&mut self.table, *epoch, *at);
                 self.watched = *at;
                 self.listing = None;
                 return;
@@ -430,7 +450,8 @@ impl Follower {
             );
             if let (Some(old), Some(new)) = (&old, &new) {
                 assert_eq!(old.meta().uid, new.meta().uid, "another uid is another object");
-                assert!(new.meta().resource_version.is_newer_than(&old.meta().resource_version));
+                let newer = new.meta().resource_version.is_newer_than(&old.meta().resource_version);
+                assert!(newer || self.restored, "versions go up");
             }
             match new {
                 Some(new) => self.replica.insert(name, of(&new)),
@@ -452,12 +473,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     /// Each step is (what, name, how many). Writes are foreign or own; answers arrive late and in any order; the
-    /// watch lags, is cut, repeats itself, and is replaced by lists that lag too.
+    /// watch lags, is cut, repeats itself, and is replaced by lists that lag too; the server is restored from a backup.
     #[test]
-    fn any_history_ends_in_the_servers_state(steps in prop::collection::vec((0_u8..9, 0_u8..4, 1_usize..4), 1..80)) {
+    fn any_history_ends_in_the_servers_state(steps in prop::collection::vec((0_u8..11, 0_u8..4, 1_usize..4), 1..80)) {
         let mut server = Server::default();
         let mut follower = Follower {
             table: Table::new([None]), watched: 0, listing: None, answers: Vec::new(), replica: BTreeMap::new(),
+            restored: false,
         };
         follower.begin_list(&server);
         for (what, name, count) in steps {
@@ -471,6 +493,13 @@ proptest! {
                 6 if follower.listing.is_none() => follower.begin_list(&server),
                 7 => follower.continue_list(count),
                 8 => follower.answer(count),
+                9 => server.backup = server.objects.clone(),
+                10 => {
+                    server.restore();
+                    follower.restored = true;
+                    follower.answers.clear();
+                    follower.begin_list(&server);
+                }
                 _ => {}
             }
             follower.replay();
