@@ -43,15 +43,17 @@ mod writes;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use kube::Resource;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -64,7 +66,7 @@ use self::required::Words;
 use self::status::Families;
 use self::store::{Core, Ended};
 use self::transform::Transform;
-use crate::key::{KindId, KindScope};
+use crate::key::{KindId, KindScope, panic_text};
 use crate::metrics::Registry;
 
 pub use changes::{Aspect, Changes};
@@ -288,49 +290,43 @@ impl Cache {
     /// Runs every declared store until told to stop, those declared meanwhile included. Returns when all tasks
     /// have ended. A store runs once: after the stop its contents stay readable and are no longer kept true.
     ///
+    /// # Panics
+    /// Goes on with the panic of a store's task: without it the store would be read as true and never change again.
+    /// Handlers, index functions and transforms cause none.
+    ///
     /// # Cancel safety
     /// Dropping it stops the tasks at their next await.
     pub async fn run(&self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
-        let mut names = HashMap::new();
         let mut begun = self.0.begin();
         loop {
             for core in begun {
                 let cluster = self.0.cluster.as_deref();
                 let span = tracing::info_span!("cache", kind = %core.kind, cluster);
-                let task = self.0.clone().run_store(core.clone(), stop.clone());
-                names.insert(tasks.spawn(task.instrument(span)).id(), core);
+                let kind = core.kind.clone();
+                let task = AssertUnwindSafe(self.0.clone().run_store(core, stop.clone())).catch_unwind();
+                tasks.spawn(async move { (kind, task.await) }.instrument(span));
             }
             // The stop first: a declaration or an end can wait for ever then.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.0.declared.notified() => {}
-                Some(ended) = tasks.join_next_with_id() => note_end(&mut names, ended),
+                Some(ended) = tasks.join_next() => note_end(ended),
             }
             begun = self.0.begin();
         }
-        while let Some(ended) = tasks.join_next_with_id().await {
-            note_end(&mut names, ended);
+        while let Some(ended) = tasks.join_next().await {
+            note_end(ended);
         }
     }
 }
 
-/// Lets go of a store whose task has ended, and says so if it was lost to a panic. Handlers cannot cause one; the store
-/// says so and stays down.
-fn note_end(names: &mut HashMap<Id, Arc<Core>>, ended: Result<(Id, ()), JoinError>) {
-    let error = match ended {
-        Ok((id, ())) => {
-            names.remove(&id);
-            return;
-        }
-        Err(error) => error,
-    };
-    let Some(core) = names.remove(&error.id()) else { return };
-    tracing::error!(kind = %core.kind, %error, "cache task ended; its store is no longer kept true");
-    for part in 0..core.parts.len() {
-        core.counts.down(part, format!("its task ended: {error}; restart the process"), false);
-    }
+/// Goes on with the panic of a task, if it had one.
+fn note_end(ended: Result<(KindId, std::thread::Result<()>), JoinError>) {
+    let Ok((kind, Err(panic))) = ended else { return };
+    tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
+    resume_unwind(panic);
 }
 
 // === impl Inner ===

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
@@ -355,6 +355,32 @@ async fn a_handler_that_panics_as_it_leaves_takes_nobody_with_it() {
     stream.event("MODIFIED", &object("a", "u1", 11));
     assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
     assert!(store.status().down_since.is_none());
+}
+
+/// Panics once more when it is dropped, after the panic that threw it was caught.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+/// A handler whose panic reaches the task that calls it.
+pub(crate) struct Explodes;
+
+impl DeltaHandler for Explodes {
+    fn handle(&self, _delta: &Delta<'_>) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_task_of_one_store_ends_the_cache() {
+    let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
+    let _subscription = store.subscribe(Box::new(Explodes));
+    let ended = timeout(Duration::from_hours(1), rig.tasks.join_next()).await.expect("it ends");
+    assert!(ended.unwrap().unwrap_err().is_panic());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 //!    longer than [`PATIENCE`].
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,10 +15,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::cluster::{Cluster, ClusterError};
 use super::readiness;
@@ -204,7 +205,8 @@ impl Other {
     }
 }
 
-/// Runs what there is and what comes until told to stop, and returns when all of it has ended.
+/// Runs what there is and what comes until told to stop, and returns when all of it has ended. Goes on with the panic of
+/// any: the manager ends with it.
 async fn run_all<T, F>(
     arrived: &Notify,
     take: impl Fn() -> Vec<T>,
@@ -223,12 +225,17 @@ async fn run_all<T, F>(
             biased;
             () = stop.cancelled() => break,
             () = arrived.notified() => {}
+            Some(ended) = running.join_next() => go_on(ended),
         }
     }
     while let Some(ended) = running.join_next().await {
-        if let Err(error) = ended {
-            error!(%error, "a task of a cluster was lost");
-        }
+        go_on(ended);
+    }
+}
+
+fn go_on(ended: Result<(), JoinError>) {
+    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+        resume_unwind(panic);
     }
 }
 

@@ -1,8 +1,14 @@
 //! How a manager says that it ended.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
 use super::outcome::{End, Problems};
 use super::part::{Diary, Part, Way};
 use super::*;
+use crate::cache::Scope;
+use crate::cache::tests::Explodes;
+use crate::cache::tests::fixtures::object;
 use crate::election::Ending;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
 use crate::manager::{RegisterError, RunContext, Runnable};
@@ -85,6 +91,28 @@ async fn a_panic_before_there_is_a_future_is_a_failure_like_any_other() {
         panic!("the panic is named")
     };
     assert!(source.to_string().starts_with("panicked: "), "{source}");
+}
+
+#[tokio::test]
+async fn a_panic_in_a_task_of_a_cache_ends_the_manager() {
+    let added = json!({"type": "ADDED", "object": object("web", "u1", 5)});
+    for elsewhere in [false, true] {
+        let server = TestServer::start([Answer::ok(&format!("{added}\n"))]).await;
+        let config = server.connections().config().clone();
+        let nowhere = "127.0.0.1:1".to_owned();
+        let own = if elsewhere { nowhere } else { server.address.to_string() };
+        let manager = manager_of(&own, "");
+        let maps = if elsewhere {
+            manager.cluster("edge", config).unwrap().store::<ConfigMap>(Scope::all())
+        } else {
+            manager.store(Scope::all())
+        };
+        let _subscription = maps.kind_store().subscribe(Box::new(Explodes));
+        let ManagerError::Failed { name: "caches", source, .. } = manager.run().await.unwrap_err() else {
+            panic!("the cache is named")
+        };
+        assert_eq!(source.to_string(), "panicked: on purpose");
+    }
 }
 
 #[test]
