@@ -21,6 +21,7 @@ use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use kube::client::Body;
 use parking_lot::RwLock;
+use serde::Deserialize;
 use tower::{BoxError, Service as _, service_fn};
 
 use super::connect::{ResponseBody, Stack};
@@ -186,6 +187,7 @@ pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
             let writer = Writer::of(&request);
             let shown = if intent == Intent::Delete { observer.shown(&path) } else { Vec::new() };
             let (request, dry) = detect_dry_run(request).await?;
+            let (request, writer) = detect_version(request, writer).await?;
             let response = inner.call(request).await?;
             if dry || !response.status().is_success() {
                 return Ok(response);
@@ -258,6 +260,31 @@ async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool),
     let dry_run = serde_json::from_slice::<DeleteOptions>(&body).ok().and_then(|options| options.dry_run);
     let dry = dry_run.is_some_and(|stages| !stages.is_empty());
     Ok((Request::from_parts(head, Body::from(body)), dry))
+}
+
+/// The part of a body that may say for which version it is. A JSON patch tests instead, and is taken for one that does not
+/// say.
+#[derive(Deserialize)]
+struct ForVersion {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: String,
+}
+
+/// Notes for which version of its object a run writes.
+async fn detect_version(request: Request<Body>, writer: Writer) -> Result<(Request<Body>, Writer), BoxError> {
+    if !writer.is_run() || !matches!(*request.method(), Method::PUT | Method::PATCH) {
+        return Ok((request, writer));
+    }
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let version = serde_json::from_slice::<ForVersion>(&body).ok();
+    let version = version.and_then(|body| body.metadata.resource_version.parse().ok());
+    Ok((Request::from_parts(head, Body::from(body)), writer.on(version)))
 }
 
 /// `Accept: application/json;as=PartialObjectMetadata;...` gives an answer that is not the object.

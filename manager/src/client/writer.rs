@@ -1,27 +1,64 @@
-//! Who within this process writes: what one controller does itself is news to its neighbours.
+//! Who within this process writes: what one run does itself is news to other keys and to other controllers.
 //!
 //! Controllers share connections, so a request says on its way down whose it is, and whoever observes writes is told.
+
+use std::hash::{DefaultHasher, Hasher as _};
 
 use http::Request;
 use kube::Client;
 use kube::client::Body;
 use tower::service_fn;
 
+use crate::key::Key;
+
 /// A part of this process that writes. The default is one without a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Writer(Option<&'static str>);
+pub struct Writer {
+    controller: Option<&'static str>,
+    /// Hash of the key whose run writes; `None` outside of runs.
+    key: Option<u64>,
+    /// The one resourceVersion that the write was for; `None` if it was for whichever the server had.
+    version: Option<u64>,
+}
 
 // === impl Writer ===
 
 impl Writer {
     /// The controller of this name.
     pub fn controller(name: &'static str) -> Self {
-        Self(Some(name))
+        Self { controller: Some(name), ..Self::default() }
     }
 
     /// Returns whether this is the controller of this name.
     pub fn is_controller(self, name: &str) -> bool {
-        self.0 == Some(name)
+        self.controller == Some(name)
+    }
+
+    /// The same in a run of this key.
+    #[must_use]
+    pub(crate) fn running(self, key: &impl Key) -> Self {
+        Self { key: Some(hash(key)), ..self }
+    }
+
+    /// Returns whether this is a run.
+    pub(crate) fn is_run(self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns whether this is a run of this key.
+    pub(crate) fn is_run_of(self, key: &impl Key) -> bool {
+        self.key == Some(hash(key))
+    }
+
+    /// The same with a write for one version of its object, as the server would refuse it for any other.
+    #[must_use]
+    pub(crate) fn on(self, version: Option<u64>) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Returns whether the write was for this version, so that all it changed is its own.
+    pub(crate) fn was_on(self, version: &impl ToString) -> bool {
+        self.version.is_some_and(|on| on.to_string() == version.to_string())
     }
 
     /// Makes a client whose requests go the way of `client`'s, in this writer's name. Its one task runs on the runtime
@@ -42,6 +79,14 @@ impl Writer {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         request.extensions().get().copied().unwrap_or_default()
     }
+}
+
+/// The same for equal keys throughout the process. Two keys of one hash are taken for one key, whose backoff goes on where
+/// it should end.
+fn hash(key: &impl Key) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -198,6 +198,7 @@ impl<Q: Key> Workplace<Q> {
         let limit = self.settings.borrow().reconcile_timeout;
         let deadline = if limit.is_zero() { None } else { Instant::now().checked_add(limit) };
         let cx = Context::new(Arc::clone(&self.surroundings), running.attempt(), running.cause().clone())
+            .with_key(running.key())
             .with_term(permit.term())
             .with_deadline(deadline);
         let key = running.key().clone();

@@ -1,26 +1,29 @@
 //! What surrounds one run: the client it may write with, why it runs, how often it failed, until when it may.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Authority, Recorder, Writer};
-use crate::key::{Cause, Trigger};
+use crate::key::{Cause, Key, Trigger};
 
 /// What all runs of one controller share.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Whose writes these are, in every cluster.
     writer: Writer,
+    /// Where the clients of runs live.
+    runtime: Option<Handle>,
     /// Whether what is written is stopped with the Lease, in every cluster.
     fenced: bool,
     /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
     /// while one is made, which awaits nothing.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
-    /// Fenced by the Lease if the controller needs it.
+    /// Fenced by the Lease if the controller needs it. What is written with it is not known to be of a run.
     pub client: kube::Client,
     /// Where Events are written from.
     pub events: Recorder,
@@ -41,6 +44,10 @@ pub struct Context {
     /// 0 if no controller runs it.
     term: u64,
     id: ReconcileId,
+    /// Whose writes these are.
+    writer: Writer,
+    /// The client that says so. Made when first asked for: most runs find nothing to do.
+    client: OnceLock<kube::Client>,
 }
 
 /// Names one run in logs and traces: 128 random bits, displayed as a UUID.
@@ -51,7 +58,15 @@ pub struct ReconcileId(u128);
 
 impl Context {
     pub(crate) fn new(surroundings: Arc<Surroundings>, attempt: u32, cause: Cause) -> Self {
-        Self { surroundings, attempt, cause, deadline: None, term: 0, id: ReconcileId(fastrand::u128(..)) }
+        let (id, writer) = (ReconcileId(fastrand::u128(..)), surroundings.writer);
+        let client = OnceLock::new();
+        Self { surroundings, attempt, cause, deadline: None, term: 0, id, writer, client }
+    }
+
+    /// The same for a run of this key: what it writes says nothing new to the key.
+    #[must_use]
+    pub(crate) fn with_key(self, key: &impl Key) -> Self {
+        Self { writer: self.writer.running(key), ..self }
     }
 
     #[must_use]
@@ -80,19 +95,32 @@ impl Context {
             Arc::clone(there)
         } else {
             let (client, events) = move_to(here);
-            let there = Surroundings { client, events, ..Surroundings::clone(here) };
-            let there = Arc::new(there.signed(here.writer));
+            let elsewhere = Arc::default();
+            let there = Arc::new(Surroundings { elsewhere, client, events, ..Surroundings::clone(here) });
             known.push((Arc::clone(cluster), Arc::clone(&there)));
             there
         };
         drop(known);
-        Self { surroundings, ..self.clone() }
+        Self { surroundings, client: OnceLock::new(), ..self.clone() }
     }
 
     /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
     /// this replica later than the Lease allows.
+    ///
+    /// It is of this run alone: what is written with it does not end the backoff of the key that runs. Use the client of
+    /// each run's own context rather than one kept from another.
     pub fn client(&self) -> &kube::Client {
-        &self.surroundings.client
+        let Surroundings { client, runtime: Some(runtime), .. } = &*self.surroundings else {
+            return &self.surroundings.client;
+        };
+        if !self.writer.is_run() {
+            return client;
+        }
+        self.client.get_or_init(|| {
+            // Whichever thread asks: the client must not end before the run.
+            let _entered = runtime.enter();
+            self.writer.sign(client)
+        })
     }
 
     /// Returns where to report what a user should see on the object.
@@ -163,7 +191,7 @@ impl Surroundings {
     /// Those of work that nothing stops, of a part of the process without a name.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
         let (writer, elsewhere) = (Writer::default(), Arc::default());
-        Self { writer, fenced: false, elsewhere, client, events, stopping }
+        Self { writer, runtime: None, fenced: false, elsewhere, client, events, stopping }
     }
 
     /// Those of work whose client is stopped with the Lease.
@@ -172,10 +200,10 @@ impl Surroundings {
         Self { fenced: true, ..self }
     }
 
-    /// The same in this writer's name.
+    /// The same for the runs of this writer, on the runtime in whose context this is called.
     #[must_use]
     pub(crate) fn signed(self, writer: Writer) -> Self {
-        Self { client: writer.sign(&self.client), writer, elsewhere: Arc::default(), ..self }
+        Self { writer, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
     /// Returns whether the client is stopped with the Lease.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::cache::{Delta, View};
+use crate::client::Writer;
 use crate::key::{Key, KindId, Request};
 use crate::queue::Add;
 
@@ -32,6 +33,8 @@ pub trait EventHandler<Q: Key>: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Enqueue<Q> {
     usual: Add,
+    /// How the key is added whose run wrote the delta.
+    own: Option<(Writer, Add)>,
     /// In the order they were named. `None` = as usual, and then the key stands here once.
     keys: Vec<(Q, Option<Add>)>,
     /// The keys that were added as usual; empty while there are few.
@@ -56,8 +59,8 @@ struct Mapped<F>(F);
 // === impl Enqueue ===
 
 impl<Q: Key> Enqueue<Q> {
-    pub(super) fn new(usual: Add) -> Self {
-        Self { usual, keys: Vec::new(), seen: HashSet::new() }
+    pub(super) fn new(usual: Add, own: Option<(Writer, Add)>) -> Self {
+        Self { usual, own, keys: Vec::new(), seen: HashSet::new() }
     }
 
     /// Names a key to be looked at again.
@@ -69,7 +72,7 @@ impl<Q: Key> Enqueue<Q> {
 
     /// Names a key to be looked at once this time has passed. If it was to run earlier anyway, it does.
     pub fn add_after(&mut self, key: Q, wait: Duration) {
-        let add = self.usual.clone().after(wait);
+        let add = usual_of(&self.usual, self.own.as_ref(), &key).clone().after(wait);
         self.add_with(key, add);
     }
 
@@ -79,15 +82,19 @@ impl<Q: Key> Enqueue<Q> {
         self.keys.push((key, Some(add)));
     }
 
-    /// Returns how [`Enqueue::add`] adds: what the delta itself says about strength and band.
+    /// Returns how [`Enqueue::add`] adds: what the delta itself says about strength and band. The key whose run wrote it is
+    /// added weakly instead, as far as that write is all it tells.
     pub fn usual(&self) -> &Add {
         &self.usual
     }
 
     /// Gives the keys, in the order they were named, and how each is to be added.
     pub(super) fn into_adds(self) -> impl Iterator<Item = (Q, Add)> {
-        let usual = self.usual;
-        self.keys.into_iter().map(move |(key, add)| (key, add.unwrap_or_else(|| usual.clone())))
+        let Self { usual, own, keys, .. } = self;
+        keys.into_iter().map(move |(key, add)| {
+            let add = add.unwrap_or_else(|| usual_of(&usual, own.as_ref(), &key).clone());
+            (key, add)
+        })
     }
 
     fn is_new(&mut self, key: &Q) -> bool {
@@ -100,6 +107,10 @@ impl<Q: Key> Enqueue<Q> {
         }
         self.seen.insert(key.clone())
     }
+}
+
+fn usual_of<'a>(usual: &'a Add, own: Option<&'a (Writer, Add)>, key: &impl Key) -> &'a Add {
+    own.filter(|(writer, _)| writer.is_run_of(key)).map_or(usual, |(_, add)| add)
 }
 
 // === impl EnqueueForObject ===

@@ -4,10 +4,10 @@
 //! 1. A key the queue refused for being full is owed: once the queue has drained, the store is swept, and the sweep
 //!    goes on where it was refused until it has come to the end. So memory stays bounded and nothing is lost.
 //! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
-//! 3. What says nothing new never ends a backoff: a resync, what the controller wrote itself, and of its own primary
-//!    also a change of nothing but status. Everything else counts in full.
+//! 3. What says nothing new never ends a backoff: a resync, to a key what its own run wrote, and of its own primary also a
+//!    change of nothing but status. Everything else counts in full.
 //! 4. Failures belong to what failed: a new generation of the primary, or another object of its name, begins without.
-//!    One that the controller wrote itself does not: see 3.
+//!    One that the run of the key wrote itself does not: see 3.
 //! 5. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
 
 use std::sync::Arc;
@@ -137,7 +137,10 @@ impl<Q: Key> std::fmt::Debug for StoreSource<Q> {
 impl<Q: Key> Shared<Q> {
     /// Gives the keys the delta concerns, and how each is to be added.
     fn adds(&self, delta: &Delta<'_>) -> impl Iterator<Item = (Q, Add)> {
-        let mut keys = Enqueue::new(self.feed.add(delta, self.sink.queue().name()));
+        let controller = self.sink.queue().name();
+        let own = delta.own_write.filter(|writer| writer.is_controller(controller) && writer.is_run());
+        let own = own.map(|writer| (writer, self.feed.add(delta, true)));
+        let mut keys = Enqueue::new(self.feed.add(delta, false), own);
         if self.feed.admits(delta) {
             self.feed.handler.handle(delta, &mut keys);
         }
@@ -236,12 +239,13 @@ impl<Q: Key> Feed<Q> {
         is_steered(delta) || self.predicates.iter().all(|predicate| predicate.verdict(delta).passes())
     }
 
-    fn add(&self, delta: &Delta<'_>, controller: &str) -> Add {
-        let strength = strength(delta, self.primary, controller);
+    /// How a key is added; `own` if its run wrote the delta.
+    fn add(&self, delta: &Delta<'_>, own: bool) -> Add {
+        let strength = strength(delta, self.primary, own);
         Add {
             strength,
             band: if delta.initial || delta.resync { Band::Background } else { Band::Live },
-            // Of a weak one it would end the backoff after all: the controller wrote the spec itself, and then failed.
+            // Of a weak one it would end the backoff after all: the run wrote the spec itself, and then failed.
             new_generation: self.primary && strength == Strength::Strong && asks_anew(delta),
             ..Add::strong(Cause::bare(trigger(delta)))
         }
@@ -285,20 +289,31 @@ fn is_steered(delta: &Delta<'_>) -> bool {
     asked || old.paused != new.paused
 }
 
-/// A delta is weak if it says nothing new: a resync, or what the controller wrote itself, also to other objects than the
-/// primary (a reconcile that writes a child and then fails must not undo its own backoff). What another controller of
-/// this process wrote is as new as if it came from elsewhere. Of the primary, an update of nothing
-/// but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
+/// A delta is weak if it says nothing new: a resync, or to a key what its own run wrote, also to other objects than the
+/// primary (a reconcile that writes a child and then fails must not undo its own backoff). What the run of another key
+/// wrote, or another controller of this process, is as new as if it came from elsewhere. Of the primary, an update of
+/// nothing but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
 /// status apart, so there every update counts. A person's request counts whoever wrote it down.
-pub(super) fn strength(delta: &Delta<'_>, primary: bool, controller: &str) -> Strength {
+pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength {
     let weak = match (delta.old, delta.new) {
         _ if is_steered(delta) => false,
         _ if delta.resync => true,
-        _ if delta.own_write.is_some_and(|writer| writer.is_controller(controller)) => true,
+        _ if own => !(primary && tells_of_others(delta)),
         (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),
         _ => false,
     };
     if weak { Strength::Weak } else { Strength::Strong }
+}
+
+/// The answer to a write may hold what others wrote just before, and no event will tell of that again: another generation,
+/// or other finalizers. They are the writer's own if it wrote to the very version that was stored. The beginning of a
+/// deletion always counts, for whoever asked for it has something to clean up.
+fn tells_of_others(delta: &Delta<'_>) -> bool {
+    let (old, Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
+    let Some(old) = old else { return new.deleting };
+    let asks = old.generation != new.generation || old.finalizers != new.finalizers;
+    let alone = || delta.own_write.is_some_and(|writer| writer.was_on(&old.resource_version));
+    old.deleting != new.deleting || (asks && !alone())
 }
 
 /// Of a kind that counts generations: content that changes without one is a status by another name.

@@ -48,7 +48,7 @@ fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
 
 /// The keys a handler names for a delta, in order.
 fn keys(handler: &impl EventHandler<Request>, delta: &Delta<'_>) -> Vec<String> {
-    let mut keys = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)));
+    let mut keys = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)), None);
     handler.handle(delta, &mut keys);
     keys.into_adds().map(|(key, _)| key.to_string()).collect()
 }
@@ -56,7 +56,7 @@ fn keys(handler: &impl EventHandler<Request>, delta: &Delta<'_>) -> Vec<String> 
 #[test]
 fn only_what_says_nothing_new_is_weak() {
     let old = view_of(&base());
-    let of = |new: &Value| format!("{:?}", strength(&delta(Some(&old), Some(&view_of(new))), true, "test"));
+    let of = |new: &Value| format!("{:?}", strength(&delta(Some(&old), Some(&view_of(new))), true, false));
     let changed = [
         ("status", with("/status/ready", json!(1))),
         ("managedFields", with("/metadata/managedFields", json!([{"manager": "x"}]))),
@@ -92,21 +92,45 @@ fn only_what_says_nothing_new_is_weak() {
 
     let new = view_of(&with("/metadata/generation", json!(2)));
     let resync = Delta { resync: true, ..delta(Some(&old), Some(&old)) };
-    let own = Delta { own_write: Some(Writer::controller("test")), ..delta(Some(&old), Some(&new)) };
-    let others = [Writer::controller("other"), Writer::default()]
-        .map(|writer| Delta { own_write: Some(writer), ..delta(Some(&old), Some(&new)) })
-        .map(|delta| format!("{:?}", strength(&delta, true, "test")));
-    assert_eq!(others, ["Strong", "Strong"], "what others of this process write is news");
     let created = delta(None, Some(&new));
     let deleted = delta(Some(&old), None);
     let status = view_of(&with("/status/ready", json!(1)));
     let reported = delta(Some(&old), Some(&status));
     let of = |primary| {
-        [&resync, &own, &created, &deleted, &reported]
-            .map(|delta| format!("{:?}", strength(delta, primary, "test")))
+        [&resync, &created, &deleted, &reported].map(|delta| format!("{:?}", strength(delta, primary, false)))
     };
-    assert_eq!(of(true), ["Weak", "Weak", "Strong", "Strong", "Weak"], "of the primary");
-    assert_eq!(of(false), ["Weak", "Weak", "Strong", "Strong", "Strong"], "a child's status is news");
+    assert_eq!(of(true), ["Weak", "Strong", "Strong", "Weak"], "of the primary");
+    assert_eq!(of(false), ["Weak", "Strong", "Strong", "Strong"], "a child's status is news");
+}
+
+#[test]
+fn an_own_write_is_weak_as_far_as_it_is_all_that_its_answer_tells() {
+    let web = Request::namespaced("shop", "web");
+    let unknown = Writer::controller("test").running(&web);
+    let (seen, unseen) = (unknown.on(Some(5)), unknown.on(Some(4)));
+    let old = view_of(&base());
+    let generation = with("/metadata/generation", json!(2));
+    let finalizers = with("/metadata/finalizers", json!(["a/b"]));
+    let deletion = with("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    for (what, writer, new, primary, other) in [
+        ("status", unknown, with("/status/ready", json!(1)), "Weak", "Weak"),
+        ("labels", unknown, with("/metadata/labels", json!({})), "Weak", "Weak"),
+        ("generation", unknown, generation.clone(), "Strong", "Weak"),
+        ("generation, of the version it had seen", seen, generation.clone(), "Weak", "Weak"),
+        ("generation, of one it had not seen", unseen, generation, "Strong", "Weak"),
+        ("finalizers", unknown, finalizers.clone(), "Strong", "Weak"),
+        ("finalizers, of the version it had seen", seen, finalizers, "Weak", "Weak"),
+        ("deletion, of the version it had seen", seen, deletion, "Strong", "Weak"),
+    ] {
+        let new = view_of(&new);
+        let delta = Delta { own_write: Some(writer), ..delta(Some(&old), Some(&new)) };
+        let of = |primary| format!("{:?}", strength(&delta, primary, true));
+        assert_eq!((&*of(true), &*of(false)), (primary, other), "{what}");
+    }
+    let own = |old, new| Delta { own_write: Some(unknown), ..delta(old, new) };
+    for delta in [own(None, Some(&old)), own(Some(&old), None)] {
+        assert_eq!(format!("{:?}", strength(&delta, true, true)), "Weak", "made or removed by it: {delta:?}");
+    }
 }
 
 #[test]
@@ -121,7 +145,7 @@ fn what_a_person_asks_for_by_annotation_counts_also_as_an_own_write() {
     let no = annotated(json!({"mainstay.dev/paused": "no", "note": "x"}));
     let own = |old, new| {
         let delta = Delta { own_write: Some(Writer::controller("test")), ..delta(Some(old), Some(new)) };
-        format!("{:?}", strength(&delta, true, "test"))
+        format!("{:?}", strength(&delta, true, true))
     };
     assert_eq!(own(&plain, &paused), "Strong", "a pause");
     assert_eq!(own(&paused, &plain), "Strong", "its end");
@@ -140,7 +164,7 @@ fn every_update_counts_for_a_kind_without_generations() {
         object["metadata"].as_object_mut().expect("metadata").remove("generation");
     }
     let (old, new) = (view_of(&old), view_of(&new));
-    assert_eq!(format!("{:?}", strength(&delta(Some(&old), Some(&new)), true, "test")), "Strong");
+    assert_eq!(format!("{:?}", strength(&delta(Some(&old), Some(&new)), true, false)), "Strong");
 }
 
 #[test]
@@ -201,7 +225,7 @@ fn a_key_named_many_times_among_many_stands_there_once() {
 
 #[test]
 fn a_handler_may_say_how_a_key_is_added() {
-    let mut out = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)));
+    let mut out = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)), None);
     let (minute, weak) = (Duration::from_mins(1), Add::weak(Cause::bare(Trigger::Generic)));
     assert_eq!(out.usual().strength, Strength::Strong);
     out.add_after(Request::cluster("later"), minute);

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 const WEB: &str = "web";
 const MARKER: &str = "marker";
+/// Its run deletes `web`.
+const REAPER: &str = "reaper";
 const HELD: &str = "steering.example.com/held";
 
 /// A manager with one controller of one worker.
@@ -37,8 +39,7 @@ impl Scene {
         cluster: &TestCluster,
         wire: impl FnOnce(Controller, &Store<PodTemplate>) -> Controller,
     ) -> Self {
-        let rules =
-            json!([{"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["list", "watch", "patch"]}]);
+        let rules = json!([{"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["list", "watch", "patch", "delete"]}]);
         let identity = cluster.install_base_with(&rules).await;
         let changes =
             json!({"inspect": {"bindAddress": "127.0.0.1:0"}, "controllers": {"*": {"workers": 1}}});
@@ -104,9 +105,12 @@ async fn look(
         let image = spec.and_then(|spec| spec.containers.first()?.image.clone());
         images.lock().push(image.unwrap_or_default());
     }
+    let namespace = request.namespace().unwrap_or_default();
+    let templates = Api::<PodTemplate>::namespaced(cx.client().clone(), namespace);
+    if request.name() == REAPER {
+        drop(templates.delete(WEB, &DeleteParams::default()).await?);
+    }
     if template.is_some_and(|template| template.metadata.deletion_timestamp.is_some()) {
-        let namespace = request.namespace().unwrap_or_default();
-        let templates = Api::<PodTemplate>::namespaced(cx.client().clone(), namespace);
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         templates.patch(request.name(), &PatchParams::default(), &patch).await?;
     }
@@ -177,6 +181,18 @@ async fn a_deletion_is_seen_to_although_the_object_is_paused() {
     assert_eq!(scene.runs.next().await.name, MARKER);
     scene.nothing_until_marker().await;
     drop(scene.templates.delete(WEB, &DeleteParams::default()).await.expect("deleted"));
+    assert_eq!(scene.runs.next().await.name, WEB);
+    until_gone(&scene.templates, WEB).await;
+    scene.manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_object_that_the_run_of_another_deletes_is_seen_to() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
+    let mut scene = Scene::begin(&cluster, Controller::reconciles).await;
+    create(&cluster, REAPER, json!({})).await;
+    assert_eq!(scene.runs.next().await.name, REAPER);
     assert_eq!(scene.runs.next().await.name, WEB);
     until_gone(&scene.templates, WEB).await;
     scene.manager.stop().await.expect("stopped in order");

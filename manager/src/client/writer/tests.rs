@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::client::tests::server::{Answer, TestServer};
 use crate::client::{ResourcePath, Role, Uncovered, WriteObserver, is_fenced};
-use crate::key::Fence;
+use crate::key::{Fence, Request as ObjectName};
 
 /// Remembers whose writes it was told of.
 #[derive(Default)]
@@ -47,6 +47,38 @@ async fn writers_that_share_a_client_are_told_apart() {
     assert_eq!(*names.0.lock(), [one, other, Writer::default()]);
     assert!(one.is_controller("one") && !other.is_controller("one"));
     assert!(!Writer::default().is_controller("one"), "who has no name is no controller");
+}
+
+#[tokio::test]
+async fn a_run_is_told_by_its_key_and_by_the_version_it_wrote_to() {
+    let bodies = [
+        ("PUT", r#"{"metadata": {"resourceVersion": "7"}}"#),
+        ("PATCH", r#"{"metadata": {"resourceVersion": "7"}}"#),
+        ("PATCH", r#"{"metadata": {"labels": {}}}"#),
+        ("PATCH", r#"[{"op": "test", "path": "/metadata/resourceVersion", "value": "7"}]"#),
+        ("DELETE", "{}"),
+    ];
+    let server = TestServer::start(bodies.map(|_| Answer::ok("{}"))).await;
+    let connections = server.connections();
+    let names = Arc::new(Names::default());
+    connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
+    let client = connections.client(Role::Writes(Fence::open())).unwrap();
+    let [web, api] = ["web", "api"].map(|name| ObjectName::namespaced("shop", name));
+    let run = Writer::controller("one").running(&web);
+    for (method, body) in bodies {
+        let mut request = request(method);
+        *request.body_mut() = Body::from(body.as_bytes().to_vec());
+        run.sign(&client).send(request).await.unwrap();
+    }
+    let told = names.0.lock().clone();
+    assert_eq!(
+        told.iter().map(|writer| writer.was_on(&"7")).collect::<Vec<_>>(),
+        [true, true, false, false, false]
+    );
+    for writer in told {
+        assert!(writer.is_controller("one") && writer.is_run_of(&web) && !writer.is_run_of(&api));
+    }
+    assert!(!Writer::controller("one").is_run_of(&web));
 }
 
 #[tokio::test]

@@ -254,20 +254,25 @@ async fn what_is_written_in_another_cluster_goes_there_and_stops_with_the_lease(
 }
 
 #[tokio::test]
-async fn a_controller_has_one_client_for_a_cluster_however_often_it_runs() {
+async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts() {
     let manager = manager("");
-    let [edge, other] = ["edge", "other"].map(|name| manager.cluster(name, at(NOWHERE)).unwrap());
+    let edge = manager.cluster("edge", at(NOWHERE)).unwrap();
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let cx = run_of(&manager, true);
     let before = tasks();
-    let _first = edge.context(&cx);
-    let one = tasks() - before;
+    let cx = run_of(&manager, true).with_key(&Request::namespaced("shop", "web"));
+    let there = edge.context(&cx);
+    assert_eq!(tasks(), before);
     for _ in 0..100 {
-        let _again = edge.context(&cx);
+        let _clients = (cx.client(), there.client());
     }
-    assert_eq!(tasks() - before, one);
-    let _other = other.context(&cx);
-    assert_eq!(tasks() - before, 2 * one);
+    // Whichever thread asks first.
+    let elsewhere = edge.context(&cx);
+    std::thread::scope(|threads| threads.spawn(|| drop(elsewhere.client().clone())).join()).unwrap();
+    assert_eq!(tasks() - before, 3);
+    drop((cx, there, elsewhere));
+    while tasks() > before {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Writes one object.

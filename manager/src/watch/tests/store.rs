@@ -307,9 +307,13 @@ async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<S
 async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_and_its_failures() {
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
     let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-    let own = |number| {
+    let run = Writer::controller("test").running(&Request::namespaced("shop", "a"));
+    // Each write is of the version that the one before it left.
+    let mut left = 5;
+    let mut own = |number| {
         let object = generation(number, "u1", 10 + number);
-        bench.cache.written(&object, Writer::controller("test"));
+        bench.cache.written(&object, run.on(Some(left)));
+        left = 10 + number;
     };
     let first = fail(&bench, 1, || own(2)).await;
     let second = fail(&bench, 2, || own(3)).await;
@@ -321,6 +325,57 @@ async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_
     assert_eq!((key.state, key.attempts), (State::Backoff, 2));
     bench.cache.changed(&generation(5, "u1", 20));
     assert_eq!(bench.get().await.attempt(), 1, "what another wrote is tried at once, and anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
+    let [a, b] = ["a", "b"].map(|name| Request::namespaced("shop", name));
+    let run = |key: &Request| Writer::controller("test").running(key);
+    for (case, writer, expected) in [
+        ("its own run", run(&a).on(Some(5)), State::Parked),
+        ("its own run, with what another wrote before", run(&a), State::Ready),
+        ("the run of another key", run(&b).on(Some(5)), State::Ready),
+        ("another controller", Writer::controller("other").running(&a).on(Some(5)), State::Ready),
+        ("no run", Writer::controller("test"), State::Ready),
+        ("a part without a name", Writer::default(), State::Ready),
+    ] {
+        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
+        let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
+        let _parked: Retried = bench.get().await.terminal("no luck");
+        bench.cache.written(&generation(2, "u1", 12), writer);
+        // Time for the delivery.
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(bench.state("a"), Some(expected), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
+    let after = Duration::from_secs(1);
+    let of_all = move |_: &Delta<'_>, out: &mut Enqueue<Request>| {
+        for name in ["own", "other"] {
+            out.add(Request::cluster(name));
+            out.add_after(Request::cluster(format!("{name}-later")), after);
+        }
+    };
+    for (run, expected) in [
+        ("own", [State::Parked, State::Ready, State::Requeued, State::Requeued]),
+        ("own-later", [State::Ready, State::Ready, State::Parked, State::Requeued]),
+    ] {
+        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), of_all);
+        let bench = Bench::start(&[], 0, source).await;
+        let names = ["own", "other", "own-later", "other-later"].map(Request::cluster);
+        for name in &names {
+            bench.queue.add(name.clone(), Add::strong(Cause::bare(Trigger::Generic)));
+            let _parked: Retried = bench.get().await.terminal("no luck");
+        }
+        let writer = Writer::controller("test").running(&Request::cluster(run));
+        bench.cache.written(&generation(1, "u1", 12), writer);
+        // Time for the delivery.
+        sleep(Duration::from_millis(1)).await;
+        let states = names.map(|name| bench.queue.find(&name).map(|key| key.state));
+        assert_eq!(states, expected.map(Some), "{run}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
