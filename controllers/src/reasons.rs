@@ -51,7 +51,9 @@ pub const DEPLOYMENT_CONFLICT: &str = "DeploymentConflict";
 pub const DEPLOYMENT_TERMINATING: &str = "DeploymentTerminating";
 /// The API server refused the Deployment as invalid; only an edit of the spec helps.
 pub const TEMPLATE_REJECTED: &str = "TemplateRejected";
-/// The API server refused the Deployment by RBAC, quota or admission; tried again slowly.
+/// An admission policy or webhook denies the Deployment; tried again slowly.
+pub const ADMISSION_DENIED: &str = "AdmissionDenied";
+/// The API server refused the Deployment by RBAC, quota or the like; tried again slowly.
 pub const APPLY_FORBIDDEN: &str = "ApplyForbidden";
 /// `waitProbe` cannot be acted on; only an edit helps, and nothing is dialled.
 pub const INVALID_PROBE: &str = "InvalidProbe";
@@ -83,7 +85,7 @@ pub const UNKNOWN: &str = "Unknown";
 pub const ACCEPTED: &str = "Accepted";
 /// The API server refuses the Deployment as invalid.
 pub const INVALID: &str = "Invalid";
-/// The API server refuses the Deployment by RBAC or admission.
+/// The API server refuses the Deployment by RBAC or the like.
 pub const FORBIDDEN: &str = "Forbidden";
 /// The API server refuses the Deployment by a quota.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
@@ -129,6 +131,7 @@ pub mod event {
             super::DEPLOYMENT_CONFLICT,
             super::DEPLOYMENT_TERMINATING,
             super::TEMPLATE_REJECTED,
+            super::ADMISSION_DENIED,
             super::APPLY_FORBIDDEN,
             super::INVALID_PROBE,
             super::INVALID_SPEC,

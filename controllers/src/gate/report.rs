@@ -33,7 +33,9 @@ pub enum Applied {
     Current(Box<LiveDeployment>),
     /// Refused as invalid; with the server's words.
     Rejected(String),
-    /// Refused by RBAC, quota or admission; with the server's words.
+    /// Denied by an admission policy or webhook; with the server's words.
+    Denied(String),
+    /// Refused by RBAC, quota or the like; with the server's words.
     Forbidden(String),
     /// Left alone: it was to be adopted only if its template were the same.
     Differs,
@@ -48,7 +50,9 @@ pub enum Trial {
     Accepted,
     /// It would be refused as invalid; with the server's words.
     Rejected(String),
-    /// It would be refused by RBAC, quota or admission; with the server's words.
+    /// An admission policy or webhook would deny it; with the server's words.
+    Denied(String),
+    /// It would be refused by RBAC, quota or the like; with the server's words.
     Forbidden(String),
 }
 
@@ -133,6 +137,15 @@ pub fn report(
     }
 }
 
+// === impl Trial ===
+
+impl Trial {
+    /// Returns whether the server refused for a reason that may pass without an edit of the object.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::Forbidden(_))
+    }
+}
+
 // === impl GateStatus ===
 
 impl GateStatus {
@@ -166,6 +179,7 @@ fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied, tr
         ),
         (Course::Invalid(invalid), _) => stalled(reason_of(invalid), invalid.to_string()),
         (_, Applied::Rejected(message)) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
+        (_, Applied::Denied(message)) => stalled(reasons::ADMISSION_DENIED, message.clone()),
         (_, Applied::Forbidden(message)) => stalled(reasons::APPLY_FORBIDDEN, message.clone()),
         (Course::Wait, _) => match &decision.closed {
             Some(closed) => waiting(decision, closed, trial),
@@ -331,6 +345,9 @@ fn judge_template(decision: &Decision, applied: &Applied, trial: &Trial) -> Sayi
     match (applied, trial) {
         (Applied::Rejected(message), _) | (_, Trial::Rejected(message)) => {
             ("False", reasons::INVALID, message.clone())
+        }
+        (Applied::Denied(message), _) | (_, Trial::Denied(message)) => {
+            ("False", reasons::ADMISSION_DENIED, message.clone())
         }
         (Applied::Forbidden(message), _) | (_, Trial::Forbidden(message)) => forbidden(message),
         (Applied::Current(_), _) if decision.closed.is_none() => accepted(),

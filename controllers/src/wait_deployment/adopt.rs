@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::WaitDeploymentReconciler;
 use super::deed::FORBIDDEN_RETRY;
+use super::refused::is_denial;
 use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, ownership, template_only};
 
 /// When to look again at what the cache does not show as it is yet.
@@ -118,11 +119,11 @@ async fn is_identical(
     let fresh: DynamicObject = serde_json::from_value(fresh)?;
     let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let answer = match deployments.create(&params, &fresh).await {
-        // Nothing that exists is identical with what the server refuses as invalid.
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => return Ok(false),
-        Err(error @ kube::Error::Api(_)) if refusal(&error).is_some_and(|status| status.code == 403) => {
+        Err(error) if is_denial(&error) || refusal(&error).is_some_and(|status| status.code == 403) => {
             return Err(ReconcileError::retry_after(error, FORBIDDEN_RETRY));
         }
+        // Nothing that exists is identical with what the server refuses as invalid.
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => return Ok(false),
         answer => answer?,
     };
     let live = found.view().decode::<LiveTemplate>()?;

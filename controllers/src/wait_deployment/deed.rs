@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use mainstay::cache::Entry;
-use mainstay::client::{Live, WriteError};
+use mainstay::client::{Live, WriteError, refusal};
 use mainstay::key::Request;
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tracing::info;
 
 use super::WaitDeploymentReconciler;
-use super::refused::{is_no_dry_run, is_rejection, words_of};
+use super::refused::{is_denial, is_no_dry_run, is_rejection, words_of};
 use super::written::Attempt;
 use crate::deployment::{
     LiveDeployment, LiveTemplate, guarded, guarded_version, with_no_replicas, with_replicas_held,
@@ -110,7 +110,10 @@ impl WaitDeploymentReconciler {
         let live = attempt.live.as_deref();
         let mut version = live.map(|live| live.metadata.resource_version.clone());
         if let Some((entry, _)) = found.filter(|_| write.adopts) {
-            version = self.take_over(request, object, entry, &attempt.desired, cx).await?;
+            version = match self.take_over(request, object, entry, &attempt.desired, cx).await {
+                Ok(version) => version,
+                Err(error) => return refused(error),
+            };
             if version.is_none() {
                 self.memory.remember_different(request, attempt);
                 return Ok(Done::of(Applied::Differs, Deed::Nothing));
@@ -144,11 +147,7 @@ impl WaitDeploymentReconciler {
                 self.memory.remember_rejected(request, attempt, &message);
                 Ok(Done::failed(Applied::Rejected(message), ReconcileError::terminal(error)))
             }
-            Err(error) if error.is_forbidden() => {
-                let applied = Applied::Forbidden(words_of(&error));
-                Ok(Done::failed(applied, ReconcileError::retry_after(error, FORBIDDEN_RETRY)))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => refused(error.into()),
         }
     }
 
@@ -179,7 +178,7 @@ impl WaitDeploymentReconciler {
                 }
             },
         };
-        done.next = matches!(done.trial, Trial::Forbidden(_)).then_some(TRIAL_RETRY);
+        done.next = done.trial.may_pass().then_some(TRIAL_RETRY);
         done
     }
 
@@ -198,6 +197,7 @@ impl WaitDeploymentReconciler {
                 Ok(Trial::Unknown)
             }
             Err(error) if is_rejection(&error) => Ok(Trial::Rejected(words_of(&error))),
+            Err(error) if is_denial(&error) => Ok(Trial::Denied(words_of(&error))),
             Err(error) if error.is_forbidden() => Ok(Trial::Forbidden(words_of(&error))),
             Err(error) => Err(error),
         }
@@ -205,6 +205,17 @@ impl WaitDeploymentReconciler {
 }
 
 // === private ===
+
+/// Ends a write that failed. A refusal that may pass by itself is told, and tried again slowly.
+fn refused(error: ReconcileError) -> Result<Done, ReconcileError> {
+    let status = refusal(error.source()).map(|status| (status.code, status.message.clone()));
+    let applied = match status {
+        Some((_, words)) if is_denial(error.source()) => Applied::Denied(words),
+        Some((403, words)) => Applied::Forbidden(words),
+        _ => return Err(error),
+    };
+    Ok(Done::failed(applied, ReconcileError::retry_after(error.to_string(), FORBIDDEN_RETRY)))
+}
 
 /// Returns what is to be written now of the whole Deployment.
 fn body(mut body: Value, found: Option<&Found<'_>>, write: Write) -> Result<Value, ReconcileError> {

@@ -1,22 +1,37 @@
 //! What a refusal of the API server means for the next try.
 
+use std::error::Error;
+
 use mainstay::client::{WriteError, refusal};
 
 /// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
 /// key or a type that the schema does not have, which server-side apply answers with a plain 500.
 ///
-/// A 422 about the uid is none: another Deployment has taken the name, and the cache will show it soon.
+/// A 422 about the uid is none: another Deployment has taken the name, and the cache will show it soon. A denial by
+/// admission is none either, though most come with these codes.
 pub(super) fn is_rejection(error: &WriteError) -> bool {
     let details = refusal(error).and_then(|status| status.details.as_ref());
     let replaced =
         details.is_some_and(|details| details.causes.iter().any(|cause| cause.field == "metadata.uid"));
     let no_schema = || words_of(error).contains("failed to create typed patch object");
     match error.code() {
+        _ if is_denial(error) => false,
         Some(422) => !replaced,
         Some(400) => !is_no_dry_run(error),
         Some(500) => no_schema(),
         _ => false,
     }
+}
+
+/// Returns whether an admission policy or an admission webhook denied the object. The code is their author's choice: 422
+/// for a policy and 400 for a webhook that names none. What they deny now they may admit later with the same body: a
+/// policy is being rolled out, the namespace lacks a label, there is a change freeze.
+pub(super) fn is_denial(error: &(dyn Error + 'static)) -> bool {
+    refusal(error).is_some_and(|status| {
+        let is_told = |words: &str| status.message.contains(words);
+        // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status tells.
+        (400..500).contains(&status.code) && (is_told("denied request: ") || is_told("denied the request"))
+    })
 }
 
 /// Returns whether nobody can say without doing it: an admission webhook with side effects cannot be asked, which the

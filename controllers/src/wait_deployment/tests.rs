@@ -2,6 +2,7 @@
 
 use mainstay::key::KindId;
 use mainstay::metrics::Registry;
+use mainstay::reconcile::Retry;
 use mainstay::testing::{TestContext, reconcile_once};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -19,6 +20,14 @@ fn web() -> Request {
 
 /// A gate of one object, given as the fields of its spec; nothing that is probed ever answers.
 fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
+    gate_beside(spec, None)
+}
+
+/// The same, with a Deployment that was there before.
+fn gate_beside(
+    spec: &Value,
+    deployment: Option<Value>,
+) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
     let mut object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
@@ -27,7 +36,7 @@ fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestC
         object["spec"][key] = value.clone();
     }
     let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
-    let deployments = Store::from_objects([]);
+    let deployments = Store::from_values(&KindId::of::<Deployment>(), deployment);
     let cx = Context::for_test().with_store(&objects).with_store(&deployments);
     let gate = WaitDeploymentReconciler::new(
         &objects,
@@ -107,6 +116,65 @@ async fn a_trial_refused_by_a_quota_is_made_again_slowly() {
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_denial_by_admission_is_told_as_one_and_tried_again_slowly() {
+    const POLICY: &str =
+        "ValidatingAdmissionPolicy 'freeze' with binding 'freeze' denied request: change freeze";
+    const WEBHOOK: &str = "admission webhook \"a.example.com\" denied the request: not signed";
+    for (code, reason, message) in
+        [(422, "Invalid", POLICY), (403, "Forbidden", POLICY), (400, "BadRequest", WEBHOOK)]
+    {
+        let (gate, objects, cx) = gate(&json!({}));
+        let told = |type_: &str| {
+            let told = objects.get(&web()).unwrap().unwrap();
+            told.condition(type_).unwrap().reason.clone().unwrap()
+        };
+        cx.api().refuse_next(code, reason, message);
+        let run = reconcile_once(&gate, &web(), &cx).await;
+        assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(deed::FORBIDDEN_RETRY), "{code}");
+        for type_ in ["Ready", "Stalled", "TemplateAccepted"] {
+            assert_eq!(told(type_), "AdmissionDenied", "{code} {type_}");
+        }
+        assert_eq!(run.events[0].reason, "AdmissionDenied");
+        // The policy is gone by the next try.
+        let run = reconcile_once(&gate, &web(), &cx).await;
+        assert_eq!(run.wrote()[0], DEPLOYMENT, "{code}");
+        assert_eq!(told("TemplateAccepted"), "Accepted");
+    }
+}
+
+#[tokio::test]
+async fn a_denied_comparison_does_not_prove_another_template() {
+    let there = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "d1"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+    });
+    let spec = json!({"waitFor": {"dependencies": [], "adoption": "IfIdentical"}});
+    let (gate, objects, cx) = gate_beside(&spec, Some(there));
+    cx.api().refuse_next(422, "Invalid", "denied request: change freeze");
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(deed::FORBIDDEN_RETRY));
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(told.condition("Ready").unwrap().reason.as_deref(), Some("AdmissionDenied"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_trial_is_made_again_slowly() {
+    let (gate, objects, cx) = gate(&closed());
+    cx.api().refuse_next(
+        400,
+        "BadRequest",
+        "admission webhook \"a.example.com\" denied the request: not signed",
+    );
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.action(), Action::RequeueAfter(deed::TRIAL_RETRY));
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("AdmissionDenied"));
+    tokio::time::advance(deed::TRIAL_RETRY).await;
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
+}
+
 #[tokio::test]
 async fn a_trial_that_fails_is_told_and_made_again_on_the_backoff() {
     let (gate, objects, cx) = gate(&closed());
@@ -124,7 +192,7 @@ async fn an_object_that_cannot_be_read_says_so_and_is_left_alone() {
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), [""; 0]);
     let error = run.outcome.unwrap_err();
-    assert_eq!(error.retry(), mainstay::reconcile::Retry::Never, "no loop: {error}");
+    assert_eq!(error.retry(), Retry::Never, "no loop: {error}");
     assert_eq!(run.events[0].reason, "Unreadable");
     assert!(run.events[0].note.contains("invalid type: string \"many\""), "{}", run.events[0].note);
 }

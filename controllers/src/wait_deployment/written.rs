@@ -112,7 +112,7 @@ impl Memory {
     pub(super) fn recall_trial(&self, request: &Request, attempt: &Attempt) -> Option<Trial> {
         let trials = self.trials.lock();
         let (_, trial, at) = trials.get(request).filter(|(mark, ..)| *mark == attempt.mark)?;
-        let has_passed = matches!(trial, Trial::Forbidden(_)) && at.elapsed() >= TRIAL_RETRY;
+        let has_passed = trial.may_pass() && at.elapsed() >= TRIAL_RETRY;
         (!has_passed).then(|| trial.clone())
     }
 

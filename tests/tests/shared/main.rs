@@ -6,6 +6,7 @@
     reason = "helpers of tests fail the test by panicking, as tests do"
 )]
 
+mod admission;
 mod adoption;
 mod backoff;
 mod black_holes;

@@ -35,11 +35,13 @@ fn conditions_follow_the_decision() {
         (waits(denied()), Applied::NotTried, yes.clone()),
         (waits(invalid()), Applied::NotTried, yes.clone()),
         (waits(refused()), Applied::NotTried, Trial::Rejected("no".to_owned())),
+        (waits(refused()), Applied::NotTried, Trial::Denied("no".to_owned())),
         (waits(refused()), Applied::NotTried, Trial::Forbidden("no".to_owned())),
         (waits(refused()), Applied::NotTried, Trial::Forbidden("exceeded quota: q".to_owned())),
         (course(Course::Conflict(Conflict::NeverAdopted)), Applied::NotTried, no.clone()),
         (course(Course::Terminating), Applied::NotTried, no.clone()),
         (running.clone(), Applied::Rejected("no".to_owned()), no.clone()),
+        (running.clone(), Applied::Denied("no".to_owned()), no.clone()),
         (running.clone(), Applied::Forbidden("no".to_owned()), no.clone()),
         (running.clone(), Applied::Differs, no.clone()),
         (running.clone(), Applied::Current(Box::new(behind)), no.clone()),
@@ -62,11 +64,13 @@ Ready=False/WaitingForDependencies DependenciesReady=False/Waiting TemplateAccep
 Ready=False/PolicyDenied DependenciesReady=False/PolicyDenied TemplateAccepted=True/Accepted Reconciling=False/PolicyDenied Stalled=True/PolicyDenied
 Ready=False/InvalidSpec DependenciesReady=False/InvalidSpec TemplateAccepted=True/Accepted Reconciling=False/InvalidSpec Stalled=True/InvalidSpec
 Ready=False/TemplateRejected DependenciesReady=False/Waiting TemplateAccepted=False/Invalid Reconciling=False/TemplateRejected Stalled=True/TemplateRejected
+Ready=False/WaitingForDependencies DependenciesReady=False/Waiting TemplateAccepted=False/AdmissionDenied Reconciling=True/WaitingForDependencies Stalled=False/WaitingForDependencies
 Ready=False/WaitingForDependencies DependenciesReady=False/Waiting TemplateAccepted=False/Forbidden Reconciling=True/WaitingForDependencies Stalled=False/WaitingForDependencies
 Ready=False/WaitingForDependencies DependenciesReady=False/Waiting TemplateAccepted=False/QuotaExceeded Reconciling=True/WaitingForDependencies Stalled=False/WaitingForDependencies
 Ready=False/DeploymentConflict DependenciesReady=Unknown/Unknown TemplateAccepted=Unknown/Unknown Reconciling=False/DeploymentConflict Stalled=True/DeploymentConflict
 Ready=False/DeploymentTerminating DependenciesReady=Unknown/Unknown TemplateAccepted=Unknown/Unknown Reconciling=True/DeploymentTerminating Stalled=False/DeploymentTerminating
 Ready=False/TemplateRejected DependenciesReady=True/AllReady TemplateAccepted=False/Invalid Reconciling=False/TemplateRejected Stalled=True/TemplateRejected
+Ready=False/AdmissionDenied DependenciesReady=True/AllReady TemplateAccepted=False/AdmissionDenied Reconciling=False/AdmissionDenied Stalled=True/AdmissionDenied
 Ready=False/ApplyForbidden DependenciesReady=True/AllReady TemplateAccepted=False/Forbidden Reconciling=False/ApplyForbidden Stalled=True/ApplyForbidden
 Ready=False/DeploymentConflict DependenciesReady=True/AllReady TemplateAccepted=Unknown/Unknown Reconciling=False/DeploymentConflict Stalled=True/DeploymentConflict
 Ready=False/RolloutInProgress DependenciesReady=True/AllReady TemplateAccepted=True/Accepted Reconciling=True/RolloutInProgress Stalled=False/RolloutInProgress

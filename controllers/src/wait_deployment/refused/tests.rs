@@ -14,6 +14,9 @@ fn only_a_refusal_that_would_come_again_is_a_rejection() {
         |field: &str| json!({"causes": [{"reason": "FieldValueInvalid", "message": "", "field": field}]});
     let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema";
     let webhook = "admission webhook \"a.example.com\" does not support dry run";
+    let policy = "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'freeze' with binding 'freeze' denied request: change freeze";
+    let unsigned = "admission webhook \"a.example.com\" denied the request: not signed";
+    let unexplained = "admission webhook \"a.example.com\" denied the request without explanation";
     let cases = [
         (json!({"code": 422, "details": about("spec.template")}), true, "an invalid template"),
         (json!({"code": 422}), true, "invalid without details"),
@@ -24,8 +27,19 @@ fn only_a_refusal_that_would_come_again_is_a_rejection() {
         (json!({"code": 500, "message": "etcdserver: request timed out"}), false, "an outage"),
         (json!({"code": 409}), false, "a conflict"),
         (json!({"code": 403}), false, "forbidden is tried again, slowly"),
+        (json!({"code": 422, "message": policy, "details": about("")}), false, "a policy without a reason"),
+        (json!({"code": 403, "message": policy}), false, "a policy with reason Forbidden"),
+        (json!({"code": 400, "message": unsigned}), false, "a webhook without a code"),
+        (json!({"code": 400, "message": unexplained}), false, "a webhook without a word"),
+        (
+            json!({"code": 422, "message": unsigned, "details": about("spec")}),
+            false,
+            "a webhook like a schema",
+        ),
     ];
     for (status, expected, what) in cases {
-        assert_eq!(is_rejection(&refused(status)), expected, "{what}");
+        let denied = status.to_string().contains("denied");
+        let error = refused(status);
+        assert_eq!((is_rejection(&error), is_denial(&error)), (expected, denied), "{what}");
     }
 }
