@@ -1,18 +1,22 @@
 //! Services as the cache knows them: where a probe would get to, and how many endpoints are ready.
 
+mod facts;
 mod ready;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use mainstay::cache::{Meta, ReadError, Select, Store, View};
+use mainstay::cache::{Meta, Select, Store, Subscription};
 use mainstay::key::Request;
 use serde::Deserialize;
 use tracing::warn;
 
-use crate::probe::{Behind, Endpoint, ServiceAnswer, Services};
+use crate::probe::{Behind, ServiceAnswer, Services};
+use facts::{Facts, ServiceFacts, SliceFacts};
 
 pub use ready::Endpoints;
 
@@ -23,12 +27,19 @@ pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const BY_ADDRESS: &str = "by-address";
 /// Where those stand in it whose addresses cannot be read.
 const VEILED: &str = "veiled";
+/// Most Services that may list one address and port of which none has it as a cluster address. Nodes pass connections on
+/// to one of them; more than this nobody needs, and each makes every probe of the address dearer.
+const MAX_SHARERS: usize = 16;
 
 /// Finds Services and their endpoints in two stores; reads only the few fields it names.
 #[derive(Debug)]
 pub struct CachedServices {
     services: Store<ServiceView>,
     slices: Store<SliceView>,
+    service_facts: Facts<ServiceFacts>,
+    slice_facts: Facts<SliceFacts>,
+    /// Has the facts of what is gone forgotten.
+    _forgets: [Subscription; 2],
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,9 +142,15 @@ impl CachedServices {
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
         slices.kind_store().index_label(SERVICE_NAME_LABEL);
         let services = Store::<ServiceView>::new(services.kind_store().clone());
+        let (service_facts, slice_facts) = (Facts::<ServiceFacts>::default(), Facts::<SliceFacts>::default());
+        let of_service = service_facts.clone();
         // Cannot fail: the handle is new, and has no other index. Without it `behind` fails, and nothing is let through.
-        drop(services.index_view(BY_ADDRESS, |view| Ok(places(view))));
-        Self { services, slices: slices.view() }
+        drop(services.index_view(BY_ADDRESS, move |view| Ok(places(of_service.take_out(view)))));
+        let forgets = [
+            services.kind_store().subscribe(Box::new(service_facts.clone())),
+            slices.kind_store().subscribe(Box::new(slice_facts.clone())),
+        ];
+        Self { services, slices: slices.view(), service_facts, slice_facts, _forgets: forgets }
     }
 
     /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
@@ -142,41 +159,56 @@ impl CachedServices {
         service.and_then(|service| service.spec.selector.clone()).unwrap_or_default()
     }
 
-    fn headless(&self, namespace: &str, name: &str) -> Result<ServiceAnswer, ReadError> {
+    fn slices_of(&self, namespace: &str, name: &str) -> Result<Vec<Arc<SliceFacts>>, String> {
         let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
-        let mut ips = Vec::new();
-        for slice in self.slices.list(&select)? {
-            ips.extend(slice.decode()?.ready_addresses());
-        }
+        let slices = self.slices.list(&select).map_err(cause)?;
+        // One that cannot be read hides where connections go: then nobody knows.
+        let facts = slices.iter().map(|slice| self.slice_facts.of(slice.view()));
+        facts.collect::<Result<_, _>>().map_err(cause)
+    }
+
+    fn headless(&self, namespace: &str, name: &str) -> Result<ServiceAnswer, String> {
+        let slices = self.slices_of(namespace, name)?;
+        let mut ips: Vec<_> = slices.iter().flat_map(|slice| slice.ready_addresses()).collect();
         ips.sort_unstable();
         ips.dedup();
         Ok(ServiceAnswer::Headless(ips))
     }
 
-    fn look_up(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAnswer, ReadError> {
-        let Some(service) = self.services.get(&Request::namespaced(namespace, name))? else {
+    fn look_up(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAnswer, String> {
+        let found = self.services.entry(&Request::namespaced(namespace, name));
+        let Some(service) = found.map_err(cause)? else {
             return Ok(ServiceAnswer::NotFound);
         };
-        match service.spec.judge(port) {
+        let facts = self.service_facts.of(service.view()).map_err(cause)?;
+        match facts.judge(port) {
             Some(answer) => Ok(answer),
             None => self.headless(namespace, name),
         }
     }
 
-    fn passed_on(&self, address: SocketAddr) -> Result<Option<Behind>, ReadError> {
-        let ip = address.ip().to_canonical();
-        let select = Select::index(BY_ADDRESS, ip.to_string());
-        let mut found = None;
-        for service in self.services.list(&select)? {
-            let spec = &service.decode()?.spec;
-            let Some(port) = spec.tcp_port(address.port()) else { continue };
-            let found: &mut Behind = found.get_or_insert_default();
-            found.is_cluster_address |= spec.cluster_addresses().any(|one| one.to_canonical() == ip);
+    /// Returns what there is behind an address for the Services of one place, which is one at most where it is that of
+    /// cluster addresses.
+    fn behind_in(
+        &self,
+        place: String,
+        port: u16,
+        is_cluster_address: bool,
+    ) -> Result<Option<Behind>, String> {
+        let mut found: Option<Behind> = None;
+        let mut sharers = 0;
+        for service in self.services.list(&Select::index(BY_ADDRESS, place)).map_err(cause)? {
+            let facts = self.service_facts.of(service.view()).map_err(cause)?;
+            let Some(port) = facts.tcp_port(port) else { continue };
+            sharers += 1;
+            if sharers > MAX_SHARERS {
+                return Err(format!("more than {MAX_SHARERS} Services list the address with this port"));
+            }
             let namespace = service.meta().namespace().unwrap_or_default();
-            let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, service.meta().name());
-            for slice in self.slices.list(&select)? {
-                // One that cannot be read hides where connections go: then nobody knows.
-                found.endpoints.extend(slice.decode()?.behind(&port.name));
+            let found = found.get_or_insert_default();
+            found.cluster_address_of = is_cluster_address.then(|| namespace.to_owned());
+            for slice in self.slices_of(namespace, service.meta().name())? {
+                found.endpoints.extend(slice.behind(port));
             }
         }
         Ok(found)
@@ -185,29 +217,42 @@ impl CachedServices {
 
 impl Services for CachedServices {
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer {
-        self.look_up(namespace, name, port).unwrap_or_else(|error| ServiceAnswer::Unknown(error.to_string()))
+        self.look_up(namespace, name, port).unwrap_or_else(ServiceAnswer::Unknown)
     }
 
     fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String> {
-        let veiled =
-            self.services.list(&Select::index(BY_ADDRESS, VEILED)).map_err(|error| error.to_string())?;
+        let veiled = self.services.list(&Select::index(BY_ADDRESS, VEILED)).map_err(cause)?;
         if !veiled.is_empty() {
             // Which one is nobody's business but its owner's: the log has the name.
             return Err("one of the Services cannot be decoded, and may have any address".to_owned());
         }
-        self.passed_on(address).map_err(|error| error.to_string())
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        // Nodes pass a connection to a cluster address on to the Service that has it, whoever else lists it.
+        let own = self.behind_in(place_of_cluster_address(ip), port, true)?;
+        if own.is_some() { Ok(own) } else { self.behind_in(ip.to_string(), port, false) }
     }
 }
 
 /// Returns where a Service stands in the index by address.
-fn places(service: &View) -> Vec<String> {
-    match service.decode::<ServiceView>() {
-        Ok(found) => found.addresses().map(|ip| ip.to_canonical().to_string()).collect(),
+fn places(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
+    match facts {
+        Ok(facts) => {
+            let own = facts.cluster_addresses().map(|ip| place_of_cluster_address(ip.to_canonical()));
+            own.chain(facts.other_addresses().map(|ip| ip.to_canonical().to_string())).collect()
+        }
         Err(error) => {
             warn!(%error, "while this Service is there, no probe connects: it may stand for any address");
             vec![VEILED.to_owned()]
         }
     }
+}
+
+fn cause(error: impl Display) -> String {
+    error.to_string()
+}
+
+fn place_of_cluster_address(ip: IpAddr) -> String {
+    format!("cluster {ip}")
 }
 
 /// Returns the Service whose endpoints a slice lists.
@@ -218,44 +263,6 @@ pub fn service_of_slice(slice: &Meta) -> Option<Request> {
 
 // === impl views ===
 
-impl ServiceSpecView {
-    /// Returns what can be said without endpoints; `None` for a headless Service.
-    fn judge(&self, port: u16) -> Option<ServiceAnswer> {
-        if self.r#type == "ExternalName" {
-            return Some(ServiceAnswer::External(self.external_name.clone()));
-        }
-        if self.cluster_ip == "None" {
-            // Its name stands for the endpoints themselves, whatever ports it lists.
-            return None;
-        }
-        if self.tcp_port(port).is_none() {
-            return Some(ServiceAnswer::NoPort);
-        }
-        Some(ServiceAnswer::Cluster(self.cluster_addresses().collect()))
-    }
-
-    /// There is one at most.
-    fn tcp_port(&self, port: u16) -> Option<&PortView> {
-        let is_tcp = |entry: &PortView| entry.protocol.is_empty() || entry.protocol == "TCP";
-        self.ports.iter().find(|entry| entry.port == port && is_tcp(entry))
-    }
-
-    /// None of a headless Service, which says so in words.
-    fn cluster_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let first = std::iter::once(&self.cluster_ip).filter(|_| self.cluster_ips.is_empty());
-        self.cluster_ips.iter().chain(first).filter_map(|ip| ip.parse().ok())
-    }
-}
-
-impl ServiceView {
-    /// Returns all that nodes pass on to its endpoints, but for node ports: those are ports of any address of a node.
-    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let ingress = self.status.load_balancer.ingress.iter().map(|ingress| &ingress.ip);
-        let others = self.spec.external_ips.iter().chain(ingress);
-        self.spec.cluster_addresses().chain(others.filter_map(|ip| ip.parse().ok()))
-    }
-}
-
 impl SlicePortView {
     /// A port of a Service and that of a slice belong together by name.
     fn is_named(&self, name: &str) -> bool {
@@ -265,28 +272,13 @@ impl SlicePortView {
 
 impl SliceView {
     fn ready(&self) -> impl Iterator<Item = &EndpointView> {
-        self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false))
+        self.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready())
     }
+}
 
-    /// Returns each address that a connection to a port of the Service may be passed on to, with the port there: the one
-    /// of this name. A slice without ports may be for all of them.
-    fn behind(&self, name: &str) -> impl Iterator<Item = Endpoint> {
-        let mut ports = self.ports.iter().flatten().peekable();
-        let port = match ports.peek() {
-            None => Some(None),
-            Some(_) => ports.find(|port| port.is_named(name)).map(|port| port.port),
-        };
-        let endpoints = self.endpoints.iter().flatten().filter(move |_| port.is_some());
-        endpoints.flat_map(move |endpoint| {
-            let is_pod = endpoint.target_ref.as_ref().is_some_and(|target| target.kind == "Pod");
-            let ips = endpoint.addresses.iter().filter_map(|address| address.parse().ok());
-            ips.map(move |ip| Endpoint { ip, port: port.flatten(), is_pod })
-        })
-    }
-
-    /// Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.
-    fn ready_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.ready().flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok())
+impl EndpointView {
+    fn is_ready(&self) -> bool {
+        self.conditions.ready != Some(false)
     }
 }
 

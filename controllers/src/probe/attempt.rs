@@ -138,7 +138,7 @@ async fn addresses(
                 let heard = Some(Reachability::of(&found));
                 progress.reachability = heard.filter(|heard| *heard != Reachability::Answered);
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
-                return judge.check_resolved(found, address.port);
+                return judge.check_resolved(&name, found, address.port);
             }
         }
     }

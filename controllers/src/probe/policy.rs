@@ -21,7 +21,7 @@ use super::ranges::{Special, canonical, meanings, special};
 use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use super::surroundings::{Owner, Surroundings};
 use crate::reasons::{denial, probe};
-use crate::settings::{AllowRule, ProbeMode, ProbePolicy};
+use crate::settings::{AllowEntry, AllowRule, ProbeMode, ProbePolicy};
 
 /// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler: open on nodes, and behind network policies
 /// that trust the manager. A cluster address may have them for ports, as it never is a node's; what is behind it may not.
@@ -29,6 +29,9 @@ const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 102
 
 /// Those of etcd, which tenants run for themselves too: as Pods.
 const ETCD_PORTS: std::ops::RangeInclusive<u16> = 2379..=2381;
+
+/// Where the cluster's DNS has the names of Services.
+const CLUSTER_DOMAINS: [&str; 2] = [".svc", ".svc.cluster.local"];
 
 /// Words of more than one denial.
 const SERVICES_ONLY: &str =
@@ -115,8 +118,31 @@ impl Judge<'_> {
     }
 
     /// Checks every address that a name admitted by [`Judge::route`] resolved to.
-    pub(super) fn check_resolved(&self, addresses: Vec<IpAddr>, port: u16) -> Checked {
-        self.dial(addresses, port, Detail::Coarse)
+    pub(super) fn check_resolved(&self, name: &str, addresses: Vec<IpAddr>, port: u16) -> Checked {
+        let addresses = self.dial(addresses, port, Detail::Coarse)?;
+        // A name of the cluster's own DNS is what the operator has listed, and no tenant can point it elsewhere.
+        let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
+        if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
+            let message = "the name leads to a Service of another namespace; the namespace in probePolicy.crossNamespace \
+                           admits it, as does an entry of probePolicy.allow for the address";
+            return Err(ProbeResult::Denied { rule: denial::CROSS_NAMESPACE, message: message.to_owned() });
+        }
+        Ok(addresses)
+    }
+
+    /// Returns whether a name must not lead to an address: who writes DNS, as tenants do by way of their Ingresses, would
+    /// open Services of others. External addresses and those of load balancers are there to be reached from anywhere.
+    fn is_foreign(&self, address: SocketAddr) -> bool {
+        let is_others = |ip| {
+            let behind = self.services.behind(SocketAddr::new(ip, address.port()));
+            let owner = behind.ok().flatten().and_then(|behind| behind.cluster_address_of);
+            owner.is_some_and(|namespace| !self.may_name_services_of(&namespace))
+        };
+        let is_named = |entry: &AllowEntry| {
+            entry.to.allows_address(address.ip())
+                && entry.serves(self.namespace, self.restricted != Some(false))
+        };
+        meanings(address.ip()).any(is_others) && !self.policy.allow.iter().any(is_named)
     }
 
     /// Decides whether a name may be looked up for its records; `None` if so.
@@ -263,10 +289,11 @@ impl Judge<'_> {
                 return Some(untold(probe::SERVICES_UNKNOWN, what, &cause, detail));
             }
         };
+        let is_cluster_address = behind.as_ref().is_some_and(|behind| behind.cluster_address_of.is_some());
         match self.surroundings.owner(address) {
             // With IPVS a node has the addresses of all Services for its own: then it is what is behind them that counts.
             // Of cluster addresses alone: a tenant may list the manager's address in a Service, and it stays the manager's.
-            Ok(Some(Owner::Manager)) if behind.as_ref().is_some_and(|behind| behind.is_cluster_address) => {}
+            Ok(Some(Owner::Manager)) if is_cluster_address => {}
             Ok(Some(owner)) => return Some(refuses_owner(owner)),
             Ok(None) => {}
             // Slices are written by the cluster; a raw address is somebody's choice.
@@ -277,6 +304,8 @@ impl Judge<'_> {
                 return Some(untold(probe::OWNERS_UNKNOWN, what, &cause, detail));
             }
         }
+        // Anybody may list any other address in a Service.
+        let detail = if is_cluster_address { detail } else { Detail::Coarse };
         let mut endpoints = behind.into_iter().flat_map(|behind| behind.endpoints);
         endpoints.find_map(|endpoint| self.refuses_endpoint(&endpoint, address.port(), detail))
     }

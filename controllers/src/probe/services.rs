@@ -7,8 +7,9 @@ pub trait Services: Send + Sync + 'static {
     /// Looks up what connecting to `port` of a Service would reach.
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
 
-    /// Returns everything, ready or not, that a connection to an address may be passed on to by the Services that have
-    /// it: as a cluster address, an external one, or one of a load balancer. `None` if no Service has it with this port.
+    /// Returns everything, ready or not, that a connection to an address may be passed on to: by the Service that has it as a
+    /// cluster address, else by those that have it as an external one or as one of a load balancer. `None` if no Service
+    /// has it with this port.
     ///
     /// Fails with the cause where the cache cannot tell.
     fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String>;
@@ -17,9 +18,9 @@ pub trait Services: Send + Sync + 'static {
 /// What there is behind an address of Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// Whether it is a cluster address of one of them: those are given out by the cluster from a network of their own,
-    /// while whoever may write a Service can list any other address in it.
-    pub is_cluster_address: bool,
+    /// The namespace of the Service that has it as a cluster address: those are given out by the cluster from a network of
+    /// their own, while whoever may write a Service can list any other address in it.
+    pub cluster_address_of: Option<String>,
     /// Where a connection may be passed on to.
     pub endpoints: Vec<Endpoint>,
 }

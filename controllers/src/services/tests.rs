@@ -3,11 +3,13 @@
 use mainstay::key::KindId;
 use serde_json::{Value, json};
 
+use super::facts::Fact as _;
 use super::*;
+use crate::probe::Endpoint;
 
 fn judge(spec: &Value) -> Option<ServiceAnswer> {
     let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
-    view.spec.judge(5432)
+    ServiceFacts::of(&view).judge(5432)
 }
 
 #[test]
@@ -55,14 +57,15 @@ fn whatever_leads_to_a_service_leads_to_its_endpoints() {
     let found = services(vec![whole.clone()]);
     let behind = |address: &str| found.behind(address.parse().unwrap()).unwrap();
     let endpoint = Endpoint { ip: "10.1.0.1".parse().unwrap(), port: Some(8080), is_pod: false };
-    for (ip, is_cluster_address) in [
+    for (ip, is_cluster) in [
         ("10.96.0.7", true),
         ("[fd12::7]", true),
         ("[::ffff:10.96.0.7]", true),
         ("203.0.113.9", false),
         ("203.0.113.10", false),
     ] {
-        let expected = Behind { is_cluster_address, endpoints: vec![endpoint] };
+        let cluster_address_of = is_cluster.then(|| "shop".to_owned());
+        let expected = Behind { cluster_address_of, endpoints: vec![endpoint] };
         assert_eq!(behind(&format!("{ip}:80")), Some(expected), "{ip}");
     }
     for other in ["10.96.0.7:81", "10.96.0.7:53", "10.96.0.8:80", "10.1.0.1:8080"] {
@@ -81,6 +84,69 @@ fn whatever_leads_to_a_service_leads_to_its_endpoints() {
     assert_eq!(ports, [None, Some(8080)], "the port that is asked for, and what may be any");
     let veiled = services(vec![whole, slice("veiled", json!("of a later version"))]);
     veiled.behind("10.96.0.7:80".parse().unwrap()).unwrap_err();
+}
+
+/// A Service, and a slice of its own that leads to one address and port.
+fn service_and_slice(request: &str, spec: &Value, ip: &str, port: u16) -> (Value, Value) {
+    let (namespace, name) = request.split_once('/').unwrap();
+    let metadata = json!({"name": name, "namespace": namespace});
+    let slice = json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": {SERVICE_NAME_LABEL: name}},
+        "ports": [{"port": port}],
+        "endpoints": [{"addresses": [ip]}],
+    });
+    (json!({"metadata": metadata, "spec": spec}), slice)
+}
+
+fn cached(objects: impl IntoIterator<Item = (Value, Value)>) -> CachedServices {
+    let (services, slices): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+    let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
+    CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
+}
+
+fn ports_behind(services: &CachedServices, address: &str) -> Vec<Option<u16>> {
+    let behind = services.behind(address.parse().unwrap()).unwrap();
+    behind.into_iter().flat_map(|behind| behind.endpoints).map(|endpoint| endpoint.port).collect()
+}
+
+#[test]
+fn the_service_that_has_a_cluster_address_decides_alone_about_it() {
+    let own = json!({"clusterIP": "10.96.7.7", "ports": [{"port": 5432}]});
+    let listed = json!({
+        "clusterIP": "10.96.7.8",
+        "externalIPs": ["10.96.7.7", "203.0.113.9"],
+        "ports": [{"port": 5432}, {"port": 80}],
+    });
+    let services = cached([
+        service_and_slice("a/stranger", &listed, "10.1.0.9", 10250),
+        service_and_slice("b/db", &own, "10.1.0.1", 5432),
+    ]);
+    assert_eq!(ports_behind(&services, "10.96.7.7:5432"), [Some(5432)]);
+    let behind = services.behind("10.96.7.7:5432".parse().unwrap()).unwrap().unwrap();
+    assert_eq!(behind.cluster_address_of.as_deref(), Some("b"));
+    for other in ["10.96.7.7:80", "203.0.113.9:5432", "10.96.7.8:80"] {
+        assert_eq!(ports_behind(&services, other), [Some(10250)], "{other} is the stranger's");
+    }
+}
+
+#[test]
+fn more_services_than_anybody_needs_at_one_address_are_not_gone_through() {
+    let listing = |port: u16| json!({"externalIPs": ["203.0.113.9"], "ports": [{"port": port}]});
+    let sharing = |count: usize, port: fn(usize) -> u16| {
+        cached((0..count).map(move |number| {
+            service_and_slice(&format!("a/s{number}"), &listing(port(number)), "10.1.0.9", 8080)
+        }))
+    };
+    let address = "203.0.113.9:80".parse().unwrap();
+    assert!(sharing(MAX_SHARERS, |_| 80).behind(address).is_ok());
+    let told = sharing(MAX_SHARERS + 1, |_| 80).behind(address).unwrap_err();
+    assert!(told.contains("16 Services"), "{told}");
+    let shared = sharing(2000, |number| u16::try_from(number).unwrap());
+    assert_eq!(
+        ports_behind(&shared, "203.0.113.9:80").len(),
+        1,
+        "a load balancer, with a port for each Service"
+    );
 }
 
 #[test]
@@ -107,14 +173,15 @@ fn only_ready_endpoints_with_addresses_count() {
         {"addresses": ["10.1.0.3"], "conditions": {}},
         {"addresses": ["db.example.com"]},
     ]});
-    let slice: SliceView = serde_json::from_value(slice).unwrap();
+    let facts = |slice: Value| SliceFacts::of(&serde_json::from_value(slice).unwrap());
+    let slice = facts(slice);
     assert_eq!(slice.behind("").count(), 3, "ready or not, a connection may go there");
     let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();
     assert_eq!(ready, ["10.1.0.1", "10.1.0.3"]);
     let ports = json!([{"port": 80}, {"name": "kubelet", "port": 10250}]);
     let pod = json!({"addresses": ["10.1.0.1"], "targetRef": {"kind": "Pod", "name": "a"}});
     let node = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": false}});
-    let slice: SliceView = serde_json::from_value(json!({"endpoints": [pod, node], "ports": ports})).unwrap();
+    let slice = facts(json!({"endpoints": [pod, node], "ports": ports}));
     let behind = |name| -> Vec<_> {
         slice.behind(name).map(|found| (found.ip.to_string(), found.port, found.is_pod)).collect()
     };
@@ -123,6 +190,6 @@ fn only_ready_endpoints_with_addresses_count() {
         assert_eq!(behind(name), [(pod, Some(port), true), (node, Some(port), false)]);
     }
     assert_eq!(behind("other"), [], "nothing is passed on to it");
-    let empty: SliceView = serde_json::from_value(json!({"endpoints": null})).unwrap();
+    let empty = facts(json!({"endpoints": null}));
     assert_eq!(empty.ready_addresses().count(), 0);
 }

@@ -32,13 +32,16 @@ impl Services for Table {
             "10.96.0.15" => vec![endpoint("203.0.113.6", 443, false)],
             "10.96.0.16" => vec![endpoint("64:ff9b::10.1.9.9", 443, false)],
             // Addresses of the manager: one as kube-proxy gives a node all of them, and one that somebody lists in a Service.
+            "10.96.0.8" => vec![endpoint("10.1.0.8", 80, true)],
             "10.1.9.8" | "fd12::9" => vec![endpoint("10.1.0.1", 80, true)],
             _ => return Ok(None),
         };
-        Ok(Some(Behind {
-            is_cluster_address: address.ip() != "fd12::9".parse::<IpAddr>().unwrap(),
-            endpoints,
-        }))
+        let cluster_address_of = match address.ip().to_string().as_str() {
+            "fd12::9" => None,
+            "10.96.0.8" => Some("pay".to_owned()),
+            _ => Some("shop".to_owned()),
+        };
+        Ok(Some(Behind { cluster_address_of, endpoints }))
     }
 }
 
@@ -238,11 +241,11 @@ fn one_forbidden_address_among_many_forbids_the_name() {
     let (policy, services) = (policy(ProbeMode::Any), services());
     let judge = in_shop(&policy, &services);
     let ips = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
-    let good = judge.check_resolved(ips(&["203.0.113.1", "2001:db8::1"]), 80);
+    let good = judge.check_resolved("db.example.com", ips(&["203.0.113.1", "2001:db8::1"]), 80);
     assert!(matches!(good, Ok(addresses) if addresses.len() == 2));
     for bad in ["::1", "::ffff:10.96.0.1", "fd12::9", "64:ff9b::a9fe:a9fe"] {
         let Err(ProbeResult::Denied { message, .. }) =
-            judge.check_resolved(ips(&["203.0.113.1", "::ffff:10.0.0.1", bad]), 80)
+            judge.check_resolved("db.example.com", ips(&["203.0.113.1", "::ffff:10.0.0.1", bad]), 80)
         else {
             panic!("{bad} slipped through")
         };
@@ -291,7 +294,11 @@ fn what_lies_behind_an_address_is_checked_however_it_was_named() {
             let answer = check(&policy, &format!("{host}:80"));
             assert!(answer.starts_with(&format!("denied {rule}: ")), "{host}: {answer}");
         }
-        let by_dns = judge.check_resolved(vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()], 80);
+        let by_dns = judge.check_resolved(
+            "db.example.com",
+            vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()],
+            80,
+        );
         assert!(matches!(by_dns, Err(ProbeResult::Denied { rule: found, .. }) if found == rule));
     }
     assert_eq!(check(&policy, "10.96.0.14:80"), "ServicesUnknown");
@@ -384,6 +391,68 @@ fn services_of_other_namespaces_are_opened_by_their_namespace() {
         "{answer}"
     );
     assert_eq!(check(&policy(ProbeMode::Any), "db.pay:80"), "dial 10.96.0.8:80 Full");
+}
+
+#[test]
+fn a_name_in_dns_opens_no_service_of_another_namespace() {
+    let services = services();
+    let resolved = |policy: &ProbePolicy, name: &str, ip: &str| {
+        let judge = Judge { restricted: Some(false), ..in_shop(policy, &services) };
+        match judge.check_resolved(name, vec![ip.parse().unwrap()], 80) {
+            Ok(_) => "dial".to_owned(),
+            Err(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
+            Err(result) => result.reason().to_owned(),
+        }
+    };
+    let (mut listed, name) = (policy(ProbeMode::AllowList), "x.example.com");
+    listed.allow.retain(|one| *one != entry("::/0"));
+    for ip in ["10.96.0.8", "::ffff:10.96.0.8", "64:ff9b::10.96.0.8"] {
+        let told = resolved(&listed, name, ip);
+        assert!(told.starts_with("denied crossNamespace: "), "{ip}: {told}");
+        assert!(!told.contains("10.96") && !told.contains("pay"), "neither address nor namespace: {told}");
+    }
+    assert_eq!(resolved(&listed, name, "10.96.0.11"), "dial", "a Service of its own namespace");
+    assert_eq!(resolved(&listed, name, "203.0.113.9"), "dial", "an address of no Service");
+    assert_eq!(
+        resolved(&listed, "db.pay.svc.cluster.local", "10.96.0.8"),
+        "dial",
+        "no tenant writes this name"
+    );
+
+    assert_eq!(resolved(&policy(ProbeMode::Any), name, "10.96.0.8"), "dial");
+    let open = ProbePolicy { cross_namespace: vec!["pay".to_owned()], ..listed.clone() };
+    assert_eq!(resolved(&open, name, "10.96.0.8"), "dial");
+    let mut named = listed;
+    named.allow.push(entry("10.96.0.8"));
+    assert_eq!(resolved(&named, name, "10.96.0.8"), "dial");
+}
+
+/// A tenant can list an address of somebody else in a Service.
+#[test]
+fn the_port_behind_a_listed_address_is_not_told() {
+    struct Listed;
+    impl Services for Listed {
+        fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
+            ServiceAnswer::Headless(vec!["10.1.0.1".parse().unwrap()])
+        }
+
+        fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+            let endpoint = Endpoint { ip: "10.1.0.9".parse().unwrap(), port: Some(10250), is_pod: true };
+            Ok(Some(Behind { cluster_address_of: None, endpoints: vec![endpoint] }))
+        }
+    }
+    let policy = policy(ProbeMode::ServicesOnly);
+    let judge = Judge {
+        policy: &policy,
+        namespace: "shop",
+        restricted: None,
+        services: &Listed,
+        surroundings: &Known,
+    };
+    let Route::Known(result) = judge.route(&Address::parse("address", "db:80").unwrap()) else {
+        panic!("it is dialled")
+    };
+    assert!(!result.message().contains("10250"), "{}", result.message());
 }
 
 #[test]

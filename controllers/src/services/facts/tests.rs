@@ -1,0 +1,56 @@
+use k8s_openapi::api::core::v1::Service;
+use mainstay::cache::{Select, Store};
+use mainstay::key::KindId;
+use serde_json::json;
+
+use super::*;
+
+fn store(names: &[&str]) -> Store<Service> {
+    let service = |name: &&str| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": "10.96.0.7"}});
+    Store::from_values(&KindId::of::<Service>(), names.iter().map(service))
+}
+
+#[test]
+fn a_version_is_decoded_once() {
+    let store = store(&["a", "b"]);
+    let facts = Facts::<ServiceFacts>::default();
+    let view = |name: &str| {
+        store.list(&Select::all()).unwrap().into_iter().find(|view| view.meta().name() == name).unwrap()
+    };
+    let taken_out = facts.take_out(view("a").view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(view("a").view()).unwrap(), &taken_out));
+    let asked_for = facts.of(view("b").view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(view("b").view()).unwrap(), &asked_for));
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let store = store(&["a", "b"]);
+    let facts = Facts::<ServiceFacts>::default();
+    let entries = store.list(&Select::all()).unwrap();
+    for entry in &entries {
+        facts.take_out(entry.view()).unwrap();
+    }
+    let delta =
+        Delta { old: Some(entries[0].view()), new: None, initial: false, resync: false, own_write: None };
+    facts.handle(&Delta { new: delta.old, ..delta });
+    assert_eq!(facts.0.lock().len(), 2, "another version of it");
+    facts.handle(&delta);
+    assert_eq!(facts.0.lock().keys().collect::<Vec<_>>(), [&entries[1].meta().uid]);
+}
+
+#[test]
+fn facts_of_another_version_are_not_taken_for_those_of_this_one() {
+    let service = |ip: &str, version: &str| {
+        let metadata = json!({"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version});
+        let service = json!({"metadata": metadata, "spec": {"clusterIP": ip}});
+        Store::<Service>::from_values(&KindId::of::<Service>(), [service])
+    };
+    let facts = Facts::<ServiceFacts>::default();
+    for (ip, version) in [("10.96.0.7", "1"), ("10.96.0.8", "2"), ("10.96.0.7", "1")] {
+        let entry = service(ip, version).list(&Select::all()).unwrap().pop().unwrap();
+        let found = facts.of(entry.view()).unwrap();
+        assert_eq!(found.cluster_addresses().collect::<Vec<_>>(), [ip.parse::<IpAddr>().unwrap()]);
+    }
+    assert_eq!(facts.0.lock().len(), 1);
+}
