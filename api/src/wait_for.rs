@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_DEPENDENCIES: usize = 16;
 
 /// Headers that a probe does not send, in lower case: what carries credentials, and what belongs to the connection.
-pub const FORBIDDEN_HEADERS: [&str; 16] = [
+pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "authorization",
     "connection",
     "content-length",
@@ -31,15 +31,38 @@ pub const FORBIDDEN_HEADERS: [&str; 16] = [
     "te",
     "trailer",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
+    "x-client-cert",
     "x-client-ip",
+    "x-cluster-client-ip",
     "x-method-override",
     "x-real-ip",
 ];
-/// As those, all that begin so: what proxies tell each other, and those behind them believe. Who sends it as the manager,
-/// whom network policies may let through, is another user, or makes of a GET another method.
-pub const FORBIDDEN_HEADER_PREFIXES: [&str; 7] =
-    ["proxy-", "x-auth-", "x-forwarded-", "x-http-method", "x-original-", "x-remote-", "x-rewrite-"];
+/// As those, all that begin so: what proxies tell the servers behind them about users, certificates, addresses and methods.
+/// A probe comes from the manager, which network policies may let through as they do a proxy. A list of what is let through
+/// instead would refuse the headers of most applications.
+pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
+    "cf-",
+    "fastly-",
+    "impersonate-",
+    "proxy-",
+    "remote-",
+    "ssl-",
+    "x-amzn-oidc-",
+    "x-auth",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-goog-",
+    "x-http-method",
+    "x-ms-client-",
+    "x-original-",
+    "x-remote-",
+    "x-rewrite-",
+    "x-ssl-",
+    "x-user",
+    "x-webauth-",
+];
 
 /// What must hold before the Deployment starts, and what follows if it does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

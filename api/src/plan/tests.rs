@@ -257,6 +257,49 @@ fn what_no_get_may_ask_for_is_refused() {
 }
 
 #[test]
+fn headers_that_servers_trust_a_proxy_for_are_refused() {
+    let header = |name: &str| {
+        let headers = json!([{"name": name, "value": "x"}]);
+        plan(&with(&json!({"httpGet": {"host": "db", "port": 80, "httpHeaders": headers}})))
+    };
+    for name in [
+        "True-Client-IP",
+        "CF-Connecting-IP",
+        "Fastly-Client-IP",
+        "X-Cluster-Client-IP",
+        "X-Envoy-External-Address",
+        "X-Envoy-Internal",
+        "X-SSL-Client-CN",
+        "SSL-Client-Verify",
+        "X-Client-Cert",
+        "Remote-User",
+        "X-User",
+        "X-Userinfo",
+        "X-WEBAUTH-USER",
+        "Impersonate-User",
+        "X-Authenticated-User",
+        "X-Authentik-Username",
+        "X-Amzn-Oidc-Identity",
+        "X-Goog-IAP-JWT-Assertion",
+        "X-MS-CLIENT-PRINCIPAL",
+    ] {
+        let error = header(name).unwrap_err();
+        assert!(error.contains("expected a header that neither"), "{name}: {error}");
+    }
+    for name in [
+        "Accept",
+        "Accept-Language",
+        "User-Agent",
+        "X-Probe",
+        "X-Request-ID",
+        "X-Api-Version",
+        "If-None-Match",
+    ] {
+        assert!(header(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn an_object_that_cannot_be_meant_is_refused() {
     let selector = |selector: Value| resource(&json!({"name": null, "selector": selector}));
     refuses([

@@ -77,9 +77,9 @@ fn special_v6(ip: Ipv6Addr) -> Option<Special> {
     let never = |what| Some(Special::Never(what));
     match ip.segments() {
         // All of the first /32 are services of AWS for the machine that asks: metadata, and credentials of Pods.
-        [0xfd00, 0x0ec2, ..] | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => {
-            never("an address of a metadata service")
-        }
+        [0xfd00, 0x0ec2, ..]
+        | [0xfd00, 0x0042, 0, 0, 0, 0, 0, 0x0042]
+        | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => never("an address of a metadata service"),
         _ if ip.is_unspecified() => never("the unspecified address"),
         _ if ip.is_loopback() => Some(Special::Loopback),
         _ if ip.is_unicast_link_local() => never("a link-local address"),

@@ -227,6 +227,11 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         ),
         (
             "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
+            json!("X-WEBAUTH-USER"),
+            Refused("httpHeaders[0].name"),
+        ),
+        (
+            "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
             json!("Host"),
             Refused("httpHeaders[0].name"),
         ),
