@@ -16,6 +16,57 @@ fn guarded_metrics_change_nothing_else_of_the_configuration() {
     assert_eq!(*mounted, expected["metrics"]["tlsDir"]);
 }
 
+fn one_of<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+    documents.iter().find(|document| document["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+#[test]
+fn a_drain_leaves_a_replica() {
+    let base = documents_of_base();
+    let (budget, deployment) = (one_of(&base, "PodDisruptionBudget"), one_of(&base, "Deployment"));
+    assert_eq!(budget["spec"]["selector"], deployment["spec"]["selector"]);
+    let number = |value: &Value| value.as_u64().expect("a number");
+    assert!(number(&budget["spec"]["maxUnavailable"]) < number(&deployment["spec"]["replicas"]));
+}
+
+#[test]
+fn the_network_policy_is_about_ports_of_the_manager() {
+    let component = documents_of("components/network-policy");
+    let (policy, base) = (one_of(&component, "NetworkPolicy"), documents_of_base());
+    let deployment = one_of(&base, "Deployment");
+    assert_eq!(policy["spec"]["podSelector"], deployment["spec"]["selector"]);
+    let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
+    let ports = ports.as_array().expect("a list").iter();
+    let names: BTreeSet<_> = ports.filter_map(|port| port["name"].as_str()).collect();
+    let rules = policy["spec"]["ingress"].as_array().expect("a list");
+    let admitted: BTreeSet<_> = rules.iter().filter_map(|rule| rule["ports"][0]["port"].as_str()).collect();
+    assert_eq!(admitted, names);
+}
+
+#[test]
+fn every_kustomization_lists_all_files_beside_it() {
+    for folder in
+        ["base", "components/metrics-auth", "components/network-policy", "components/tls-authorities"]
+    {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
+        let text = std::fs::read_to_string(path.join("kustomization.yaml")).expect("a kustomization");
+        let listed: Value = serde_saphyr::from_str(&text).expect("YAML");
+        let files = |key: &str| listed[key].as_array().cloned().unwrap_or_default();
+        let patches = files("patches").into_iter().map(|patch| patch["path"].clone());
+        let listed: BTreeSet<String> = files("resources")
+            .into_iter()
+            .chain(patches)
+            .filter_map(|file| Some(file.as_str()?.to_owned()))
+            .collect();
+        let there = std::fs::read_dir(&path).expect("a folder");
+        let there: BTreeSet<String> = there
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .filter(|name| name != "kustomization.yaml")
+            .collect();
+        assert_eq!(listed, there, "{folder}");
+    }
+}
+
 const BASE: &str = "
 apiVersion: v1
 kind: ServiceAccount

@@ -199,6 +199,7 @@ async fn the_base_can_be_applied_as_a_whole() {
             "deployment.apps/mainstay",
             "flowschema.flowcontrol.apiserver.k8s.io/mainstay-leader-election",
             "namespace/mainstay-system",
+            "poddisruptionbudget.policy/mainstay",
             "role.rbac.authorization.k8s.io/mainstay-leader-election",
             "rolebinding.rbac.authorization.k8s.io/mainstay-leader-election",
             "serviceaccount/mainstay",
