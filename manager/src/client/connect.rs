@@ -1,7 +1,8 @@
 //! One connection stack per role, so that what must not leave late cannot hide behind what may.
 //!
 //! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the log of the
-//! server's warnings (not for the Lease), the request count, kube's base-URI, authorisation and header layers, hyper's pool, TLS, and our own TCP connector. It is
+//! server's warnings (not for the Lease), the request count, kube's base-URI and header layers, the credentials of now
+//! with kube's authorisation layer, hyper's pool, TLS, a proxy's tunnel where there is one, and our own TCP connector. It is
 //! built here and not by kube because kube's default retries any request with a cloneable body for minutes, which
 //! would carry a Lease renewal past its deadline and a leader's write past its term.
 //!
@@ -11,9 +12,12 @@
 //! 3. A connection of [`Role::Writes`] serves one term of its fence; a new term opens new ones.
 
 mod count;
+mod credentials;
 mod deadline;
 mod fenced;
 mod metrics;
+mod plugin;
+mod proxy;
 mod tcp;
 mod warnings;
 
@@ -24,8 +28,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use kube::client::{Body, ConfigExt as _};
-use tower::util::{BoxCloneService, option_layer};
+use rustls::pki_types::ServerName;
+use tower::util::BoxCloneService;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
 use crate::client::observe::{ObserverSlot, WriteObserver, observed};
@@ -33,9 +39,11 @@ use crate::key::Fence;
 use crate::metrics::Registry;
 
 use count::counted;
+use credentials::{Credentials, identified};
 use deadline::{connect_deadline, deadlined};
 use fenced::{guarded, transport};
 use metrics::RequestMetrics;
+use proxy::{Proxy, proxied};
 use warnings::Warnings;
 
 pub use super::infer::{Tried, infer};
@@ -69,6 +77,8 @@ pub enum Role {
 #[derive(Clone)]
 pub struct Connections {
     config: kube::Config,
+    proxy: Option<Proxy>,
+    credentials: Credentials,
     metrics: RequestMetrics,
     warnings: Warnings,
     observer: ObserverSlot,
@@ -93,15 +103,14 @@ pub enum ConnectError {
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
-    /// The kubeconfig sends requests through a proxy.
+    /// The kubeconfig or the environment names a proxy that cannot be used. Its address is left out: it may hold a password.
     #[error(
-        "{server} is to be reached through proxy {proxy}, which is not supported; remove proxy-url from the kubeconfig"
+        "the proxy for {server} is of no use; expected http://, https:// or socks5:// with HOST:PORT in proxy-url or \
+         HTTPS_PROXY"
     )]
     Proxy {
         /// The API server.
         server: Box<Uri>,
-        /// The proxy.
-        proxy: Box<Uri>,
     },
     /// The credentials or certificates for the API server cannot be used.
     #[error("credentials or certificates for {server} cannot be used")]
@@ -110,7 +119,7 @@ pub enum ConnectError {
         server: Box<Uri>,
         /// Which of them, and why.
         #[source]
-        source: Box<kube::Error>,
+        source: BoxError,
     },
 }
 
@@ -133,7 +142,7 @@ impl Connections {
     /// Takes the configuration and registers the families about requests. Makes no connection yet.
     ///
     /// # Errors
-    /// Fails if the configuration asks for a proxy.
+    /// Fails if the configuration names a proxy that cannot be used.
     pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
         Self::measured(config, RequestMetrics::register(registry))
     }
@@ -148,11 +157,11 @@ impl Connections {
     }
 
     fn measured(config: kube::Config, metrics: RequestMetrics) -> Result<Self, ConnectError> {
-        if let Some(proxy) = config.proxy_url {
-            return Err(ConnectError::Proxy { server: Box::new(config.cluster_url), proxy: Box::new(proxy) });
-        }
         install_crypto_provider();
-        Ok(Self { config, metrics, warnings: Warnings::new(), observer: ObserverSlot::default() })
+        let proxy = config.proxy_url.as_ref().map(|url| Proxy::new(url, &config.cluster_url)).transpose()?;
+        let credentials = Credentials::new(config.clone());
+        let (warnings, observer) = (Warnings::new(), ObserverSlot::default());
+        Ok(Self { config, proxy, credentials, metrics, warnings, observer })
     }
 
     /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
@@ -171,15 +180,16 @@ impl Connections {
     /// context this is called. Call it inside the runtime that will use the client.
     ///
     /// # Errors
-    /// Fails if certificates cannot be read or a credential plug-in fails.
+    /// Fails if certificates or a token cannot be read. A credential plug-in runs at the first request, and its errors are
+    /// those of requests.
     pub fn client(&self, role: Role) -> Result<kube::Client, ConnectError> {
         self.build(role).map_err(|source| ConnectError::Credentials {
             server: Box::new(self.config.cluster_url.clone()),
-            source: Box::new(source),
+            source,
         })
     }
 
-    fn build(&self, role: Role) -> Result<kube::Client, kube::Error> {
+    fn build(&self, role: Role) -> Result<kube::Client, BoxError> {
         let mut config = self.config.clone();
         set_user_agent(&mut config, &role);
         let fence = match &role {
@@ -188,11 +198,24 @@ impl Connections {
             Role::Watches | Role::Lease { .. } => Fence::open(),
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-        let tcp = tcp::connector(fence.clone(), timeout, self.metrics.clone());
-        let https = connect_deadline(config.rustls_https_connector_with_connector(tcp)?, timeout);
+        let (proxy, metrics) = (self.proxy.clone(), self.metrics.clone());
+        let open = move |identity: &kube::Config| {
+            let tcp = tcp::connector(fence.clone(), timeout, metrics.clone());
+            let tls = Arc::new(identity.rustls_client_config()?);
+            let hop = HttpsConnector::from((tcp, Arc::clone(&tls)));
+            let server = proxied(hop, proxy.clone());
+            let https = match identity.tls_server_name.clone() {
+                Some(name) => {
+                    let name = FixedServerNameResolver::new(ServerName::try_from(name)?);
+                    HttpsConnector::new(server, tls, false, Arc::new(name))
+                }
+                None => HttpsConnector::from((server, tls)),
+            };
+            Ok(Stack::new(transport(connect_deadline(https, timeout), fence.clone())))
+        };
 
-        let service = config.extra_headers_layer()?.layer(transport(https, fence));
-        let service = option_layer(config.auth_layer()?).layer(service);
+        let service = identified(&self.credentials, open)?;
+        let service = config.extra_headers_layer()?.layer(service);
         let service = Stack::new(config.base_uri_layer().layer(service).map_err(Into::into));
         let service = counted(service, &self.metrics, &config.cluster_url);
         let service = match role {
@@ -208,7 +231,8 @@ impl Connections {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("config", &self.config).finish_non_exhaustive()
+        // The rest of the configuration may hold the password of a proxy.
+        f.debug_struct("Connections").field("server", &self.config.cluster_url).finish_non_exhaustive()
     }
 }
 

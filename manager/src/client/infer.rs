@@ -3,14 +3,23 @@
 //! The order is controller-runtime's, not kube's, which puts a forgotten `~/.kube/config` in an image before the
 //! service account. A place that was named (flag, `KUBECONFIG`, a context) must work; only places nobody named are
 //! passed over.
+//!
+//! The proxy is found here too, as client-go does: `proxy-url` of the kubeconfig, otherwise the variables, in a Pod as
+//! well. kube compares `NO_PROXY` with the proxy instead of the server, and sets no proxy in a Pod.
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::connect::ConnectError;
+
+/// Stands in a cluster without a `proxy-url`, or kube would put the variables' one there.
+const NO_PROXY_URL: &str = "http://none";
 
 /// A place that was looked at without finding an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +34,15 @@ struct Surroundings<F> {
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
     in_cluster: F,
+    proxies: ProxyVariables,
+}
+
+/// The variables that name proxies, in either case; empty where they are not set.
+#[derive(Clone, Default)]
+struct ProxyVariables {
+    https: String,
+    http: String,
+    no: String,
 }
 
 // === impl Tried ===
@@ -52,11 +70,28 @@ pub async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<k
         kubeconfig: std::env::var_os("KUBECONFIG"),
         home: std::env::home_dir(),
         in_cluster: kube::Config::incluster,
+        proxies: ProxyVariables::of_this_process(),
     };
     infer_in(surroundings, kubeconfig, context).await
 }
 
 async fn infer_in<F>(
+    surroundings: Surroundings<F>,
+    flag: Option<&Path>,
+    context: Option<&str>,
+) -> Result<kube::Config, ConnectError>
+where
+    F: FnOnce() -> Result<kube::Config, InClusterError>,
+{
+    let proxies = surroundings.proxies.clone();
+    let mut config = find(surroundings, flag, context).await?;
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxies.proxy_to(&config.cluster_url)?;
+    }
+    Ok(config)
+}
+
+async fn find<F>(
     surroundings: Surroundings<F>,
     flag: Option<&Path>,
     context: Option<&str>,
@@ -110,15 +145,57 @@ async fn load(paths: &[PathBuf], context: Option<&str>, place: String) -> Result
             Err(error) => return Err(unusable(error)),
         };
     }
-    let mut proxies = merged.clusters.iter().filter_map(|named| named.cluster.as_ref()?.proxy_url.as_ref());
-    let names_proxy = proxies.any(|url| !url.is_empty());
+    for cluster in merged.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.proxy_url.take_if(|url| url.is_empty());
+        cluster.proxy_url.get_or_insert_with(|| NO_PROXY_URL.to_owned());
+    }
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = kube::Config::from_custom_kubeconfig(merged, &options).await.map_err(unusable)?;
-    if let (false, Some(proxy)) = (names_proxy, config.proxy_url.take()) {
-        // kube took it from HTTPS_PROXY without asking NO_PROXY, which would keep us from a server next door.
-        tracing::debug!(server = %config.cluster_url, %proxy, "HTTPS_PROXY is not used for the API server");
+    config.proxy_url.take_if(|url| *url == Uri::from_static(NO_PROXY_URL));
+    if let Some(plugin) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        plugin.proxy_url.take_if(|url| url == NO_PROXY_URL);
     }
     Ok(config)
+}
+
+// === impl ProxyVariables ===
+
+impl ProxyVariables {
+    fn of_this_process() -> Self {
+        let read = |name: &str| {
+            let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            set(name).or_else(|| set(&name.to_lowercase())).unwrap_or_default()
+        };
+        Self { https: read("HTTPS_PROXY"), http: read("HTTP_PROXY"), no: read("NO_PROXY") }
+    }
+
+    /// Returns the proxy to a server by Go's rules: loopback and the hosts of `NO_PROXY` are reached without.
+    fn proxy_to(&self, server: &Uri) -> Result<Option<Uri>, ConnectError> {
+        let url = if server.scheme_str() == Some("http") { &self.http } else { &self.https };
+        let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+        let loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        if url.is_empty() || loopback || self.excepts(server) {
+            return Ok(None);
+        }
+        let unusable = |_| ConnectError::Proxy { server: Box::new(server.clone()) };
+        url.parse().map(Some).map_err(unusable)
+    }
+
+    /// Returns whether `NO_PROXY` names the server. hyper-util reads names, addresses and networks; ports and, for
+    /// addresses, the star are left to us.
+    fn excepts(&self, server: &Uri) -> bool {
+        let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+        let of_this_port =
+            self.no.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
+                Some((host, number)) if !host.contains(':') || host.ends_with(']') => {
+                    (number.parse() == Ok(port)).then(|| host.trim_matches(['[', ']']))
+                }
+                _ => Some(entry),
+            });
+        let entries: Vec<_> = of_this_port.collect();
+        let matcher = Matcher::builder().all("http://proxy").no(entries.join(",")).build();
+        entries.contains(&"*") || matcher.intercept(server).is_none()
+    }
 }
 
 fn listed_files(list: Option<&OsString>) -> Vec<PathBuf> {

@@ -140,9 +140,8 @@ impl Manager {
     /// `cache.namespaces` of the configuration is about the manager's own cluster. In this one [`Scope::all`] is all.
     ///
     /// # Blocking
-    /// Reads the files that `connection` names, and runs its credential plug-in (`exec`) once for each of three clients,
-    /// before it returns: for as long as that takes, its thread does nothing else. Where a plug-in may be slow, call it
-    /// before the manager runs or from [`spawn_blocking`](tokio::task::spawn_blocking), and not from a reconcile.
+    /// Reads the files that `connection` names before it returns. A credential plug-in (`exec`) runs at the first request, on a
+    /// thread of its own.
     ///
     /// # Errors
     /// If the name is no DNS label or taken, the connection is of no use, or the manager has begun to stop. Nothing is left

@@ -206,7 +206,10 @@ pub(super) fn guarded(mut inner: Stack, fence: Fence) -> Stack {
                 // The end of the term first: the other branch could hand the request to a connection of the next.
                 biased;
                 () = pass.clone().revoked() => Err(Fenced.into()),
-                sent = sending => sent.map_err(|error| if is_fenced(&*error) { Fenced.into() } else { error }),
+                // A proxy's tunnel may hide what stopped it, so the pass is asked as well.
+                sent = sending => sent.map_err(|error| {
+                    if is_fenced(&*error) || !pass.admits() { Fenced.into() } else { error }
+                }),
             }
         }
     }))

@@ -87,7 +87,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn host_and_port(target: &Uri) -> io::Result<(&str, u16)> {
+pub(super) fn host_and_port(target: &Uri) -> io::Result<(&str, u16)> {
     let host = target.host().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{target} names no host to connect to"))
     })?;

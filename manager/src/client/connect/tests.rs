@@ -7,7 +7,7 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -379,16 +379,176 @@ async fn an_unanswered_request_is_counted_as_an_error() {
     assert!(text.contains("code=\"<error>\",method=\"GET\""), "{text}");
 }
 
-#[tokio::test]
-async fn a_proxy_is_refused_by_name() {
+#[test]
+fn a_proxy_of_an_unknown_kind_is_refused_without_its_password() {
     let mut config = kube::Config::new("https://10.0.0.1:6443".parse().unwrap());
-    config.proxy_url = Some("http://proxy:3128".parse().unwrap());
+    config.proxy_url = Some("ftp://me:secret@proxy:3128".parse().unwrap());
     let error = Connections::new(config, &Registry::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "https://10.0.0.1:6443/ is to be reached through proxy http://proxy:3128/, which is not supported; remove \
-         proxy-url from the kubeconfig"
+        "the proxy for https://10.0.0.1:6443/ is of no use; expected http://, https:// or socks5:// with HOST:PORT in \
+         proxy-url or HTTPS_PROXY"
     );
+}
+
+/// A client of a server that is reached through a proxy, which is this listener.
+fn client_through(listener: &TcpListener, scheme: &str, role: Role, timeout: Duration) -> kube::Client {
+    let mut config = kube::Config::new("http://server.example:6443".parse().unwrap());
+    config.proxy_url = Some(format!("{scheme}://{}", listener.local_addr().unwrap()).parse().unwrap());
+    config.connect_timeout = Some(timeout);
+    Connections::new(config, &Registry::new()).unwrap().client(role).unwrap()
+}
+
+#[tokio::test]
+async fn the_end_of_a_term_resets_a_connection_through_a_proxy_and_one_that_is_being_opened() {
+    for (scheme, greeting) in
+        [("http", "CONNECT server.example:6443 HTTP/1.1\r\n"), ("socks5", "\u{5}\u{1}\0")]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fence = Fence::open();
+        let client = client_through(&listener, scheme, Role::Writes(fence.clone()), LONG);
+        let mut sending = JoinSet::new();
+        sending.spawn(async move { client.send(put("/held", "{}")).await });
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut begin = vec![0; greeting.len()];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(begin, greeting.as_bytes());
+
+        fence.close();
+        let error = sending.join_next().await.unwrap().unwrap().unwrap_err();
+        assert!(is_fenced(&error), "{error:?}");
+        let end = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    // With the tunnel made, the request is sent through it, and its connection goes with the term.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fence = Fence::open();
+    let client = client_through(&listener, "http", Role::Writes(fence.clone()), LONG);
+    let mut sending = JoinSet::new();
+    sending.spawn(async move { client.send(put("/held", "{}")).await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_to(&mut stream, b"\r\n\r\n").await;
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    let request = read_to(&mut stream, b"{}").await;
+    assert!(request.starts_with(b"PUT /held HTTP/1.1\r\n"));
+    fence.close();
+    let error = sending.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(is_fenced(&error), "{error:?}");
+    assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_silent_proxy_is_given_up_when_the_time_for_connecting_is_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for scheme in ["http", "https", "socks5"] {
+        let client = client_through(&listener, scheme, Role::Watches, Duration::from_millis(100));
+        let error = client.send(get("/version")).await.unwrap_err();
+        assert!(format!("{error:?}").contains("DeadlineExceeded"), "{scheme}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_named_without_its_user() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = client_through(&listener, "http", Role::Watches, LONG);
+    let (refused, ()) = tokio::join!(client.send(get("/version")), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_to(&mut stream, b"\r\n\r\n").await;
+        stream.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await.unwrap();
+    });
+    let error = refused.unwrap_err();
+    let text = crate::key::Chain(&error).to_string();
+    let expected = format!(
+        "proxy http://{}/ gave no connection: tunnel error: proxy authorization required",
+        listener.local_addr().unwrap()
+    );
+    assert!(text.contains(&expected), "{text}");
+}
+
+async fn read_to(stream: &mut tokio::net::TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        read.push(stream.read_u8().await.unwrap());
+    }
+    read
+}
+
+/// A plug-in that counts its runs in a file, and whose token is that count.
+fn counting_plugin(folder: &std::path::Path) -> kube::config::ExecConfig {
+    let count = folder.join("count").display().to_string();
+    let script = format!(
+        r#"echo >> {count}; echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "'$(($(wc -l < {count})))'"}}}}'"#
+    );
+    kube::config::ExecConfig {
+        api_version: Some("client.authentication.k8s.io/v1".to_owned()),
+        command: Some("/bin/sh".to_owned()),
+        args: Some(vec!["-c".to_owned(), script]),
+        ..kube::config::ExecConfig::default()
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_runs_once_for_all_roles_and_again_after_a_401() {
+    let answers = [200, 200, 401, 200].map(|code| Answer::Say(code, "{}".to_owned()));
+    let mut server = TestServer::start(answers).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = kube::Config::new(format!("http://{}", server.address).parse().unwrap());
+    config.auth_info.exec = Some(counting_plugin(folder.path()));
+    let connections = Connections::new(config, &Registry::new()).unwrap();
+    let watches = connections.client(Role::Watches).unwrap();
+    let writes = connections.client(Role::Writes(Fence::open())).unwrap();
+    let mut connection = 0;
+    for (client, token) in [(&watches, "1"), (&writes, "1"), (&watches, "1"), (&watches, "2")] {
+        client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
+        let arrived = server.arrival().await;
+        assert_eq!(arrived.headers[header::AUTHORIZATION], format!("Bearer {token}"));
+        connection = arrived.connection;
+    }
+    assert_eq!(connection, 1, "another token is no reason to connect anew");
+    assert!(server.nothing_arrived(), "what was refused is not repeated");
+}
+
+#[tokio::test]
+async fn after_a_401_files_are_read_anew_and_a_new_certificate_gets_connections_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let write_certificate = || {
+        let made = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+        std::fs::write(path("crt"), made.cert.pem()).unwrap();
+        std::fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
+    };
+    for new_certificate in [false, true] {
+        let answers = [200, 401, 200].map(|code| Answer::Say(code, "{}".to_owned()));
+        let mut server = TestServer::start(answers).await;
+        write_certificate();
+        std::fs::write(path("token"), "one\n").unwrap();
+        let mut config = kube::Config::new(format!("http://{}", server.address).parse().unwrap());
+        config.auth_info.token_file = Some(path("token"));
+        config.auth_info.client_certificate = Some(path("crt"));
+        config.auth_info.client_key = Some(path("key"));
+        let client = Connections::new(config, &Registry::new()).unwrap().client(Role::Watches).unwrap();
+        let mut ask = async || {
+            client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
+            let arrived = server.arrival().await;
+            (arrived.headers[header::AUTHORIZATION].to_str().unwrap().to_owned(), arrived.connection)
+        };
+        assert_eq!(ask().await, ("Bearer one".to_owned(), 1));
+        std::fs::write(path("token"), "two\n").unwrap();
+        if new_certificate {
+            write_certificate();
+        }
+        assert_eq!(ask().await, ("Bearer one".to_owned(), 1), "nobody has refused it yet");
+        assert_eq!(ask().await, ("Bearer two".to_owned(), if new_certificate { 2 } else { 1 }));
+    }
+}
+
+#[tokio::test]
+async fn credentials_in_files_that_are_of_no_use_are_told_before_the_first_request() {
+    let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    config.auth_info.token_file = Some("/nowhere/token".to_owned());
+    let error = Connections::new(config, &Registry::new()).unwrap().client(Role::Watches).err().unwrap();
+    let text = crate::key::Chain(&error).to_string();
+    assert!(text.contains("/nowhere/token cannot be read: No such file"), "{text}");
 }
 
 /// A server for one connection and one request under TLS, in a thread of its own. The thread gives what its last read

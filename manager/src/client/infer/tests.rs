@@ -31,7 +31,12 @@ impl Folder {
         &self,
         kubeconfig: Option<OsString>,
     ) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError> + use<>> {
-        Surroundings { kubeconfig, home: Some(self.0.path().to_owned()), in_cluster: outside }
+        Surroundings {
+            kubeconfig,
+            home: Some(self.0.path().to_owned()),
+            in_cluster: outside,
+            proxies: ProxyVariables::default(),
+        }
     }
 }
 
@@ -41,7 +46,7 @@ fn outside() -> Result<kube::Config, InClusterError> {
 
 fn in_pod(home: Option<PathBuf>) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError>> {
     let in_cluster = || Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()));
-    Surroundings { kubeconfig: Some(OsString::new()), home, in_cluster }
+    Surroundings { kubeconfig: Some(OsString::new()), home, in_cluster, proxies: ProxyVariables::default() }
 }
 
 fn server(found: Result<kube::Config, ConnectError>) -> String {
@@ -109,4 +114,79 @@ async fn an_error_names_every_place_that_was_tried() {
             home.display()
         )
     );
+}
+
+/// The proxy to a server, by these variables.
+fn proxy(https: &str, no: &str, server: &str) -> Option<String> {
+    let variables = ProxyVariables { https: https.to_owned(), http: String::new(), no: no.to_owned() };
+    variables.proxy_to(&server.parse().unwrap()).unwrap().map(|proxy| proxy.to_string())
+}
+
+#[test]
+fn no_proxy_names_hosts_suffixes_networks_ports_and_all() {
+    let through = |no: &str, server: &str| proxy("http://proxy:3128", no, server).is_some();
+    let named = "https://api.example.com:6443";
+    assert!(through("", named));
+    assert!(through("other.com, pi.example.com", named));
+    for no in
+        ["example.com", ".example.com", "api.example.com", "x,API.example.com", "*", "api.example.com:6443"]
+    {
+        assert!(!through(no, named), "{no}");
+    }
+    assert!(through("api.example.com:443", named), "another port");
+    for (no, server) in [
+        ("10.0.0.0/8", "https://10.1.2.3:6443"),
+        ("10.1.2.3", "https://10.1.2.3:6443"),
+        ("10.1.2.3:6443", "https://10.1.2.3:6443"),
+        ("*", "https://10.1.2.3:6443"),
+        ("fd00::/8", "https://[fd00::1]:6443"),
+        ("[fd00::1]:443", "https://[fd00::1]"),
+    ] {
+        assert!(!through(no, server), "{no} {server}");
+    }
+    assert!(through("10.0.0.0/8", "https://11.1.2.3:6443"));
+    for loopback in ["https://localhost:6443", "https://127.0.0.2:6443", "https://[::1]:6443"] {
+        assert!(!through("", loopback), "{loopback}");
+    }
+    assert_eq!(proxy("", "", named), None);
+    assert_eq!(proxy("http://proxy:3128", "", "http://api.example.com"), None, "that is HTTP_PROXY's");
+}
+
+#[test]
+fn a_variable_that_is_no_address_is_an_error_without_its_text() {
+    let variables =
+        ProxyVariables { https: "http://me:secret@pro xy".to_owned(), ..ProxyVariables::default() };
+    let error = variables.proxy_to(&Uri::from_static("https://server")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the proxy for https://server/ is of no use; expected http://, https:// or socks5:// with HOST:PORT in \
+         proxy-url or HTTPS_PROXY"
+    );
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_chosen_cluster_comes_before_the_variable() {
+    let folder = Folder::new();
+    let path = folder.write("two", &["with", "without"]);
+    let text = fs::read_to_string(&path).unwrap();
+    let text =
+        text.replace("'https://with.example'", "'https://with.example', proxy-url: 'socks5://own:1080'");
+    fs::write(&path, text).unwrap();
+    let found = async |context: &str| {
+        let proxies = ProxyVariables {
+            https: "http://proxy:3128".to_owned(),
+            no: "with.example".to_owned(),
+            ..ProxyVariables::default()
+        };
+        let surroundings = Surroundings { proxies, ..folder.surroundings(None) };
+        infer_in(surroundings, Some(&path), Some(context)).await.unwrap().proxy_url.unwrap().to_string()
+    };
+    assert_eq!(found("with").await, "socks5://own:1080/", "NO_PROXY is about the variables alone");
+    assert_eq!(found("without").await, "http://proxy:3128/");
+    let in_pod = Surroundings {
+        proxies: ProxyVariables { https: "http://proxy:3128".to_owned(), ..ProxyVariables::default() },
+        ..in_pod(None)
+    };
+    let config = infer_in(in_pod, None, None).await.unwrap();
+    assert_eq!(config.proxy_url.unwrap().to_string(), "http://proxy:3128/", "as client-go, in a Pod as well");
 }

@@ -14,10 +14,7 @@ fn settings_that_make_no_sense_are_wrong_input_and_a_name_that_is_taken_is_a_mis
     let lines = r#"controller "web": workers 0 is too little
 controller "web": queue.retryShare 0 is too little"#;
     assert_eq!(Chain(&*refused).to_string(), lines);
-    let proxy = || ConnectError::Proxy {
-        server: Box::new("https://edge".parse().unwrap()),
-        proxy: Box::new("http://proxy".parse().unwrap()),
-    };
+    let proxy = || ConnectError::Proxy { server: Box::new("https://edge".parse().unwrap()) };
     let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
     assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
     let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep" }.into();

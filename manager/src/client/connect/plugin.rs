@@ -1,0 +1,137 @@
+//! Runs a credential plug-in (`exec` of a kubeconfig) and reads what it wrote.
+//!
+//! Written here and not left to kube, which runs the plug-in on the caller's thread, once for each client and again for
+//! its certificate, and forgets when a certificate ends.
+//! Format: [client-go credential plugins](https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins).
+
+use std::io::IsTerminal as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use kube::config::{AuthInfo, ExecAuthCluster, ExecConfig, ExecInteractiveMode};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use super::credentials::CredentialError;
+
+/// How long a plug-in may take if a person may have to log in.
+const INTERACTIVE_LIMIT: Duration = Duration::from_mins(5);
+/// How long it may take otherwise. client-go waits for ever.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// What the plug-in is told, in `KUBERNETES_EXEC_INFO`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    kind: &'static str,
+    api_version: &'a str,
+    spec: Spec<'a>,
+}
+
+#[derive(Serialize)]
+struct Spec<'a> {
+    interactive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a ExecAuthCluster>,
+}
+
+/// What it wrote.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    api_version: String,
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    expiration_timestamp: Option<Timestamp>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+/// Runs the plug-in, puts its credentials in their places and returns when they end. Blocks its thread until the plug-in
+/// has ended.
+pub(super) fn run(exec: &ExecConfig, auth: &mut AuthInfo) -> Result<Option<Timestamp>, CredentialError> {
+    let name = exec.command.as_deref().unwrap_or_default();
+    let failed = |what: String| CredentialError::new(format!("credential plug-in {name} {what}"));
+    let interactive = match exec.interactive_mode {
+        Some(ExecInteractiveMode::Never) => false,
+        Some(ExecInteractiveMode::Always) if !std::io::stdin().is_terminal() => {
+            return Err(failed("wants a terminal, and standard input is none".to_owned()));
+        }
+        _ => std::io::stdin().is_terminal(),
+    };
+    let mut command =
+        command(exec, interactive).map_err(|error| failed("cannot be asked".to_owned()).on(error))?;
+    let limit = if interactive { INTERACTIVE_LIMIT } else { LIMIT };
+
+    let unstarted = |error| {
+        let hint = exec.install_hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        failed(format!("cannot be started{hint}")).on(error)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unstarted)?;
+    let output = runtime.block_on(async {
+        let child = command.spawn().map_err(unstarted)?;
+        let output = tokio::time::timeout(limit, child.wait_with_output()).await;
+        let output = output.map_err(|_| failed(format!("was killed: it took longer than {limit:?}")))?;
+        output.map_err(|error| failed("was lost".to_owned()).on(error))
+    })?;
+    if !output.status.success() {
+        return Err(failed(format!("failed, {}; standard error has its reason", output.status)));
+    }
+    let status = read(&output.stdout, exec).map_err(failed)?;
+    auth.token = status.token.map(Into::into);
+    auth.client_certificate_data = status.client_certificate_data.map(|pem| STANDARD.encode(pem));
+    auth.client_key_data = status.client_key_data.map(|pem| STANDARD.encode(pem).into());
+    Ok(status.expiration_timestamp)
+}
+
+fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::Error> {
+    let asked = serde_json::to_string(&Asked {
+        kind: "ExecCredential",
+        api_version: exec.api_version.as_deref().unwrap_or_default(),
+        spec: Spec { interactive, cluster: exec.cluster.as_ref() },
+    })?;
+    let mut command = Command::new(exec.command.as_deref().unwrap_or_default());
+    command.args(exec.args.iter().flatten());
+    for variable in exec.env.iter().flatten() {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
+            command.env(name, value);
+        }
+    }
+    command.env("KUBERNETES_EXEC_INFO", asked);
+    for name in exec.drop_env.iter().flatten() {
+        command.env_remove(name);
+    }
+    // Standard error stays this process's: what the plug-in says to people is in the log.
+    command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stdout(Stdio::piped());
+    command.kill_on_drop(true);
+    Ok(command)
+}
+
+/// Reads the answer; the error says what is wrong with it and quotes nothing, since it may hold a secret.
+fn read(output: &[u8], exec: &ExecConfig) -> Result<Status, String> {
+    let Ok(Answer { api_version, status }) = serde_saphyr::from_slice(output) else {
+        return Err("wrote no ExecCredential with a status".to_owned());
+    };
+    if exec.api_version.as_ref() != Some(&api_version) {
+        let expected = exec.api_version.as_deref().unwrap_or("none");
+        return Err(format!("answered in apiVersion {api_version:?}; the kubeconfig expects {expected}"));
+    }
+    match (&status.token, &status.client_certificate_data, &status.client_key_data) {
+        (None, None, None) => Err("gave neither a token nor a certificate".to_owned()),
+        (_, Some(_), None) | (_, None, Some(_)) => {
+            Err("gave a certificate without its key, or a key without its certificate".to_owned())
+        }
+        _ => Ok(status),
+    }
+}
+
+#[cfg(test)]
+mod tests;

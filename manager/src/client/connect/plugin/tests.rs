@@ -1,0 +1,86 @@
+use super::*;
+
+const API_VERSION: &str = "client.authentication.k8s.io/v1";
+
+/// A plug-in that is this shell script.
+fn plugin(script: &str) -> ExecConfig {
+    ExecConfig {
+        api_version: Some(API_VERSION.to_owned()),
+        command: Some("/bin/sh".to_owned()),
+        args: Some(vec!["-c".to_owned(), script.to_owned()]),
+        ..ExecConfig::default()
+    }
+}
+
+/// One that writes this as its status.
+fn writes(status: &serde_json::Value) -> ExecConfig {
+    let answer = serde_json::json!({"kind": "ExecCredential", "apiVersion": API_VERSION, "status": status});
+    plugin(&format!("echo '{answer}'"))
+}
+
+fn outcome(exec: &ExecConfig) -> Result<(serde_json::Value, Option<Timestamp>), String> {
+    let mut auth = AuthInfo::default();
+    let until = run(exec, &mut auth).map_err(|error| error.to_string())?;
+    Ok((serde_json::to_value(auth).unwrap(), until))
+}
+
+#[test]
+fn token_certificate_and_end_are_taken_from_what_it_writes() {
+    let (auth, until) = outcome(&writes(&serde_json::json!({
+        "token": "t", "clientCertificateData": "cert", "clientKeyData": "key",
+        "expirationTimestamp": "2030-01-01T00:00:00Z",
+    })))
+    .unwrap();
+    let expected = serde_json::json!({
+        "token": "t", "client-certificate-data": "Y2VydA==", "client-key-data": "a2V5",
+    });
+    assert_eq!((auth, until), (expected, Some("2030-01-01T00:00:00Z".parse().unwrap())));
+    let (auth, until) =
+        outcome(&plugin(&format!("printf 'apiVersion: {API_VERSION}\\nstatus: {{token: y}}'"))).unwrap();
+    assert_eq!((&auth["token"], until), (&serde_json::json!("y"), None), "YAML is read too");
+}
+
+#[test]
+fn it_is_told_what_is_asked_and_finds_its_variables() {
+    let mut exec = plugin(&format!(
+        r#"echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')\"}}}}""#
+    ));
+    let variable =
+        [("name", "REGION"), ("value", "north")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    exec.env = Some(vec![variable.into()]);
+    exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    exec.cluster =
+        Some(ExecAuthCluster { server: Some("https://s".to_owned()), ..ExecAuthCluster::default() });
+    let (auth, _) = outcome(&exec).unwrap();
+    let told = "{.kind.:.ExecCredential.,.apiVersion.:.client.authentication.k8s.io/v1.,\
+                .spec.:{.interactive.:false,.cluster.:{.server.:.https://s.}}}";
+    assert_eq!(auth["token"], format!("north {told}"));
+}
+
+#[test]
+fn an_answer_that_is_of_no_use_is_told_without_its_text() {
+    let refused = |exec: &ExecConfig| outcome(exec).unwrap_err();
+    let begin = "credential plug-in /bin/sh ";
+    let cases = [
+        (plugin("echo secret; exit 3"), "failed, exit status: 3; standard error has its reason"),
+        (plugin("echo secret"), "wrote no ExecCredential with a status"),
+        (writes(&serde_json::json!({})), "gave neither a token nor a certificate"),
+        (
+            writes(&serde_json::json!({"clientCertificateData": "secret"})),
+            "gave a certificate without its key, or a key without its certificate",
+        ),
+        (
+            plugin(r#"echo '{"apiVersion": "v9", "status": {"token": "secret"}}'"#),
+            "answered in apiVersion \"v9\"; the kubeconfig expects client.authentication.k8s.io/v1",
+        ),
+    ];
+    for (exec, expected) in cases {
+        assert_eq!(refused(&exec), format!("{begin}{expected}"));
+    }
+    let absent = ExecConfig {
+        command: Some("/nowhere/login".to_owned()),
+        install_hint: Some("install login".to_owned()),
+        ..ExecConfig::default()
+    };
+    assert_eq!(refused(&absent), "credential plug-in /nowhere/login cannot be started; install login");
+}
