@@ -56,6 +56,7 @@ impl Certificates {
         authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         let authority_key = KeyPair::generate()?;
         let authority_certificate = authority.self_signed(&authority_key)?;
+        let authority_key_text = authority_key.serialize_pem();
         let issuer = Issuer::new(authority, authority_key);
 
         let server_key = KeyPair::generate()?;
@@ -77,6 +78,8 @@ impl Certificates {
                 Err(source) => Err(CertificateError::Write { path, source }),
             }
         };
+        // For whoever signs further identities, such as users of a test.
+        write("ca.key", authority_key_text)?;
         Ok(Self {
             authority: write("ca.crt", authority_certificate.pem())?,
             server: write("server.crt", server.pem())?,

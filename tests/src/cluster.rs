@@ -119,6 +119,13 @@ impl TestCluster {
         Self::exclusive_with(options).await
     }
 
+    /// As [`TestCluster::another`] with our definition, whose server has these flags besides.
+    pub async fn flagged(flags: Vec<String>) -> Option<Self> {
+        let mut options = Options { bare: true, ..options() };
+        options.apiserver_flags.extend(flags);
+        Self::exclusive_with(options).await
+    }
+
     /// Waits until no other test of this binary has a control plane of its own, and keeps others from starting one for
     /// as long as the result is kept: for a test whose subject starts one itself.
     pub async fn turn() -> SemaphorePermit<'static> {
@@ -188,6 +195,11 @@ impl TestCluster {
     /// Returns the file with the authority behind the server's certificate.
     pub fn authority_path(&self) -> &Path {
         self.cluster().authority_path()
+    }
+
+    /// Returns the file with the key of that authority.
+    pub fn authority_key_path(&self) -> PathBuf {
+        self.cluster().authority_path().with_extension("key")
     }
 
     /// Returns the folder its programs run in.

@@ -13,6 +13,7 @@ mod black_holes;
 mod blocked;
 mod clusters;
 mod command_line;
+mod connections;
 mod control_plane;
 mod dependencies;
 mod dev;

@@ -1,0 +1,471 @@
+//! Connections as users have them: proxies, plug-ins, tokens that change, OIDC. Each against the real server.
+
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use mainstay::client::{Connections, Role, infer};
+use mainstay::metrics::Registry;
+use mainstay_api::WaitDeployment;
+use mainstay_tests::dial::NAME;
+use mainstay_tests::fixtures::wait_deployment;
+use mainstay_tests::manifests::Identity;
+use mainstay_tests::process::{get, sample};
+use mainstay_tests::proxy::{Protocol, Proxy};
+use mainstay_tests::wait::{says, until_so};
+use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mainstay-under-test");
+
+/// The user and password of proxies that have one; a proxy's URL has the latter with a percent escape.
+const USER: (&str, &str) = ("me", "a@b");
+
+/// Returns the identity with changes to the cluster and the user of its kubeconfig.
+fn edited(identity: &Identity, name: &str, cluster: &Value, user: Option<&Value>) -> Identity {
+    let text = std::fs::read(&identity.kubeconfig).expect("a kubeconfig");
+    let mut config: Value = serde_json::from_slice(&text).expect("JSON");
+    for (key, value) in cluster.as_object().expect("a mapping") {
+        config["clusters"][0]["cluster"][key] = value.clone();
+    }
+    if let Some(user) = user {
+        config["users"][0]["user"] = user.clone();
+    }
+    let kubeconfig = identity.kubeconfig.with_extension(name);
+    std::fs::write(&kubeconfig, config.to_string()).expect("written");
+    Identity { service_account: identity.service_account.clone(), kubeconfig }
+}
+
+/// A client for requests that decide nothing, by the kubeconfig of an identity.
+async fn client(identity: &Identity) -> Client {
+    let config = infer(Some(&identity.kubeconfig), None).await.expect("a connection");
+    let connections = Connections::new(config, &Registry::new()).expect("connections");
+    connections.client(Role::Watches).expect("a client")
+}
+
+/// Asks the server who it takes this client for.
+async fn who(client: &Client) -> Result<String, kube::Error> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    Ok(answer.status.and_then(|status| status.user_info?.username).expect("a user"))
+}
+
+fn is_unauthorized(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 401)
+}
+
+/// Waits until a manager in its own process leads.
+async fn leads(process: &ManagerProcess) {
+    let metrics = process.address("metrics").await;
+    until_so("the process to lead", async || {
+        let text = get(metrics, "/metrics").await.1;
+        sample(&text, r#"leader_election_master_status{name="mainstay"}"#) == Some(1.0)
+    })
+    .await;
+}
+
+/// Signs further identities for a cluster.
+struct Authority(Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn of(cluster: &TestCluster) -> Self {
+        let key = std::fs::read_to_string(cluster.authority_key_path()).expect("the key");
+        Self::with(KeyPair::from_pem(&key).expect("a key"))
+    }
+
+    /// One of the same name that the cluster does not know.
+    fn stranger() -> Self {
+        Self::with(KeyPair::generate().expect("a key"))
+    }
+
+    fn with(key: KeyPair) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(Issuer::new(params, key))
+    }
+
+    fn sign(&self, name: &str, addresses: &[&str]) -> (rcgen::Certificate, KeyPair) {
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(addresses).expect("parameters");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        (params.signed_by(&key, &self.0).expect("signed"), key)
+    }
+
+    /// Answers TLS for 127.0.0.1.
+    fn acceptor(&self) -> TlsAcceptor {
+        let (certificate, key) = self.sign("server", &["127.0.0.1"]);
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("a certificate");
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_works_through_the_proxy_of_its_kubeconfig() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let server = format!("{NAME}:{}", cluster.address().port());
+    for (number, (scheme, speaks)) in
+        [("http", Protocol::Connect), ("socks5", Protocol::Socks)].into_iter().enumerate()
+    {
+        let proxy = Proxy::before(cluster.address(), speaks, Some(USER)).await;
+        // The name is the proxy's to resolve, and no name of the certificate.
+        let through = json!({
+            "proxy-url": format!("{scheme}://me:a%40b@{}", proxy.address),
+            "server": format!("https://{server}"),
+            "tls-server-name": "localhost",
+        });
+        let identity = edited(&identity, scheme, &through, None);
+        let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+        manager.leads().await;
+        let name = format!("web-{number}");
+        let objects = cluster.api::<WaitDeployment>();
+        let object = wait_deployment(&name, &json!({"spec": {"replicas": 1}}));
+        objects.create(&PostParams::default(), &object).await.expect("created");
+        wait::until(&objects, &name, "Ready", says("Ready", "Available")).await;
+        manager.stop().await.expect("stopped in order");
+        let asked = proxy.asked();
+        assert!(asked.len() >= 3, "watches, writes and the Lease have connections of their own: {asked:?}");
+        assert!(asked.iter().all(|wanted| *wanted == server), "{asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_may_want_tls_and_knows_its_users() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let proxy = Proxy::before(cluster.address(), Protocol::Connect, Some(USER)).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (acceptor, inner) = (Authority::of(&cluster).acceptor(), proxy.address);
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        let mut carried = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            carried.spawn(async move {
+                let mut client = acceptor.accept(client).await?;
+                copy_bidirectional(&mut client, &mut TcpStream::connect(inner).await?).await
+            });
+        }
+    });
+    // What the certificate of the server is checked for is not asked of the proxy's.
+    let through = |user: &str| json!({"proxy-url": format!("https://{user}@{address}"), "server": format!("https://{NAME}:1"), "tls-server-name": "localhost"});
+    let known = edited(&identity, "known", &through("me:a%40b"), None);
+    let user = who(&client(&known).await).await.expect("an answer");
+    assert_eq!(user, format!("system:serviceaccount:{}:{}", cluster.namespace(), identity.service_account));
+    assert_eq!(proxy.asked(), [format!("{NAME}:1")]);
+    let unknown = edited(&identity, "unknown", &through("you"), None);
+    let error = who(&client(&unknown).await).await.expect_err("refused");
+    assert!(format!("{error:?}").contains("ProxyAuthRequired"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_names_a_proxy_and_the_servers_it_is_not_for() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let proxy = Proxy::before(cluster.address(), Protocol::Connect, None).await;
+    let url = format!("http://{}", proxy.address);
+    // Another way to write this host, but no address of loopback: those need no NO_PROXY.
+    let server = json!({"server": format!("https://0.0.0.0:{}", cluster.address().port()), "tls-server-name": "localhost"});
+    let by_address = edited(&identity, "address", &server, None);
+    let run = async |name: &str, identity: &Identity, variables: &[(&str, &str)]| {
+        let before = proxy.asked().len();
+        let mut process = ManagerProcess::start_with(BINARY, &cluster, identity, name, &json!({}), variables);
+        leads(&process).await;
+        process.terminate();
+        assert!(process.ended().await.success(), "{:#?}", process.log());
+        proxy.asked().len() - before
+    };
+    assert!(run("through", &by_address, &[("HTTPS_PROXY", &url)]).await >= 3);
+    assert_eq!(run("beside", &by_address, &[("https_proxy", &url), ("NO_PROXY", "0.0.0.0/8")]).await, 0);
+    assert_eq!(run("loopback", &identity, &[("HTTPS_PROXY", &url)]).await, 0);
+}
+
+/// A plug-in that gives the first time what is in `1.json`, then what is in `2.json` and so on, with `LATER` in it replaced
+/// by the moment in eight seconds.
+fn plugin(folder: &Path, statuses: &[Value]) -> Value {
+    std::fs::create_dir_all(folder).expect("a folder");
+    for (number, status) in statuses.iter().enumerate() {
+        let answer = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status});
+        std::fs::write(folder.join(format!("{}.json", number + 1)), answer.to_string()).expect("written");
+    }
+    let script = r#"cd "$0" && echo >> runs && later=$(date -u -d '+8 seconds' +%Y-%m-%dT%H:%M:%SZ) &&
+        sed "s/LATER/$later/" $(($(wc -l < runs))).json"#;
+    json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script, folder],
+    }})
+}
+
+fn runs(folder: &Path) -> usize {
+    std::fs::read_to_string(folder.join("runs")).unwrap_or_default().lines().count()
+}
+
+fn certificate(authority: &Authority, name: &str) -> Value {
+    let (certificate, key) = authority.sign(name, &[]);
+    json!({"clientCertificateData": certificate.pem(), "clientKeyData": key.serialize_pem()})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_of_a_plugin_are_renewed_before_they_end_and_no_request_fails() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let (authority, folder) = (Authority::of(&cluster), cluster.scratch("renewed"));
+    let users = ["user-1", "user-2", "user-3"];
+    let ending = |name| {
+        let mut status = certificate(&authority, name);
+        status["expirationTimestamp"] = "LATER".into();
+        status
+    };
+    let mut statuses = users.map(ending);
+    statuses[2].as_object_mut().expect("a mapping").remove("expirationTimestamp");
+    let identity = edited(&identity, "renewed", &json!({}), Some(&plugin(&folder, &statuses)));
+    let client = client(&identity).await;
+    let seen = Mutex::new(Vec::new());
+    until_so("the last user", async || {
+        let user = who(&client).await.expect("every request is answered");
+        let last = user == users[2];
+        let mut seen = seen.lock();
+        seen.push(user);
+        seen.dedup();
+        last
+    })
+    .await;
+    assert_eq!((seen.into_inner(), runs(&folder)), (users.map(str::to_owned).to_vec(), users.len()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_certificate_of_a_plugin_is_asked_for_anew_and_a_manager_works_with_the_next() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let installed = cluster.install_base().await;
+    let folder = cluster.scratch("refused");
+    let text = std::fs::read(&installed.kubeconfig).expect("a kubeconfig");
+    let config: Value = serde_json::from_slice(&text).expect("JSON");
+    let statuses = [certificate(&Authority::stranger(), "user-1"), config["users"][0]["user"].clone()];
+    let identity = edited(&installed, "refused", &json!({}), Some(&plugin(&folder, &statuses)));
+    let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
+    manager.leads().await;
+    assert_eq!(runs(&folder), 2, "once for all connections, and once after they were refused");
+    manager.stop().await.expect("stopped in order");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_replaced_in_its_file_is_used_at_once_when_the_old_one_is_refused() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let identity = cluster.install_base().await;
+    let accounts: Api<ServiceAccount> = cluster.api();
+    let mut tokens = Vec::new();
+    for name in ["before", "after"] {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an account");
+        accounts.create(&PostParams::default(), &account).await.expect("created");
+        let text = std::fs::read(cluster.kubeconfig_of(name).await).expect("a kubeconfig");
+        let config: Value = serde_json::from_slice(&text).expect("JSON");
+        tokens.push(config["users"][0]["user"]["token"].as_str().expect("a token").to_owned());
+    }
+    let file = cluster.scratch("token");
+    std::fs::write(&file, format!("{}\n", tokens[0])).expect("written");
+    // A Pod's own connection has its token in such a file too.
+    let identity = edited(&identity, "file", &json!({}), Some(&json!({"tokenFile": file})));
+    let client = client(&identity).await;
+    let name = |account| format!("system:serviceaccount:{}:{account}", cluster.namespace());
+    assert_eq!(who(&client).await.expect("an answer"), name("before"));
+    // Renamed over the old one, as the kubelet does.
+    let next = file.with_extension("next");
+    std::fs::write(&next, &tokens[1]).expect("written");
+    std::fs::rename(&next, &file).expect("renamed");
+    accounts.delete("before", &DeleteParams::default()).await.expect("deleted");
+    // Not at once: the server remembers for a while that a token was good.
+    let refused = Mutex::new(0);
+    until_so("the new token", async || match who(&client).await {
+        Ok(user) => user == name("after"),
+        Err(error) => {
+            assert!(is_unauthorized(&error), "{error}");
+            *refused.lock() += 1;
+            false
+        }
+    })
+    .await;
+    let refused = refused.into_inner();
+    assert!(refused <= 1, "{refused} requests were refused");
+}
+
+/// An OpenID provider on loopback whose refresh tokens are good for one use.
+struct Provider {
+    url: String,
+    authority: PathBuf,
+    state: Arc<Tokens>,
+    _serving: JoinSet<()>,
+}
+
+struct Tokens {
+    key: EcdsaKeyPair,
+    url: String,
+    /// How many were given; the last one is good.
+    given: Mutex<u32>,
+}
+
+impl Provider {
+    async fn start(folder: &Path) -> Self {
+        let authority = Authority::stranger();
+        let root = CertificateParams::new(Vec::new()).map(|mut params| {
+            params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        });
+        let root = root.expect("parameters").self_signed(authority.0.key()).expect("signed").pem();
+        let file = folder.join("provider.crt");
+        std::fs::write(&file, root).expect("written");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let (random, algorithm) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
+        let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
+        let key = EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).expect("a key");
+        let state = Arc::new(Tokens { key, url: url.clone(), given: Mutex::new(0) });
+        let (acceptor, tokens) = (authority.acceptor(), Arc::clone(&state));
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, tokens) = (acceptor.clone(), Arc::clone(&tokens));
+                connections.spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request| answer(Arc::clone(&tokens), request));
+                    let io = TokioIo::new(stream);
+                    drop(hyper::server::conn::http1::Builder::new().serve_connection(io, service).await);
+                });
+            }
+        });
+        Self { url, authority: file, state, _serving: serving }
+    }
+}
+
+async fn answer(
+    tokens: Arc<Tokens>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let url = &tokens.url;
+    let (code, answer) = match head.uri.path() {
+        "/.well-known/openid-configuration" => (
+            200,
+            json!({
+                "issuer": url, "jwks_uri": format!("{url}/keys"), "token_endpoint": format!("{url}/token"),
+                "authorization_endpoint": format!("{url}/authorize"), "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"],
+            }),
+        ),
+        "/keys" => {
+            let point = tokens.key.public_key().as_ref();
+            let key = json!({
+                "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "1",
+                "x": base64url(&point[1..33]), "y": base64url(&point[33..]),
+            });
+            (200, json!({"keys": [key]}))
+        }
+        "/token" => {
+            let mut given = tokens.given.lock();
+            let good = format!("refresh_token=refresh-{given}");
+            if String::from_utf8_lossy(&body).split('&').any(|pair| pair == good) {
+                *given += 1;
+                (200, json!({"refresh_token": format!("refresh-{given}"), "id_token": tokens.id_token(15)}))
+            } else {
+                (400, json!({"error": "invalid_grant"}))
+            }
+        }
+        _ => (404, json!({})),
+    };
+    let response = Response::builder().status(code).header("content-type", "application/json");
+    Ok(response.body(Full::from(answer.to_string())).expect("a response"))
+}
+
+impl Tokens {
+    /// A token that is good for so many seconds.
+    fn id_token(&self, seconds: i64) -> String {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
+        let now = i64::try_from(now.as_secs()).expect("a clock");
+        let claims =
+            json!({"iss": self.url, "aud": "mainstay", "sub": "me", "iat": now - 60, "exp": now + seconds});
+        let head = json!({"alg": "ES256", "kid": "1", "typ": "JWT"});
+        let text = [head, claims].map(|part| base64url(part.to_string().as_bytes())).join(".");
+        let signature = self.key.sign(&SystemRandom::new(), text.as_bytes()).expect("signed");
+        format!("{text}.{}", base64url(signature.as_ref()))
+    }
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    let text = json!(ByteString(bytes.to_vec()));
+    text.as_str().expect("text").trim_end_matches('=').replace('+', "-").replace('/', "_")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_an_openid_provider_are_renewed_with_refresh_tokens_that_are_good_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let provider = Provider::start(folder.path()).await;
+    let flags = [
+        ("issuer-url", provider.url.clone()),
+        ("client-id", "mainstay".to_owned()),
+        ("username-claim", "sub".to_owned()),
+        ("username-prefix", "oidc:".to_owned()),
+        ("ca-file", provider.authority.display().to_string()),
+    ];
+    let flags = flags.map(|(name, value)| format!("--oidc-{name}={value}")).to_vec();
+    let Some(cluster) = TestCluster::flagged(flags).await else { return };
+    let installed = cluster.install_base().await;
+    let metadata = json!({"name": "oidc"});
+    let binding = serde_json::from_value(json!({
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "oidc:me"}],
+    }));
+    let bindings: Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> = Api::all(cluster.client());
+    bindings.create(&PostParams::default(), &binding.expect("a binding")).await.expect("created");
+    let user = json!({"auth-provider": {"name": "oidc", "config": {
+        "idp-issuer-url": provider.url, "client-id": "mainstay", "client-secret": "none",
+        "id-token": provider.state.id_token(-60), "refresh-token": "refresh-0",
+    }}});
+    let identity = edited(&installed, "oidc", &json!({}), Some(&user));
+    let trusted = provider.authority.display().to_string();
+    let variables = [("SSL_CERT_FILE", trusted.as_str())];
+    let mut process = ManagerProcess::start_with(BINARY, &cluster, &identity, "oidc", &json!({}), &variables);
+    leads(&process).await;
+    // Each lasts 15 seconds, of which the last ten are for its renewal.
+    until_so("three renewals", async || *provider.state.given.lock() >= 3).await;
+    let metrics = process.address("metrics").await;
+    let leading =
+        sample(&get(metrics, "/metrics").await.1, r#"leader_election_master_status{name="mainstay"}"#);
+    assert_eq!(leading, Some(1.0), "{:#?}", process.log());
+    process.terminate();
+    assert!(process.ended().await.success(), "{:#?}", process.log());
+    cluster.stop().await;
+}
