@@ -1,12 +1,13 @@
-//! Small tools that several rooms and crates share: a rate limit, a bounded map, filters for repeated log lines, and a
-//! follower of files.
+//! Small tools that several rooms and crates share: a rate limit, a bounded map, filters for repeated log lines, a
+//! follower of files, and the calls of the operating system.
 //!
-//! Except for the follower, none of them starts a task, waits or reads a clock: the present moment is an argument, so a
+//! Except for the last two, none of them starts a task, waits or reads a clock: the present moment is an argument, so a
 //! test passes in any moment it likes.
 
 mod bounded;
 mod bucket;
 mod follow;
+pub(crate) mod os;
 mod repeats;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -77,6 +77,67 @@ fn crates_depend_only_on_whom_they_may() {
     }
 }
 
+/// Authors on other systems compile and test the product: a call that only Linux has stands in `util/os`, beside its
+/// fallback. Which calls of rustix other systems lack the text does not show, so all of them stand there.
+#[test]
+fn calls_of_the_operating_system_stand_in_util_os() {
+    const ALLOWED: [&str; 4] = [
+        "manager/src/util/os.rs",
+        "manager/src/util/os/",
+        // Chooses the allocator.
+        "controllers/src/main.rs",
+        // Sends a signal.
+        "devcluster/src/process.rs",
+    ];
+    let mut wrong = Vec::new();
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| *folder != "tests") {
+        for file in rust_files(&workspace().join(folder).join("src")) {
+            let relative = file.strip_prefix(workspace()).expect("below the workspace").display().to_string();
+            if ALLOWED.iter().any(|allowed| relative.starts_with(allowed)) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).expect("a readable source");
+            wrong.extend(system_calls(&text).map(|word| format!("{relative}: {word}")));
+        }
+    }
+    assert!(wrong.is_empty(), "calls of the operating system outside util/os:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn calls_by_crate_file_and_cfg_are_all_seen() {
+    let found = |source| system_calls(source).collect::<Vec<_>>();
+    assert_eq!(found("use rustix::fs::open; // libc::open"), ["rustix"]);
+    assert_eq!(found("let limit = nix::unistd::getpid();"), ["nix"]);
+    assert_eq!(found("fs::read(\"/proc/self/stat\")"), ["/proc/"]);
+    assert_eq!(found("#[cfg(target_os = \"linux\")]"), ["target_os"]);
+    assert_eq!(found("use std::os::linux::fs::MetadataExt as _;"), ["os::linux"]);
+    assert!(found("use std::os::unix::fs::MetadataExt as _;\nlet unlinked = phoenix();").is_empty());
+}
+
+/// Returns the words in code by which it calls one operating system.
+fn system_calls(source: &str) -> impl Iterator<Item = &'static str> {
+    const WORDS: [&str; 10] = [
+        "rustix",
+        "libc",
+        "nix",
+        "socket2",
+        "inotify",
+        "os::linux",
+        "target_os",
+        "mainstay_portable",
+        "/proc/",
+        "/sys/",
+    ];
+    let code = without_comments(source);
+    let in_name = |character: char| character.is_alphanumeric() || character == '_';
+    WORDS.into_iter().filter(move |word| {
+        code.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&code[..at], &code[at + word.len()..]);
+            !word.starts_with(in_name) || !(before.ends_with(in_name) || after.starts_with(in_name))
+        })
+    })
+}
+
 /// The runtime serves the controllers of every program alike, so it names none of those that are built on it here.
 #[test]
 fn the_runtime_names_no_built_in_controller_kind_or_policy() {
@@ -226,14 +287,7 @@ fn height(room: &str) -> Option<usize> {
 
 /// Returns the first segment of every path that begins with `crate::`.
 fn imports(source: &str) -> BTreeSet<String> {
-    let code: String = source.lines().map(|line| line.split("//").next().unwrap_or_default()).fold(
-        String::new(),
-        |mut code, line| {
-            code.push_str(line);
-            code.push('\n');
-            code
-        },
-    );
+    let code = without_comments(source);
     let mut found = BTreeSet::new();
     for (at, path) in code.match_indices("crate::") {
         // `mainstay_crate::` would be another path.
@@ -247,6 +301,13 @@ fn imports(source: &str) -> BTreeSet<String> {
         }
     }
     found
+}
+
+fn without_comments(source: &str) -> String {
+    source
+        .lines()
+        .filter_map(|line| line.split("//").next())
+        .fold(String::new(), |code, line| code + line + "\n")
 }
 
 /// Returns the first segment of each item of a group, up to its closing brace.

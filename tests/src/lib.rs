@@ -8,11 +8,19 @@
 //! network, [`checks`] what the probes say, [`impostor`] answers in the server's place, [`proxy`] is on the way to it. Nothing here sends a packet to
 //! any address outside loopback, or a [`network`] of the test's own.
 
+//!
+//! Linux only: the tests read `/proc` and make network namespaces.
+
 #![expect(
     clippy::panic,
     clippy::missing_panics_doc,
     reason = "a helper of a test fails the test by panicking"
 )]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "this crate needs Linux; elsewhere: cargo test -p mainstay-api -p mainstay -p mainstay-controllers"
+);
 
 pub mod audit;
 pub mod cluster;

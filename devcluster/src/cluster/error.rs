@@ -29,7 +29,7 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
     /// No port on loopback was free.
     #[error("taking a loopback port failed")]
-    Port(#[from] rustix::io::Errno),
+    Port(#[source] io::Error),
     /// A program could not be started.
     #[error("starting {program} failed")]
     Spawn {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::LONGEST_LEASE;
 use crate::key::is_dns_subdomain;
+use crate::util::os::host_name;
 
 /// client-go's defaults, used by every Kubernetes component.
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
@@ -119,8 +120,7 @@ impl ElectionSettings {
 /// Makes an identity that no other replica has: the host's name, which is the Pod's, and a random part, so that a
 /// restarted process is not taken for the one before.
 pub fn unique_identity() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}_{:032x}", fastrand::u128(..))
+    format!("{}_{:032x}", host_name(), fastrand::u128(..))
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// A moment on `CLOCK_BOOTTIME`, which goes on while the machine is suspended.
+use crate::util::os::boot_time;
+
+/// A moment on the clock since boot, which on Linux and macOS goes on while the machine is suspended.
 ///
 /// The Lease is counted on it: a replica thawed after a pause must know at once that its time is over, and the
 /// monotonic clock would not tell.
@@ -47,10 +49,7 @@ struct Inner {
 impl BootInstant {
     /// Returns the present moment.
     pub fn now() -> Self {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
-        Self(Duration::new(seconds, nanos))
+        Self(boot_time())
     }
 
     /// Returns a moment this long after boot; for tests and models.

@@ -10,7 +10,7 @@
 //!    holds one thread.
 //! 2. Contents are returned only if they differ from those returned last. An error is contents too.
 
-use std::fs::{File, metadata};
+use std::fs::metadata;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
-use rustix::fs::{Mode, OFlags};
 use tokio::task::spawn_blocking;
 use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::os::open_without_waiting;
 
 /// Between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -145,9 +146,7 @@ impl Attributes {
 
 /// Reads a regular file of at most [`MAX_FILE_BYTES`]; anything else is an error, and a pipe is not waited for.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe for reading would wait for a process that opens it for writing.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = open_without_waiting(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("is no regular file"));
     }

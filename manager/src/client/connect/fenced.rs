@@ -13,7 +13,6 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -24,7 +23,6 @@ use hyper_util::client::legacy::connect::{Connect, Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
 use parking_lot::Mutex;
-use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, service_fn};
 
@@ -138,7 +136,7 @@ impl Connection for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.pass.admits()
-            && let Err(error) = sockopt::set_socket_linger(self.stream.inner(), Some(Duration::ZERO))
+            && let Err(error) = self.stream.inner().set_zero_linger()
         {
             tracing::warn!(%error, "a connection of an ended term could not be reset, only closed");
         }

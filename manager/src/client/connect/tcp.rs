@@ -1,33 +1,28 @@
 //! Opens TCP connections that notice a dead peer.
 //!
 //! Stands under TLS in every stack. A peer that vanished without a word (a node that lost power, a load balancer
-//! that forgot the flow) is found after 45 seconds on an idle connection by keepalive, and as fast on a busy one by
-//! `TCP_USER_TIMEOUT`, which keepalive does not cover: while data is unacknowledged the kernel would retransmit for
-//! a quarter of an hour.
+//! that forgot the flow) is found after 45 seconds on an idle connection by keepalive, and on Linux as fast on a
+//! busy one by `TCP_USER_TIMEOUT`, which keepalive does not cover: while data is unacknowledged the kernel would
+//! retransmit for a quarter of an hour.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http::Uri;
-use rustix::net::sockopt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::Instant;
 use tower::{Service, service_fn};
 
 use crate::key::Fence;
+use crate::util::os::KeepAlive;
 
 use super::fenced::Socket;
 use super::metrics::RequestMetrics;
 
-/// Silence after which the first probe is sent.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// Between probes.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Probes without an answer that end the connection.
-const KEEPALIVE_PROBES: u32 = 3;
-/// How long sent bytes may stay unacknowledged: as long as keepalive takes, 15 s + 3 × 10 s.
-const USER_TIMEOUT_MILLIS: u32 = 45_000;
+/// 45 seconds in all.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle: Duration::from_secs(15), interval: Duration::from_secs(10), probes: 3 };
 
 /// Makes a service, which is always ready, that connects to host and port of a URI.
 ///
@@ -64,7 +59,8 @@ async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> i
     for address in addresses {
         match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                prepare(&stream)?;
+                stream.set_nodelay(true)?;
+                KEEP_ALIVE.set(&stream)?;
                 return Ok(stream);
             }
             Ok(Err(error)) => last = named(address, &error),
@@ -75,16 +71,6 @@ async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> i
         }
     }
     Err(last)
-}
-
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    sockopt::set_tcp_nodelay(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MILLIS)?;
-    Ok(())
 }
 
 pub(super) fn host_and_port(target: &Uri) -> io::Result<(&str, u16)> {

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -18,6 +17,7 @@ use crate::client::error::is_fenced;
 use crate::client::tests::server::{Answer, Ending, TestServer};
 use crate::key::BootInstant;
 use crate::metrics::Format;
+use crate::util::os::tests::raise_file_limit;
 
 const LONG: Duration = Duration::from_hours(1);
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/l";
@@ -254,12 +254,8 @@ async fn a_lease_request_has_a_deadline_that_its_watch_only_has_at_the_start() {
 
 #[tokio::test]
 async fn thousands_of_requests_that_get_no_answer_hold_up_no_renewal() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).unwrap();
     // A connection each, with both of its ends in this process, and half of what the system allows is left to other tests.
-    let allowed = limit.maximum.map_or(usize::MAX, |maximum| usize::try_from(maximum).unwrap());
-    let many_each = 1_000.min(allowed / 8);
+    let many_each = 1_000.min(usize::try_from(raise_file_limit()).unwrap() / 8);
     let never = Arc::new(Notify::new());
     let held = (0..2 * many_each).map(|_| Answer::Hold(Arc::clone(&never), 200, String::new()));
     let mut server = TestServer::start(held).await;

@@ -18,6 +18,7 @@ use crate::key::Request;
 use crate::manager::{ControllerHandle, Manager};
 use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome as Reconciled, Reconciler};
+use crate::util::os::tests::make_pipe;
 use crate::watch::channel;
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
@@ -317,8 +318,7 @@ fn a_log_line_has_room_for_ten_problems() {
 async fn what_comes_out_of_a_pipe_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
-        .unwrap();
+    make_pipe(&pipe);
     let manager = at(&pipe, HEAD);
     assert_eq!(manager.standing().borrow().file, None);
     assert!(manager.shared.follower(&CancellationToken::new()).is_none());

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, timeout};
 
 use super::*;
+use crate::util::os::tests::make_pipe;
 
 /// Longer than any change takes to be returned.
 const SETTLED: Duration = Duration::from_secs(4);
@@ -160,7 +161,7 @@ async fn files_that_belong_together_are_returned_together() {
 async fn a_pipe_is_an_error_and_is_not_waited_for() {
     let (_folder, file, mut follower) = followed("first").await;
     fs::remove_file(&file).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+    make_pipe(&file);
     assert_eq!(next(&mut follower).await, "Other");
 }
 

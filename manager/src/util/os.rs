@@ -1,0 +1,109 @@
+//! Calls of the operating system that std and tokio lack, and no other room makes one.
+//!
+//! `os/linux.rs` has the calls that only Linux has, `os/portable.rs` their fallbacks for other systems. The fallbacks are
+//! built and tested on Linux with `RUSTFLAGS=--cfg mainstay_portable`.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::net::TcpStream;
+
+#[cfg(all(target_os = "linux", not(mainstay_portable)))]
+mod linux;
+#[cfg(any(mainstay_portable, not(target_os = "linux")))]
+mod portable;
+
+#[cfg(all(target_os = "linux", not(mainstay_portable)))]
+use linux as system;
+#[cfg(any(mainstay_portable, not(target_os = "linux")))]
+use portable as system;
+
+/// Resources of this process. `None` where the system does not report them.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessUsage {
+    /// Seconds since 1970.
+    pub(crate) started: Option<f64>,
+    pub(crate) resident_bytes: Option<f64>,
+    pub(crate) virtual_bytes: Option<f64>,
+    pub(crate) open_files: Option<f64>,
+    /// Of the network namespace, which in a cluster is the Pod's.
+    pub(crate) received_bytes: Option<f64>,
+    /// As above.
+    pub(crate) sent_bytes: Option<f64>,
+}
+
+/// When a TCP connection ends because its peer is silent: after `idle` a probe is sent, then one per `interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeepAlive {
+    pub(crate) idle: Duration,
+    pub(crate) interval: Duration,
+    /// Probes without an answer that end the connection.
+    pub(crate) probes: u32,
+}
+
+// === impl ProcessUsage ===
+
+impl ProcessUsage {
+    /// Reads the usage at this moment.
+    pub(crate) fn read() -> Self {
+        system::process_usage()
+    }
+}
+
+// === impl KeepAlive ===
+
+impl KeepAlive {
+    /// Sets it on a connection. Where the system permits, sent bytes stay unacknowledged for no longer either.
+    pub(crate) fn set(self, stream: &TcpStream) -> io::Result<()> {
+        sockopt::set_tcp_keepidle(stream, self.idle)?;
+        sockopt::set_tcp_keepintvl(stream, self.interval)?;
+        sockopt::set_tcp_keepcnt(stream, self.probes)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        system::set_user_timeout(stream, self.idle + self.interval * self.probes)
+    }
+}
+
+/// Returns the time since boot, the time in which the machine was suspended included where the system counts it.
+pub(crate) fn boot_time() -> Duration {
+    clock(system::BOOT_CLOCK)
+}
+
+/// Returns the processor time of all threads of this process.
+pub(crate) fn processor_time() -> Duration {
+    clock(ClockId::ProcessCPUTime)
+}
+
+/// Returns how many files this process may open; `None` if as many as it likes.
+pub(crate) fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Returns how many bytes of virtual memory this process may have; `None` if as many as it likes.
+pub(crate) fn virtual_memory_limit() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Returns the name of the host, which in a cluster is the Pod's.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Opens a file for reading. A pipe is opened at once, also while no process writes to it.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+fn clock(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
