@@ -1,6 +1,6 @@
 //! What users do to the cluster in a storm: they create objects that will fail, and patch others.
 //!
-//! Both go on evenly over the whole window, whatever the controller does, so that the API server has the same to do
+//! Both go on evenly over the time they are given, whatever the controller does, so that the API server has the same to do
 //! whoever is measured.
 
 use std::sync::Arc;

@@ -61,7 +61,7 @@ async fn tell(parts: &Parts, cluster: &DevCluster) -> anyhow::Result<()> {
         say(&format!(
             "\nthe storm: {} objects that always fail are created within {:?}, while {} others are patched, {} \
              patches a second; {} workers",
-            plan.failing, plan.window, plan.healthy, plan.patches_per_second, plan.workers
+            plan.failing, plan.creations, plan.healthy, plan.patches_per_second, plan.workers
         ));
         let mut rounds = Vec::new();
         for round in 1..=ROUNDS {

@@ -1,7 +1,7 @@
 //! Many objects that always fail beside a few that are fine: how late does a change of the latter get to its reconcile?
 //!
-//! One controller, one queue. The failing objects are created evenly over a window and take a worker for a
-//! millisecond per attempt; the healthy ones are patched in turn. A bare watch of the same objects is the control: what
+//! One controller, one queue. The failing objects are created evenly over some time and take a worker for a moment per
+//! attempt; the healthy ones are patched in turn. A bare watch of the same objects is the control: what
 //! is later than it is the runtime's own doing, what is not is the API server's and the machine's.
 
 use std::fmt;
@@ -28,8 +28,6 @@ use super::watcher;
 
 /// How long the last patch may take to be seen by both sides, and the last object to run, before it counts as lost.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a failing reconcile has its worker.
-const RUN: Duration = Duration::from_millis(1);
 
 /// What happens in a storm.
 #[derive(Clone, Debug)]
@@ -40,7 +38,9 @@ pub(crate) struct Plan {
     pub(crate) healthy: usize,
     /// Over all healthy objects, in turn.
     pub(crate) patches_per_second: u32,
-    /// How long creations and patches go on.
+    /// How long creations go on; at most `window`.
+    pub(crate) creations: Duration,
+    /// How long patches go on.
     pub(crate) window: Duration,
     /// Workers of the controller.
     pub(crate) workers: usize,
@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) retry_share: u8,
     /// `maxWait` of its queue.
     pub(crate) max_wait: Duration,
+    /// How long a failing reconcile has its worker.
+    pub(crate) failing_run: Duration,
     /// How long a healthy reconcile has its worker.
     pub(crate) healthy_run: Duration,
 }
@@ -78,6 +80,7 @@ pub(crate) struct Figures {
 struct Stormed {
     maps: Store<ConfigMap>,
     ledger: Arc<Ledger>,
+    failing_run: Duration,
     healthy_run: Duration,
 }
 
@@ -100,6 +103,7 @@ pub(crate) async fn run(
     let mut site = Site::start(connection, namespace, "retry-storm", &settings, |maps| Stormed {
         maps,
         ledger: of_reconciler,
+        failing_run: plan.failing_run,
         healthy_run: plan.healthy_run,
     })?;
     if let Some(url) = site.queue_url() {
@@ -191,10 +195,12 @@ impl Plan {
             failing: 5000,
             healthy: 100,
             patches_per_second: 100,
+            creations: Duration::from_secs(20),
             window: Duration::from_secs(20),
             workers: 4,
             retry_share: DEFAULT_RETRY_SHARE,
             max_wait: DEFAULT_MAX_WAIT,
+            failing_run: Duration::from_millis(1),
             healthy_run: Duration::ZERO,
         }
     }
@@ -207,7 +213,7 @@ impl Plan {
 
     /// Returns the time between two creations.
     pub(crate) fn between_creations(&self) -> Duration {
-        self.window / u32::try_from(self.failing).unwrap_or(u32::MAX)
+        self.creations / u32::try_from(self.failing).unwrap_or(u32::MAX)
     }
 }
 
@@ -218,7 +224,7 @@ impl Reconciler for Stormed {
         let now = Instant::now();
         if let Some(number) = load::failing(request.name()) {
             self.ledger.begins(number, now);
-            sleep(RUN).await;
+            sleep(self.failing_run).await;
             self.ledger.failed(number, cx.attempt());
             return Err("always fails".into());
         }

@@ -37,7 +37,7 @@ use crate::util::MAX_FILE_BYTES;
 /// assert_eq!(from("controllers.web.reconcileTimeout"), r#""10s" from file"#);
 /// assert_eq!(from("controllers.web.workers"), r#"4 from "*""#);
 /// assert_eq!(from("controllers.web.queue.maxDepth"), "500 from code");
-/// assert_eq!(from("controllers.web.queue.retryShare"), "50 from default");
+/// assert_eq!(from("controllers.web.queue.retryShare"), "10 from default");
 /// # Ok::<(), mainstay::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Delay, Rate, RetryPolicy};
 
 /// Share of the workers that retries may hold unless configured, in percent.
-pub const DEFAULT_RETRY_SHARE: u8 = 50;
+pub const DEFAULT_RETRY_SHARE: u8 = 10;
 /// How long a key may be ready before it goes first unless configured.
 pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 

@@ -36,7 +36,8 @@ fn plan() -> Plan {
     if long_form() {
         return full;
     }
-    Plan { failing: full.failing / 4, window: Duration::from_secs(5), ..full }
+    let window = Duration::from_secs(5);
+    Plan { failing: full.failing / 4, creations: window, window, ..full }
 }
 
 /// Fresh work for ten workers, where there are four: a retry is let through for its age, or not at all. No more than
@@ -46,10 +47,12 @@ fn pressed(retry_share: u8) -> Plan {
         failing: 100,
         healthy: 40,
         patches_per_second: 100,
+        creations: Duration::from_secs(10),
         window: Duration::from_secs(10),
         workers: 4,
         retry_share,
         max_wait: Duration::from_secs(1),
+        failing_run: Duration::from_millis(1),
         healthy_run: Duration::from_millis(100),
     }
 }

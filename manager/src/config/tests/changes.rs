@@ -71,7 +71,7 @@ fn each_value_says_where_it_came_from() {
     assert_eq!(from("logging.level"), r#""debug" from flag --log-level"#);
     assert_eq!(from("logging.format"), r#""Text" from file"#);
     assert_eq!(from(r#"controllers["*"].workers"#), "3 from file");
-    assert_eq!(from(r#"controllers["*"].queue.retryShare"#), "50 from default");
+    assert_eq!(from(r#"controllers["*"].queue.retryShare"#), "10 from default");
     assert_eq!(from("controllers.web.queue.retryShare"), "9 from file");
     let by_code = Loaded::from(ManagerConfiguration::default());
     assert!(by_code.settings().iter().all(|setting| setting.origin == Origin::Code));
