@@ -31,7 +31,7 @@ use crate::key::{BootInstant, Chain};
 use super::{Stack, plugin};
 
 /// Between the beginnings of two fetches, whatever the server or the plug-in says.
-const RETRY: Duration = Duration::from_secs(5);
+pub(super) const RETRY: Duration = Duration::from_secs(5);
 /// How long before their end credentials are fetched anew; a quarter of their life if that is shorter.
 const AHEAD: Duration = Duration::from_mins(1);
 /// How often files are read anew, as in client-go.

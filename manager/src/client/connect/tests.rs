@@ -495,6 +495,9 @@ async fn a_plugin_runs_once_for_all_roles_and_again_after_a_401() {
     let writes = connections.client(Role::Writes(Fence::open())).unwrap();
     let mut connection = 0;
     for (client, token) in [(&watches, "1"), (&writes, "1"), (&watches, "1"), (&watches, "2")] {
+        if token == "2" {
+            tokio::time::sleep(credentials::RETRY).await;
+        }
         client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
         let arrived = server.arrival().await;
         assert_eq!(arrived.headers[header::AUTHORIZATION], format!("Bearer {token}"));

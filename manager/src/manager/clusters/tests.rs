@@ -76,9 +76,9 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
         );
         assert_eq!(error.to_string(), expected);
     }
-    let mut behind_a_proxy = at(NOWHERE);
-    behind_a_proxy.proxy_url = Some("http://proxy:3128".parse().unwrap());
-    let error = refused("edge", behind_a_proxy);
+    let mut no_proxy = at(NOWHERE);
+    no_proxy.proxy_url = Some("ftp://proxy:21".parse().unwrap());
+    let error = refused("edge", no_proxy);
     assert!(matches!(&error, ClusterError::Connect { name, .. } if name == "edge"), "{error}");
     let edge = manager.cluster("edge", at(NOWHERE)).expect("nothing is left of what was refused");
     assert_eq!(edge.name(), "edge");
