@@ -33,7 +33,7 @@ pub enum Strength {
 /// How urgent an add is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    /// The initial list of a watch, or a resync.
+    /// The initial list of a watch, a resync, or a new object of the controller's own kind.
     Background,
     /// An event.
     Live,
@@ -73,7 +73,7 @@ pub enum Retried {
 pub enum Lane {
     /// Events, and keys whose last run asked for this moment.
     Live,
-    /// Initial lists and resyncs.
+    /// Initial lists, resyncs and new objects.
     Background,
     /// Keys whose failure backoff has run out.
     Retry,

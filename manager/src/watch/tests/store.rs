@@ -235,6 +235,19 @@ async fn what_is_merely_listed_or_resynced_is_background_work_through_every_hand
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_object_of_the_controllers_own_kind_waits_behind_changes_of_others() {
+    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
+    let bench = Bench::start(&[], 0, source).await;
+    bench.cache.changed(&object("a", "a", 11));
+    assert_eq!(lanes(&bench).await, (0, 1), "created");
+    bench.cache.changed(&object("a", "a", 12));
+    assert_eq!(lanes(&bench).await, (1, 0), "changed");
+    bench.cache.changed(&object("b", "b", 13));
+    bench.cache.changed(&object("b", "b", 14));
+    assert_eq!(lanes(&bench).await, (1, 0), "changed before it had its turn");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_handler_says_of_a_key_stands_over_what_the_event_says() {
     let source = |cache: &ByHand| {
         let live = |_: &Delta<'_>, out: &mut Enqueue<Request>| {
