@@ -39,9 +39,9 @@ pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "x-method-override",
     "x-real-ip",
 ];
-/// As those, all that begin so: what proxies tell the servers behind them about users, certificates, addresses and methods.
-/// A probe comes from the manager, which network policies may let through as they do a proxy. A list of what is let through
-/// instead would refuse the headers of most applications.
+/// As those, all headers that begin so: in them proxies pass users, certificates, addresses and methods on to servers. A
+/// probe comes from the manager, which network policies may let through as they do a proxy. A list of permitted headers
+/// instead would refuse those of most applications.
 pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
     "cf-",
     "fastly-",

@@ -27,8 +27,8 @@ pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const BY_ADDRESS: &str = "by-address";
 /// Where those stand in it whose addresses cannot be read.
 const VEILED: &str = "veiled";
-/// Most Services that may list one address and port of which none has it as a cluster address. Nodes pass connections on
-/// to one of them; more than this nobody needs, and each makes every probe of the address dearer.
+/// Most Services that may list one address and port if none has it as a cluster address. Nodes pass connections on to one
+/// of them, so more have no use, and each makes every probe of the address more expensive.
 const MAX_SHARERS: usize = 16;
 
 /// Finds Services and their endpoints in two stores; reads only the few fields it names.
@@ -38,7 +38,7 @@ pub struct CachedServices {
     slices: Store<SliceView>,
     service_facts: Facts<ServiceFacts>,
     slice_facts: Facts<SliceFacts>,
-    /// Has the facts of what is gone forgotten.
+    /// Remove the facts of deleted objects.
     _forgets: [Subscription; 2],
 }
 
@@ -162,7 +162,7 @@ impl CachedServices {
     fn slices_of(&self, namespace: &str, name: &str) -> Result<Vec<Arc<SliceFacts>>, String> {
         let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
         let slices = self.slices.list(&select).map_err(cause)?;
-        // One that cannot be read hides where connections go: then nobody knows.
+        // A slice that cannot be read hides where connections go, so the whole answer is unknown.
         let facts = slices.iter().map(|slice| self.slice_facts.of(slice.view()));
         facts.collect::<Result<_, _>>().map_err(cause)
     }
@@ -187,8 +187,8 @@ impl CachedServices {
         }
     }
 
-    /// Returns what there is behind an address for the Services of one place, which is one at most where it is that of
-    /// cluster addresses.
+    /// Returns the endpoints behind one place of the index: a cluster address, which one Service at most has, or an address
+    /// that any number of Services list.
     fn behind_in(
         &self,
         place: String,
@@ -227,7 +227,7 @@ impl Services for CachedServices {
             return Err("one of the Services cannot be decoded, and may have any address".to_owned());
         }
         let (ip, port) = (address.ip().to_canonical(), address.port());
-        // Nodes pass a connection to a cluster address on to the Service that has it, whoever else lists it.
+        // Nodes pass a connection to a cluster address on to the Service that has it, even if other Services list it.
         let own = self.behind_in(place_of_cluster_address(ip), port, true)?;
         if own.is_some() { Ok(own) } else { self.behind_in(ip.to_string(), port, false) }
     }

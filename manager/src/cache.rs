@@ -291,8 +291,8 @@ impl Cache {
     /// have ended. A store runs once: after the stop its contents stay readable and are no longer kept true.
     ///
     /// # Panics
-    /// Goes on with the panic of a store's task: without it the store would be read as true and never change again.
-    /// Handlers, index functions and transforms cause none.
+    /// Resumes the panic of a store's task: otherwise the store would be read as current although it is never updated again.
+    /// Panics of handlers, index functions and transforms are caught earlier and do not reach it.
     ///
     /// # Cancel safety
     /// Dropping it stops the tasks at their next await.
@@ -312,18 +312,18 @@ impl Cache {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.0.declared.notified() => {}
-                Some(ended) = tasks.join_next() => note_end(ended),
+                Some(ended) = tasks.join_next() => resume_panic(ended),
             }
             begun = self.0.begin();
         }
         while let Some(ended) = tasks.join_next().await {
-            note_end(ended);
+            resume_panic(ended);
         }
     }
 }
 
-/// Goes on with the panic of a task, if it had one.
-fn note_end(ended: Result<(KindId, std::thread::Result<()>), JoinError>) {
+/// Resumes the panic of a store's task, if it had one.
+fn resume_panic(ended: Result<(KindId, std::thread::Result<()>), JoinError>) {
     let Ok((kind, Err(panic))) = ended else { return };
     tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
     resume_unwind(panic);

@@ -236,7 +236,7 @@ fn every_test_that_a_decision_names_is_there() {
     let sources = folders.iter().flat_map(|folder| rust_files(folder));
     let code: String = sources.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
     let mut missing = Vec::new();
-    for decision in ["behaviours.md", "differences.md"] {
+    for decision in ["behaviours.md", "defects.md", "differences.md"] {
         let text = fs::read_to_string(workspace().join("docs/decisions").join(decision)).expect("a decision");
         let named: Vec<&str> = text.lines().flat_map(tests_of_row).collect();
         assert!(!named.is_empty(), "{decision} has no table whose last column names tests");

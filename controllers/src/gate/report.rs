@@ -33,7 +33,7 @@ pub enum Applied {
     Current(Box<LiveDeployment>),
     /// Refused as invalid; with the server's words.
     Rejected(String),
-    /// Denied by an admission policy or webhook; with the server's words.
+    /// Denied by an admission policy or webhook; with the server's message.
     Denied(String),
     /// Refused by RBAC, quota or the like; with the server's words.
     Forbidden(String),
@@ -50,7 +50,7 @@ pub enum Trial {
     Accepted,
     /// It would be refused as invalid; with the server's words.
     Rejected(String),
-    /// An admission policy or webhook would deny it; with the server's words.
+    /// An admission policy or webhook would deny it; with the server's message.
     Denied(String),
     /// It would be refused by RBAC, quota or the like; with the server's words.
     Forbidden(String),

@@ -120,7 +120,7 @@ impl Judge<'_> {
     /// Checks every address that a name admitted by [`Judge::route`] resolved to.
     pub(super) fn check_resolved(&self, name: &str, addresses: Vec<IpAddr>, port: u16) -> Checked {
         let addresses = self.dial(addresses, port, Detail::Coarse)?;
-        // A name of the cluster's own DNS is what the operator has listed, and no tenant can point it elsewhere.
+        // No tenant can point a name of the cluster's own DNS elsewhere, so the operator's entry for it suffices.
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
         if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
             let message = "the name leads to a Service of another namespace; the namespace in probePolicy.crossNamespace \
@@ -130,8 +130,8 @@ impl Judge<'_> {
         Ok(addresses)
     }
 
-    /// Returns whether a name must not lead to an address: who writes DNS, as tenants do by way of their Ingresses, would
-    /// open Services of others. External addresses and those of load balancers are there to be reached from anywhere.
+    /// Returns whether a name must not lead to an address: tenants can write DNS records, for example by their Ingresses, and
+    /// could probe Services of other namespaces. External and load-balancer addresses are meant to be reached from anywhere.
     fn is_foreign(&self, address: SocketAddr) -> bool {
         let is_others = |ip| {
             let behind = self.services.behind(SocketAddr::new(ip, address.port()));
@@ -304,7 +304,7 @@ impl Judge<'_> {
                 return Some(untold(probe::OWNERS_UNKNOWN, what, &cause, detail));
             }
         }
-        // Anybody may list any other address in a Service.
+        // Any author of a Service may list any other address in it.
         let detail = if is_cluster_address { detail } else { Detail::Coarse };
         let mut endpoints = behind.into_iter().flat_map(|behind| behind.endpoints);
         endpoints.find_map(|endpoint| self.refuses_endpoint(&endpoint, address.port(), detail))

@@ -19,7 +19,7 @@ pub trait Services: Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// The namespace of the Service that has it as a cluster address: those are given out by the cluster from a network of
-    /// their own, while whoever may write a Service can list any other address in it.
+    /// their own, while an author of a Service can list any other address in it.
     pub cluster_address_of: Option<String>,
     /// Where a connection may be passed on to.
     pub endpoints: Vec<Endpoint>,

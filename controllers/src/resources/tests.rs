@@ -341,6 +341,8 @@ async fn an_object_in_a_final_state_may_be_deleted() {
     let other = "Job shop/migrate-1 has condition Complete=True";
     assert_eq!(gone("Complete", 2, other), missing, "an edit put this Job in its place meanwhile");
     assert_eq!(gone("Complete", 1, "Job shop/other has condition Complete=True"), missing, "another check");
+    let suspended = "Job shop/migrate has condition Suspended=True";
+    assert_eq!(gone("Suspended", 1, suspended), missing, "its work is not finished");
 
     let mut object = waits_for(&migrate("Complete"));
     object["status"] = json!({"observedGeneration": 2, "dependencies": [{"name": "schema", "ready": false}]});

@@ -1,11 +1,11 @@
-//! What probes have to know of Services and their slices, so that the task which runs all probes decodes as good as
-//! nothing: how long an object is depends on its author, and a few hundred long ones would delay everybody's probes.
+//! The addresses and ports of Services and their slices, which probes need, decoded once per version. The task that runs all
+//! probes must not decode Services: authors choose their size, and a few hundred large ones would delay every probe.
 //!
 //! # Invariants
-//! 1. The facts of a Service are taken out of each version before the store shows it, by the function of an index. Only where
-//!    two versions came at one moment may they be those of the other one.
-//! 2. The facts of a slice are taken out when they are asked for, once for each version: most slices are of Services that
-//!    nobody probes.
+//! 1. The facts of a Service are taken out of each version before the store shows it, by the function of an index. Where two
+//!    versions arrive together the facts may be those of the other one; a reader then decodes its own version.
+//! 2. The facts of a slice are taken out at the first read of each version: most slices belong to Services that no probe
+//!    reads.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,12 +22,12 @@ use crate::probe::{Endpoint, ServiceAnswer};
 #[derive(Debug)]
 pub(super) struct Facts<T>(Arc<Mutex<HashMap<Uid, Known<T>>>>);
 
-/// Of which version, and why not where it does not decode.
+/// The version, and its facts or why it does not decode.
 type Known<T> = (ResourceVersion, Result<Arc<T>, Arc<str>>);
 
-/// What is taken out of an object.
+/// Facts that are taken out of an object.
 pub(super) trait Fact: Send + Sync + 'static {
-    /// What it is decoded as.
+    /// The type that the object is decoded as.
     type Decoded: DeserializeOwned + Send + Sync + 'static;
 
     fn of(decoded: &Self::Decoded) -> Self;
@@ -38,7 +38,7 @@ pub(super) struct ServiceFacts {
     form: Form,
     /// Given out by the cluster, from a network of their own.
     cluster_addresses: Box<[IpAddr]>,
-    /// External ones and those of load balancers: whoever may write the Service lists them.
+    /// External ones and those of load balancers: the author of the Service chooses them.
     other_addresses: Box<[IpAddr]>,
     /// Those of TCP: number, and the name, which is empty where there is one port alone.
     ports: Box<[(u16, Box<str>)]>,
@@ -88,7 +88,7 @@ impl<T: Fact> Facts<T> {
     }
 }
 
-/// Forgets what is gone.
+/// Removes the facts of deleted objects.
 impl<T: Fact> DeltaHandler for Facts<T> {
     fn handle(&self, delta: &Delta<'_>) {
         if let (Some(gone), None) = (delta.old, delta.new) {
@@ -132,7 +132,7 @@ impl Fact for ServiceFacts {
         let ports = spec.ports.iter().filter(|port| port.protocol.is_empty() || port.protocol == "TCP");
         Self {
             form,
-            // None of a headless Service, which says so in words.
+            // A headless Service has none; its field is "None".
             cluster_addresses: addresses(spec.cluster_ips.iter().chain(first)),
             other_addresses: addresses(spec.external_ips.iter().chain(ingress)),
             ports: ports.map(|port| (port.port, port.name.as_str().into())).collect(),
@@ -141,7 +141,7 @@ impl Fact for ServiceFacts {
 }
 
 impl ServiceFacts {
-    /// Returns what can be said without endpoints; `None` for a headless Service.
+    /// Returns the answer if it needs no endpoints; `None` for a headless Service.
     pub(super) fn judge(&self, port: u16) -> Option<ServiceAnswer> {
         match &self.form {
             Form::External(name) => Some(ServiceAnswer::External(name.to_string())),

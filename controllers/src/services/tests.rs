@@ -130,7 +130,7 @@ fn the_service_that_has_a_cluster_address_decides_alone_about_it() {
 }
 
 #[test]
-fn more_services_than_anybody_needs_at_one_address_are_not_gone_through() {
+fn at_most_sixteen_services_of_one_address_and_port_are_read() {
     let listing = |port: u16| json!({"externalIPs": ["203.0.113.9"], "ports": [{"port": port}]});
     let sharing = |count: usize, port: fn(usize) -> u16| {
         cached((0..count).map(move |number| {

@@ -206,7 +206,7 @@ impl WaitDeploymentReconciler {
 
 // === private ===
 
-/// Ends a write that failed. A refusal that may pass by itself is told, and tried again slowly.
+/// Ends a write that failed. A refusal that may pass without an edit goes into the status and is retried slowly.
 fn refused(error: ReconcileError) -> Result<Done, ReconcileError> {
     let status = refusal(error.source()).map(|status| (status.code, status.message.clone()));
     let applied = match status {

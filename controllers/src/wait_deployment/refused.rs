@@ -24,12 +24,12 @@ pub(super) fn is_rejection(error: &WriteError) -> bool {
 }
 
 /// Returns whether an admission policy or an admission webhook denied the object. The code is their author's choice: 422
-/// for a policy and 400 for a webhook that names none. What they deny now they may admit later with the same body: a
-/// policy is being rolled out, the namespace lacks a label, there is a change freeze.
+/// for a policy and 400 for a webhook that names none. They may admit the same body later: a policy is being rolled out, the
+/// namespace lacks a label, there is a change freeze.
 pub(super) fn is_denial(error: &(dyn Error + 'static)) -> bool {
     refusal(error).is_some_and(|status| {
         let is_told = |words: &str| status.message.contains(words);
-        // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status tells.
+        // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status marks a denial.
         (400..500).contains(&status.code) && (is_told("denied request: ") || is_told("denied the request"))
     })
 }

@@ -117,7 +117,7 @@ async fn a_trial_refused_by_a_quota_is_made_again_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_by_admission_is_told_as_one_and_tried_again_slowly() {
+async fn a_denial_by_admission_has_its_own_reason_and_is_retried_slowly() {
     const POLICY: &str =
         "ValidatingAdmissionPolicy 'freeze' with binding 'freeze' denied request: change freeze";
     const WEBHOOK: &str = "admission webhook \"a.example.com\" denied the request: not signed";
@@ -159,7 +159,7 @@ async fn a_denied_comparison_does_not_prove_another_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_trial_is_made_again_slowly() {
+async fn a_denied_trial_is_retried_slowly() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(
         400,

@@ -102,7 +102,8 @@ struct Part {
     /// How far list and watch have come. An own write at or below it is no news.
     progress: Option<ResourceVersion>,
     synced: bool,
-    /// What the list under way shows older than it is stored. Only its end tells the version of the list.
+    /// Objects that the list under way shows at an older version than the stored one. The version of the list itself is
+    /// known only at its end.
     older: Vec<Older>,
 }
 
@@ -156,7 +157,7 @@ impl Table {
         }
     }
 
-    /// Marks a listed object. What the same list has shown of it before is outdated.
+    /// Marks a listed object. An older version of it in the same list is outdated.
     fn see(&mut self, epoch: u64, number: Number) {
         let Some(slot) = self.objects.get_mut(number) else { return };
         if std::mem::replace(&mut slot.seen, epoch) == epoch {
@@ -203,8 +204,8 @@ impl Table {
         }
     }
 
-    /// Ends a list: what it did not have, and could have had, is gone. Returns what it showed at an older version than
-    /// the stored one, and could have had at that one, for [`Self::set_back`].
+    /// Ends a list: what it did not have, and could have had, is gone. Returns the objects that it showed at an older
+    /// version although the stored one is not newer than the list, for [`Self::set_back`].
     pub(super) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) -> Vec<Older> {
         let Some(Part { namespace, older, .. }) = self.parts.get_mut(part) else { return Vec::new() };
         let (namespace, mut older) = (namespace.clone(), std::mem::take(older));

@@ -262,8 +262,8 @@ async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool),
     Ok((Request::from_parts(head, Body::from(body)), dry))
 }
 
-/// The part of a body that may say for which version it is. A JSON patch tests instead, and is taken for one that does not
-/// say.
+/// The part of a request body that may name the version it is for. A JSON patch has a test operation instead, and counts
+/// as a write without a version.
 #[derive(Deserialize)]
 struct ForVersion {
     metadata: Version,
@@ -275,7 +275,7 @@ struct Version {
     resource_version: String,
 }
 
-/// Notes for which version of its object a run writes.
+/// Adds to the writer the version that a run's write is for, if the body names one.
 async fn detect_version(request: Request<Body>, writer: Writer) -> Result<(Request<Body>, Writer), BoxError> {
     if !writer.is_run() || !matches!(*request.method(), Method::PUT | Method::PATCH) {
         return Ok((request, writer));

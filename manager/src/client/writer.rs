@@ -1,6 +1,6 @@
-//! Who within this process writes: what one run does itself is news to other keys and to other controllers.
+//! Which part of this process makes a write: the writes of a run are news only to other keys and to other controllers.
 //!
-//! Controllers share connections, so a request says on its way down whose it is, and whoever observes writes is told.
+//! Controllers share connections, so a request carries its writer down the stack to the observer of writes.
 
 use std::hash::{DefaultHasher, Hasher as _};
 

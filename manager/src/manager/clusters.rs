@@ -205,8 +205,8 @@ impl Other {
     }
 }
 
-/// Runs what there is and what comes until told to stop, and returns when all of it has ended. Goes on with the panic of
-/// any: the manager ends with it.
+/// Runs what there is and what comes until told to stop, and returns when all of it has ended. Resumes the panic of any
+/// of it, which ends the manager.
 async fn run_all<T, F>(
     arrived: &Notify,
     take: impl Fn() -> Vec<T>,
@@ -225,15 +225,15 @@ async fn run_all<T, F>(
             biased;
             () = stop.cancelled() => break,
             () = arrived.notified() => {}
-            Some(ended) = running.join_next() => go_on(ended),
+            Some(ended) = running.join_next() => resume_panic(ended),
         }
     }
     while let Some(ended) = running.join_next().await {
-        go_on(ended);
+        resume_panic(ended);
     }
 }
 
-fn go_on(ended: Result<(), JoinError>) {
+fn resume_panic(ended: Result<(), JoinError>) {
     if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
         resume_unwind(panic);
     }

@@ -300,17 +300,17 @@ pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength 
     let weak = match (delta.old, delta.new) {
         _ if is_steered(delta) => false,
         _ if delta.resync => true,
-        _ if own => !(primary && tells_of_others(delta)),
+        _ if own => !(primary && may_show_foreign_edits(delta)),
         (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),
         _ => false,
     };
     if weak { Strength::Weak } else { Strength::Strong }
 }
 
-/// The answer to a write may hold what others wrote just before, and no event will tell of that again: another generation,
-/// or other finalizers. They are the writer's own if it wrote to the very version that was stored. The beginning of a
-/// deletion always counts, for whoever asked for it has something to clean up.
-fn tells_of_others(delta: &Delta<'_>) -> bool {
+/// Returns whether the answer to an own write may also show edits by others: another generation or other finalizers, unless
+/// the write was for the very version that was stored. No later event shows these edits again. The beginning of a
+/// deletion always counts, because the object may have something to clean up.
+fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     let (old, Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let Some(old) = old else { return new.deleting };
     let asks = old.generation != new.generation || old.finalizers != new.finalizers;

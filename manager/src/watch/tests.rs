@@ -104,7 +104,7 @@ fn only_what_says_nothing_new_is_weak() {
 }
 
 #[test]
-fn an_own_write_is_weak_as_far_as_it_is_all_that_its_answer_tells() {
+fn an_own_write_is_strong_if_its_answer_shows_foreign_edits() {
     let web = Request::namespaced("shop", "web");
     let unknown = Writer::controller("test").running(&web);
     let (seen, unseen) = (unknown.on(Some(5)), unknown.on(Some(4)));

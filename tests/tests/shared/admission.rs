@@ -74,7 +74,7 @@ async fn denies(cluster: &TestCluster) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denial_by_a_policy_is_told_as_one_and_waits_for_its_next_try() {
+async fn a_denial_by_a_policy_has_its_own_reason_and_is_retried() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let freeze = Freeze::begin(&cluster).await;

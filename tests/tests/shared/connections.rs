@@ -437,6 +437,7 @@ async fn tokens_of_an_openid_provider_are_renewed_with_refresh_tokens_that_are_g
         ("client-id", "mainstay".to_owned()),
         ("username-claim", "sub".to_owned()),
         ("username-prefix", "oidc:".to_owned()),
+        ("signing-algs", "ES256".to_owned()),
         ("ca-file", provider.authority.display().to_string()),
     ];
     let flags = flags.map(|(name, value)| format!("--oidc-{name}={value}")).to_vec();

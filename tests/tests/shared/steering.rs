@@ -187,7 +187,7 @@ async fn a_deletion_is_seen_to_although_the_object_is_paused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_object_that_the_run_of_another_deletes_is_seen_to() {
+async fn a_paused_object_that_another_objects_run_deletes_is_cleaned_up() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
     let mut scene = Scene::begin(&cluster, Controller::reconciles).await;

@@ -429,7 +429,7 @@ fn a_name_in_dns_opens_no_service_of_another_namespace() {
 
 /// A tenant can list an address of somebody else in a Service.
 #[test]
-fn the_port_behind_a_listed_address_is_not_told() {
+fn the_port_behind_a_listed_address_is_not_disclosed() {
     struct Listed;
     impl Services for Listed {
         fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {

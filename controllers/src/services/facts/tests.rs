@@ -24,7 +24,7 @@ fn a_version_is_decoded_once() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn facts_of_a_deleted_object_are_removed() {
     let store = store(&["a", "b"]);
     let facts = Facts::<ServiceFacts>::default();
     let entries = store.list(&Select::all()).unwrap();

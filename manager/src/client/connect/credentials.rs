@@ -1,8 +1,8 @@
-//! Who this process is to an API server, as of now.
+//! The credentials that requests to an API server carry, renewed before they end.
 //!
-//! Credentials that end are fetched anew before, on a thread of their own: a plug-in is a child process, and a file may
-//! be on a volume that hangs. Requests go on with the old ones meanwhile; they wait only where there are none that can
-//! be used. A 401 has the credentials fetched at once, as in client-go; the request itself is not repeated.
+//! They are fetched on a thread of their own: a plug-in is a child process, and a file may be on a volume that hangs.
+//! Requests go on with the old ones meanwhile, and wait only while there are none that can be used. After a 401 the
+//! credentials are fetched at once, as in client-go; the request itself is not repeated.
 //!
 //! # Invariants
 //! 1. All roles of one [`Connections`](super::Connections) share one identity: a plug-in runs once for all, and a
@@ -72,7 +72,7 @@ pub(super) struct Identity {
     end: BootInstant,
 }
 
-/// What is known and what is under way. Decides by the moment it is given.
+/// The credentials in use, and the latest fetch. Time is passed in.
 #[derive(Default)]
 struct State {
     current: Option<Current>,
@@ -95,7 +95,7 @@ struct Fetch {
 
 type Outcome = Shared<oneshot::Receiver<Result<Arc<Identity>, Arc<CredentialError>>>>;
 
-/// What one role sends with, for the latest identity it has met.
+/// The stack of one role, for the latest identity it has used.
 struct Slot {
     identity: Arc<Identity>,
     /// The connections, which outlive a change of the token alone.
@@ -111,7 +111,7 @@ pub(super) struct CredentialError {
     source: Option<BoxError>,
 }
 
-/// Gives each request of a role the credentials of now. `open` makes connections for an identity.
+/// Adds the present credentials to each request of a role. `open` makes connections for an identity.
 ///
 /// # Errors
 /// Fails if credentials that need no plug-in, or certificates beside them, are of no use.
@@ -163,7 +163,7 @@ impl Credentials {
         Ok(state.current.as_ref().map(|current| Arc::clone(&current.identity)))
     }
 
-    /// Returns the credentials of now, and waits for them only if there are none of use.
+    /// Returns the present credentials, and waits only while there are none that can be used.
     async fn now(&self) -> Result<Arc<Identity>, Arc<CredentialError>> {
         let known = self.state.lock().at(BootInstant::now(), || fetch_beside(&self.source));
         match known {
@@ -174,7 +174,7 @@ impl Credentials {
         }
     }
 
-    /// Has credentials that the server refused fetched anew.
+    /// Makes credentials that the server refused due for another fetch.
     fn refused(&self, identity: &Arc<Identity>) {
         if !matches!(self.source.kind, Kind::Fixed) {
             self.state.lock().refused(identity, BootInstant::now());
@@ -247,7 +247,7 @@ fn fetch_beside(source: &Arc<Source>) -> Outcome {
         if let Err(error) = &identity {
             warn!(server = %source.given.cluster_url, error = %Chain(error), "no new credentials");
         }
-        // Nobody waits for credentials that are renewed ahead.
+        // The receiver is gone if no request waited.
         drop(fetched.send(identity));
     });
     if let Err(error) = thread {
@@ -280,7 +280,7 @@ fn read_files(auth: &mut AuthInfo) -> Result<(), CredentialError> {
 // === impl State ===
 
 impl State {
-    /// Returns the identity to use now, or else the outcome to wait for. Has credentials fetched that are due.
+    /// Returns the identity to use now, or else the outcome to wait for. Starts a fetch if the identity is due.
     fn at(&mut self, now: BootInstant, start: impl FnOnce() -> Outcome) -> Result<Arc<Identity>, Outcome> {
         self.settle();
         if let Some(current) = self.current.as_ref().filter(|current| now < current.due) {

@@ -22,10 +22,10 @@ const INTERACTIVE_LIMIT: Duration = Duration::from_mins(5);
 /// How long it may take otherwise. client-go waits for ever.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// What the plug-in is told, in `KUBERNETES_EXEC_INFO`.
+/// The value of `KUBERNETES_EXEC_INFO`, which the plug-in reads.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct ExecInfo<'a> {
     kind: &'static str,
     api_version: &'a str,
     spec: Spec<'a>,
@@ -38,7 +38,7 @@ struct Spec<'a> {
     cluster: Option<&'a ExecAuthCluster>,
 }
 
-/// What it wrote.
+/// The output of the plug-in, an `ExecCredential`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -55,7 +55,7 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Runs the plug-in, puts its credentials in their places and returns when they end. Blocks its thread until the plug-in
+/// Runs the plug-in, stores its credentials in `auth` and returns when they end. Blocks its thread until the plug-in
 /// has ended.
 pub(super) fn run(exec: &ExecConfig, auth: &mut AuthInfo) -> Result<Option<Timestamp>, CredentialError> {
     let name = exec.command.as_deref().unwrap_or_default();
@@ -93,7 +93,7 @@ pub(super) fn run(exec: &ExecConfig, auth: &mut AuthInfo) -> Result<Option<Times
 }
 
 fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::Error> {
-    let asked = serde_json::to_string(&Asked {
+    let asked = serde_json::to_string(&ExecInfo {
         kind: "ExecCredential",
         api_version: exec.api_version.as_deref().unwrap_or_default(),
         spec: Spec { interactive, cluster: exec.cluster.as_ref() },
@@ -109,13 +109,13 @@ fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::
     for name in exec.drop_env.iter().flatten() {
         command.env_remove(name);
     }
-    // Standard error stays this process's: what the plug-in says to people is in the log.
+    // Standard error is inherited, so messages of the plug-in are in the log.
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stdout(Stdio::piped());
     command.kill_on_drop(true);
     Ok(command)
 }
 
-/// Reads the answer; the error says what is wrong with it and quotes nothing, since it may hold a secret.
+/// Reads the output; an error does not quote it, since it may hold a secret.
 fn read(output: &[u8], exec: &ExecConfig) -> Result<Status, String> {
     let Ok(Answer { api_version, status }) = serde_saphyr::from_slice(output) else {
         return Err("wrote no ExecCredential with a status".to_owned());

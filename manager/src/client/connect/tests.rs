@@ -542,7 +542,7 @@ async fn after_a_401_files_are_read_anew_and_a_new_certificate_gets_connections_
 }
 
 #[tokio::test]
-async fn credentials_in_files_that_are_of_no_use_are_told_before_the_first_request() {
+async fn unusable_credential_files_fail_before_the_first_request() {
     let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     config.auth_info.token_file = Some("/nowhere/token".to_owned());
     let error = Connections::new(config, &Registry::new()).unwrap().client(Role::Watches).err().unwrap();

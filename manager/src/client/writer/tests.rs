@@ -50,7 +50,7 @@ async fn writers_that_share_a_client_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_run_is_told_by_its_key_and_by_the_version_it_wrote_to() {
+async fn a_write_carries_the_key_of_its_run_and_its_version() {
     let bodies = [
         ("PUT", r#"{"metadata": {"resourceVersion": "7"}}"#),
         ("PATCH", r#"{"metadata": {"resourceVersion": "7"}}"#),

@@ -114,7 +114,7 @@ fn they_are_renewed_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
 }
 
 #[test]
-fn what_may_change_is_told_from_what_may_not() {
+fn credentials_of_files_and_plugins_are_renewed() {
     let of = |edit: &dyn Fn(&mut AuthInfo)| {
         let mut auth = AuthInfo::default();
         edit(&mut auth);

@@ -41,7 +41,7 @@ fn token_certificate_and_end_are_taken_from_what_it_writes() {
 }
 
 #[test]
-fn it_is_told_what_is_asked_and_finds_its_variables() {
+fn a_plugin_reads_its_exec_info_and_its_variables() {
     let mut exec = plugin(&format!(
         r#"echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')\"}}}}""#
     ));
@@ -58,7 +58,7 @@ fn it_is_told_what_is_asked_and_finds_its_variables() {
 }
 
 #[test]
-fn an_answer_that_is_of_no_use_is_told_without_its_text() {
+fn an_unusable_answer_is_refused_without_its_text() {
     let refused = |exec: &ExecConfig| outcome(exec).unwrap_err();
     let begin = "credential plug-in /bin/sh ";
     let cases = [

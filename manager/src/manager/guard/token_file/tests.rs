@@ -49,6 +49,16 @@ async fn who_shows_the_token_is_let_in_and_nobody_else() {
     assert_eq!(asked(&guarded, None).await, (401, format!("{{\"error\":\"{NO_TOKEN}\"}}\n")));
 }
 
+/// On a volume that hangs each read would hold a thread for ever, and requests come from anybody.
+#[tokio::test]
+async fn a_request_does_not_read_the_file() {
+    let file = file("secret");
+    let guarded = guarded(TokenFile::new(file.path()).unwrap());
+    file.close().unwrap();
+    assert_eq!(asked(&guarded, Some("Bearer secret")).await.0, 200);
+    assert_eq!(asked(&guarded, Some("Bearer guess")).await.0, 401);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_token_replaces_the_old_one_and_without_a_token_every_request_is_refused() {
     let file = file("old");
