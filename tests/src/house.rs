@@ -78,7 +78,7 @@ fn crates_depend_only_on_whom_they_may() {
 }
 
 /// Authors on other systems compile and test the product: a call that only Linux has stands in `util/os`, beside its
-/// fallback. Which calls of rustix other systems lack the text does not show, so all of them stand there.
+/// fallback. The text of a call does not show on which systems rustix has it, so all calls of rustix stand there.
 #[test]
 fn calls_of_the_operating_system_stand_in_util_os() {
     const ALLOWED: [&str; 4] = [
@@ -114,7 +114,7 @@ fn calls_by_crate_file_and_cfg_are_all_seen() {
     assert!(found("use std::os::unix::fs::MetadataExt as _;\nlet unlinked = phoenix();").is_empty());
 }
 
-/// Returns the words in code by which it calls one operating system.
+/// Returns the words in a source that only a call of the operating system needs.
 fn system_calls(source: &str) -> impl Iterator<Item = &'static str> {
     const WORDS: [&str; 10] = [
         "rustix",

@@ -5,8 +5,8 @@
 //! ServiceAccount we ship; [`sockets`] are the prerequisites and black holes it probes, [`dial`] what it may probe them
 //! with; [`audit`] tells who wrote what, [`rights`] what that took, [`witness`] what ran and why, [`exposition`] what
 //! scrapers read, [`kstatus`] and [`argo`] what those who deploy see, [`follow`] what a cache was told behind a bad
-//! network, [`checks`] what the probes say, [`impostor`] answers in the server's place, [`proxy`] is on the way to it. Nothing here sends a packet to
-//! any address outside loopback, or a [`network`] of the test's own.
+//! network, [`checks`] what the probes say, [`impostor`] answers in the server's place, [`proxy`] stands
+//! between the two. Nothing here sends a packet to any address outside loopback, or a [`network`] of the test's own.
 
 //!
 //! Linux only: the tests read `/proc` and make network namespaces.

@@ -1,4 +1,4 @@
-//! Proxies on loopback: HTTP CONNECT and SOCKS5, as those who reach their API server through one have them.
+//! Proxies on loopback between a test and its API server: HTTP CONNECT and SOCKS5.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ pub struct Proxy {
     _serving: JoinSet<()>,
 }
 
-/// What a proxy speaks.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP CONNECT.
@@ -70,7 +70,7 @@ impl Proxy {
     }
 }
 
-/// Returns whom the client wants; `None` if it may not.
+/// Returns the server that the client asks for; `None` if the client is refused.
 async fn connect(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result<Option<String>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

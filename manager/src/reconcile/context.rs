@@ -16,14 +16,14 @@ use crate::key::{Cause, Key, Trigger};
 pub struct Surroundings {
     /// Whose writes these are, in every cluster.
     writer: Writer,
-    /// Where the clients of runs live.
+    /// The runtime of the clients of runs.
     runtime: Option<Handle>,
     /// Whether what is written is stopped with the Lease, in every cluster.
     fenced: bool,
     /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
     /// while one is made, which awaits nothing.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
-    /// Fenced by the Lease if the controller needs it. What is written with it is not known to be of a run.
+    /// Fenced by the Lease if the controller needs it. Its writes carry no run.
     pub client: kube::Client,
     /// Where Events are written from.
     pub events: Recorder,
@@ -44,9 +44,9 @@ pub struct Context {
     /// 0 if no controller runs it.
     term: u64,
     id: ReconcileId,
-    /// Whose writes these are.
+    /// The writer that requests of this run carry.
     writer: Writer,
-    /// The client that says so. Made when first asked for: most runs find nothing to do.
+    /// The client that adds it. Made when first asked for: most runs find nothing to do.
     client: OnceLock<kube::Client>,
 }
 
@@ -63,7 +63,7 @@ impl Context {
         Self { surroundings, attempt, cause, deadline: None, term: 0, id, writer, client }
     }
 
-    /// The same for a run of this key: what it writes says nothing new to the key.
+    /// The same for a run of this key, whose backoff its own writes do not end.
     #[must_use]
     pub(crate) fn with_key(self, key: &impl Key) -> Self {
         Self { writer: self.writer.running(key), ..self }

@@ -1,4 +1,4 @@
-//! A Deployment that an admission policy denies: told as such, and tried again, for the policy may be gone by then.
+//! A Deployment that an admission policy denies has a reason of its own and is retried: the policy may be gone by then.
 
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,

@@ -1,4 +1,4 @@
-//! Connections as users have them: proxies, plug-ins, tokens that change, OIDC. Each against the real server.
+//! Connections through proxies, and with credentials of plug-ins, files and OIDC, each to the real server.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -64,7 +64,7 @@ async fn client(identity: &Identity) -> Client {
     connections.client(Role::Watches).expect("a client")
 }
 
-/// Asks the server who it takes this client for.
+/// Returns the user name that the server sees.
 async fn who(client: &Client) -> Result<String, kube::Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
