@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -319,7 +319,7 @@ async fn a_token_that_is_replaced_in_its_file_is_used_at_once_when_the_old_one_i
     assert!(refused <= 1, "{refused} requests were refused");
 }
 
-/// An OpenID provider on loopback whose refresh tokens are good for one use.
+/// An `OpenID` provider on loopback whose refresh tokens are good for one use.
 struct Provider {
     url: String,
     authority: PathBuf,
@@ -374,7 +374,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let url = &tokens.url;
     let (code, answer) = match head.uri.path() {
         "/.well-known/openid-configuration" => (
@@ -412,8 +412,7 @@ async fn answer(
 impl Tokens {
     /// A token that is good for so many seconds.
     fn id_token(&self, seconds: i64) -> String {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
-        let now = i64::try_from(now.as_secs()).expect("a clock");
+        let now = Timestamp::now().as_second();
         let claims =
             json!({"iss": self.url, "aud": "mainstay", "sub": "me", "iat": now - 60, "exp": now + seconds});
         let head = json!({"alg": "ES256", "kid": "1", "typ": "JWT"});

@@ -56,7 +56,7 @@ enum Kind {
     /// From files that somebody may replace: the token of a ServiceAccount, a client certificate.
     Files,
     /// From a credential plug-in.
-    Plugin(ExecConfig),
+    Plugin(Box<ExecConfig>),
 }
 
 /// Credentials that were fetched.
@@ -192,7 +192,7 @@ impl Kind {
         match &auth.exec {
             // A provider keeps its latest tokens in the identity, which therefore is made once.
             _ if auth.auth_provider.is_some() => Self::Fixed,
-            Some(exec) if !inline && auth.token_file.is_none() => Self::Plugin(exec.clone()),
+            Some(exec) if !inline && auth.token_file.is_none() => Self::Plugin(Box::new(exec.clone())),
             _ if in_files || (!inline && auth.token_file.is_some()) => Self::Files,
             _ => Self::Fixed,
         }
@@ -235,7 +235,7 @@ impl Source {
 
 /// Returns when credentials that live this long are fetched anew, and when they end.
 fn renewal(now: BootInstant, life: Duration) -> (BootInstant, BootInstant) {
-    (now + (life - AHEAD.min(life / 4)), now + life)
+    (now + life.saturating_sub(AHEAD.min(life / 4)), now + life)
 }
 
 /// Fetches on a thread of its own, not on one of a runtime, which would wait for it when it is shut down.

@@ -109,7 +109,7 @@ fn refused_credentials_are_fetched_at_once_and_no_more_often_than_allowed() {
 #[test]
 fn they_are_renewed_a_minute_ahead_or_in_the_last_quarter_of_a_short_life() {
     assert_eq!(renewal(at(10), Duration::from_hours(1)), (at(10 + 3540), at(10 + 3600)));
-    assert_eq!(renewal(at(10), Duration::from_secs(60)), (at(10 + 45), at(10 + 60)));
+    assert_eq!(renewal(at(10), Duration::from_mins(1)), (at(10 + 45), at(10 + 60)));
     assert_eq!(renewal(at(10), Duration::ZERO), (at(10), at(10)));
 }
 
