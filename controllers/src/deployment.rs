@@ -19,11 +19,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use kube::Resource;
 use mainstay_api::WaitDeployment;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Who owns the Deployment's fields, and those of the status that the gate writes.
 pub const FIELD_MANAGER: &str = "waitdeployment-gate";
+/// Who owns the conditions of a WaitDeployment that is too large to be decoded: its status is not known then, so that all
+/// else in it stays the gate's, which takes these back with its next report.
+pub const FIELD_MANAGER_OF_SIZES: &str = "waitdeployment-size";
 /// On the Deployment: the generation of the WaitDeployment that it was last written for. Writing it does not raise
 /// the Deployment's own generation.
 pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
@@ -196,10 +199,22 @@ pub fn with_no_replicas(desired: &Value) -> Value {
 /// version of this program (FNV-1a, 64 bits, of the JSON with sorted keys).
 pub fn template_mark(object: &WaitDeployment) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in json!(object.spec.template).to_string().bytes() {
+    // Text at once: one more tree of values would take up to 128 times as much memory.
+    let json = serde_json::to_string(&object.spec.template).unwrap_or_default();
+    for byte in json.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
     format!("{hash:016x}")
+}
+
+/// A Deployment to apply with a precondition. The spec, which may be large, is not copied.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Guarded<'a> {
+    api_version: &'a Value,
+    kind: &'a Value,
+    metadata: Value,
+    spec: &'a Value,
 }
 
 /// Returns `desired` with a precondition: create only, if the cache shows no Deployment, else change only the one it
@@ -207,19 +222,19 @@ pub fn template_mark(object: &WaitDeployment) -> String {
 ///
 /// On create, the server ignores a resourceVersion; on an object that exists after all, one that no object ever
 /// had is a 409. A uid is a 409 where no object of that name exists, and a 422 about `metadata.uid` for another.
-pub fn guarded(desired: &Value, live: Option<&LiveDeployment>) -> Value {
-    let mut guarded = desired.clone();
+pub fn guarded<'a>(desired: &'a Value, live: Option<&LiveDeployment>) -> Guarded<'a> {
+    let mut metadata = desired["metadata"].clone();
     match live {
-        Some(live) => guarded["metadata"]["uid"] = live.metadata.uid.clone().into(),
-        None => guarded["metadata"]["resourceVersion"] = "1".into(),
+        Some(live) => metadata["uid"] = live.metadata.uid.clone().into(),
+        None => metadata["resourceVersion"] = "1".into(),
     }
-    guarded
+    Guarded { api_version: &desired["apiVersion"], kind: &desired["kind"], metadata, spec: &desired["spec"] }
 }
 
 /// Returns `desired` with a precondition: change only this very version.
-pub fn guarded_version(desired: &Value, live: &LiveDeployment, version: &str) -> Value {
+pub fn guarded_version<'a>(desired: &'a Value, live: &LiveDeployment, version: &str) -> Guarded<'a> {
     let mut guarded = guarded(desired, Some(live));
-    guarded["metadata"]["resourceVersion"] = version.into();
+    guarded.metadata["resourceVersion"] = version.into();
     guarded
 }
 

@@ -37,8 +37,8 @@ use crate::reasons::condition;
 pub(crate) use events::{Change, Deed, Happening, OpenedBy, Opening, of_deed};
 pub use loss::{Loss, had_held};
 pub use needs::{Known, Needs, Seen};
-pub(crate) use report::condition_of;
 pub use report::{Applied, GateStatus, Trial, report};
+pub(crate) use report::{TooLargeStatus, condition_of};
 pub use standing::{Conflict, Standing};
 
 /// How soon to look again while the manager's own network is in doubt.
@@ -219,8 +219,9 @@ impl Decision {
         }
     }
 
-    /// Every word that [`as_str`](Self::as_str) may return of an object that is not being deleted.
-    pub const STATES: [&'static str; 10] = [
+    /// Every word that [`as_str`](Self::as_str) may return of an object that is not being deleted, and that of one of
+    /// which nothing is decided, because it is too large.
+    pub const STATES: [&'static str; 11] = [
         "closed",
         "conflict",
         "denied",
@@ -231,6 +232,7 @@ impl Decision {
         "open",
         "scaled_to_zero",
         "terminating",
+        "too_large",
     ];
 
     /// Returns how the Deployment is to be written, if it is.

@@ -55,6 +55,8 @@ pub const TEMPLATE_REJECTED: &str = "TemplateRejected";
 pub const ADMISSION_DENIED: &str = "AdmissionDenied";
 /// The API server refused the Deployment by RBAC, quota or the like; tried again slowly.
 pub const APPLY_FORBIDDEN: &str = "ApplyForbidden";
+/// The object, or its Deployment, is longer than is decoded; nothing is done for it until it shrinks.
+pub const TOO_LARGE: &str = "TooLarge";
 /// `waitProbe` cannot be acted on; only an edit helps, and nothing is dialled.
 pub const INVALID_PROBE: &str = "InvalidProbe";
 /// `spec.waitFor` cannot be acted on, or one of its dependencies cannot be looked at as it is written; only an edit helps.

@@ -1,5 +1,6 @@
 //! How the built-in controllers are put together and given to a manager.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -33,6 +34,11 @@ use crate::{deployment, mirror, status_mirror, wait_deployment};
 /// The names a configuration file may use.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
 
+/// Which share of `cache.maxObjectBytes` is decoded of a WaitDeployment or Deployment. Templates are carried as JSON values,
+/// which take up to 128 times the memory of their text, twice or three times in each worker at once; the memory limit in
+/// `deploy/` is made for this.
+pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+
 /// How probes reach the network; tests put their own here.
 #[derive(Clone)]
 pub struct Sockets {
@@ -62,8 +68,8 @@ struct ProbeEngine {
 /// # Errors
 /// Fails if one of the names is taken, or the manager has been stopped.
 pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError> {
-    let objects = manager.store::<WaitDeployment>(Scope::all());
-    let deployments = manager.store::<Deployment>(Scope::all());
+    let objects = manager.store::<WaitDeployment>(Scope::all()).limited_to_share(DECODED_SHARE);
+    let deployments = manager.store::<Deployment>(Scope::all()).limited_to_share(DECODED_SHARE);
     let services = manager.store::<Service>(Scope::all());
     let slices = manager.store::<EndpointSlice>(Scope::all());
 
@@ -94,7 +100,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
     let turns = Turns::default();
-    let status = |name| StatusWriter::new(&objects, manager.applier(name), &turns);
+    let status = |name| StatusWriter::new(&objects, &manager.applier(name), &turns);
     let gates = GateMetrics::register(manager.registry(), manager.leading());
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)

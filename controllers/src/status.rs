@@ -17,10 +17,11 @@ use std::sync::Arc;
 use kube::Resource as _;
 use mainstay::cache::Store;
 use mainstay::client::Applier;
-use mainstay::key::Request;
+use mainstay::key::{Key as _, Request};
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -32,7 +33,8 @@ const TURNS: usize = 256;
 #[derive(Debug)]
 pub struct StatusWriter {
     objects: Store<WaitDeployment>,
-    apply: Applier<WaitDeployment>,
+    /// Its answers are the whole object, and not read.
+    apply: Applier<IgnoredAny>,
     turns: Turns,
 }
 
@@ -44,24 +46,29 @@ pub struct Turns(Arc<[Mutex<()>; TURNS]>);
 
 impl StatusWriter {
     /// Makes a writer in the name of `apply`.
-    pub fn new(objects: &Store<WaitDeployment>, apply: Applier<WaitDeployment>, turns: &Turns) -> Self {
-        Self { objects: objects.clone(), apply, turns: turns.clone() }
+    pub fn new(objects: &Store<WaitDeployment>, apply: &Applier<WaitDeployment>, turns: &Turns) -> Self {
+        Self { objects: objects.clone(), apply: apply.view(), turns: turns.clone() }
     }
 
-    /// Gives `object` this status. Returns false if there is no such object any more.
+    /// Returns a writer of the same objects in another name.
+    pub(crate) fn of(&self, field_manager: &'static str) -> Self {
+        let apply = Applier::new(self.apply.kind().clone(), field_manager);
+        Self { objects: self.objects.clone(), apply, turns: self.turns.clone() }
+    }
+
+    /// Gives the object of this uid this status. Returns false if there is no such object any more.
     pub(crate) async fn write(
         &self,
         cx: &Context,
         request: &Request,
-        object: &WaitDeployment,
-        status: &impl Serialize,
+        uid: &str,
+        status: &(impl Serialize + Sync),
     ) -> Result<bool, ReconcileError> {
         let _turn = self.turns.of(request).lock().await;
         // What the one before has written is in the cache already.
         let newest = self.objects.entry(request)?;
-        let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let Some(newest) = newest.filter(|newest| newest.meta().uid == *uid) else { return Ok(false) };
-        let body = status_of(object, &newest.meta().resource_version.to_string(), status);
+        let body = status_of(request, uid, &newest.meta().resource_version.to_string(), status);
         match self.apply.apply_status(cx, &body).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
@@ -86,17 +93,22 @@ impl Default for Turns {
     }
 }
 
+/// Returns the uid of an object; empty for one that no server has seen.
+pub(crate) fn uid_of(object: &WaitDeployment) -> &str {
+    object.metadata.uid.as_deref().unwrap_or_default()
+}
+
 // === private ===
 
-/// Returns the body that gives this version of `object` this status.
-fn status_of(object: &WaitDeployment, version: &str, status: &impl Serialize) -> Value {
+/// Returns the body that gives this version of an object this status.
+fn status_of(request: &Request, uid: &str, version: &str, status: &impl Serialize) -> Value {
     json!({
         "apiVersion": WaitDeployment::api_version(&()),
         "kind": WaitDeployment::kind(&()),
         "metadata": {
-            "name": object.metadata.name,
-            "namespace": object.metadata.namespace,
-            "uid": object.metadata.uid,
+            "name": request.name(),
+            "namespace": request.namespace(),
+            "uid": uid,
             "resourceVersion": version,
         },
         "status": status,

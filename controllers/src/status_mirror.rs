@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mainstay::cache::Store;
+use mainstay::cache::{ReadError, Store};
 use mainstay::key::Request;
 use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::deployment::LiveDeployment;
 use crate::mirror::mirror;
-use crate::status::StatusWriter;
+use crate::status::{StatusWriter, uid_of};
 use metrics::{MirrorMetrics, WriteResult};
 
 /// Name in metrics, logs and configuration.
@@ -103,11 +103,16 @@ impl Book {
 
 impl Reconciler for StatusMirror {
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-        let Some(object) = self.objects.get(request)?.filter(|object| !object.is_deleting()) else {
+        let read = self.objects.get(request).and_then(|object| Ok((object, self.deployments.get(request)?)));
+        let (object, live) = match read {
+            // The gate tells it.
+            Err(ReadError::TooLarge { .. }) => (None, None),
+            read => read?,
+        };
+        let Some(object) = object.filter(|object| !object.is_deleting()) else {
             self.book.lock().stale.remove(request);
             return Ok(Action::Done);
         };
-        let live = self.deployments.get(request)?;
         let status = mirror(&object, live.as_deref(), &Time((self.clock)()));
         if status.is_shown_by(&object) {
             self.book.lock().stale.remove(request);
@@ -118,7 +123,7 @@ impl Reconciler for StatusMirror {
         if let Some(rest) = rest {
             return Ok(Action::RequeueAfter(rest));
         }
-        match self.status.write(cx, request, &object, &status).await {
+        match self.status.write(cx, request, uid_of(&object), &status).await {
             Ok(true) => {
                 let lag = self.book.lock().wrote(request);
                 self.metrics.applied(lag);

@@ -9,12 +9,14 @@
 //!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
 //! 2. A status never reaches a successor of the object that it was computed from.
 //! 3. What the server refused as invalid, or accepted on trial, is not sent again before the object has changed.
-//! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too.
+//! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too. One that is too
+//!    large to be decoded, or whose Deployment is, is told so by its conditions as well.
 
 mod adopt;
 mod deed;
 mod metrics;
 mod refused;
+mod size;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -27,7 +29,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use mainstay::cache::{ReadError, Store};
+use mainstay::cache::{Entry, ReadError, Store};
 use mainstay::client::{Applier, EventType};
 use mainstay::key::{Key, Request};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
@@ -39,8 +41,9 @@ use crate::dependencies::{Dependencies, Observation, State};
 use crate::deployment::{LiveDeployment, desired};
 use crate::gate::{self, Change, Course, Facts, GateStatus};
 use crate::reasons::event;
-use crate::status::StatusWriter;
+use crate::status::{StatusWriter, uid_of};
 use deed::Done;
+use size::Sizes;
 use written::Memory;
 
 pub use metrics::GateMetrics;
@@ -50,6 +53,9 @@ pub const NAME: &str = "wait-deployment";
 
 /// The action that Events of the gate name.
 const ACTION: &str = "Gate";
+
+/// The object, and the Deployment undecoded and decoded.
+type Read = (Arc<WaitDeployment>, Option<Entry<LiveDeployment>>, Option<Arc<LiveDeployment>>);
 
 /// Reconciles WaitDeployments.
 #[derive(Debug)]
@@ -62,6 +68,7 @@ pub struct WaitDeploymentReconciler {
     /// Keys of labels and annotations that the Deployments do not get; see [`desired`].
     not_passed_on: Vec<String>,
     memory: Memory,
+    sizes: Sizes,
     metrics: GateMetrics,
     doubt: Mutex<Doubt>,
     clock: fn() -> Timestamp,
@@ -94,6 +101,7 @@ impl WaitDeploymentReconciler {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_deployment: write_deployment.view(),
+            sizes: Sizes::new(&status),
             status,
             dependencies,
             not_passed_on,
@@ -105,19 +113,27 @@ impl WaitDeploymentReconciler {
     }
 
     /// Returns the object; `None` once there is nothing to do for it any more.
-    fn object(&self, request: &Request, cx: &Context) -> Result<Option<Arc<WaitDeployment>>, ReconcileError> {
+    fn object(&self, request: &Request, cx: &Context) -> Result<Option<Arc<WaitDeployment>>, ReadError> {
         let found = self.objects.get(request);
         let gone = found.as_ref().is_ok_and(|found| found.as_ref().is_none_or(|object| object.is_deleting()));
         // A cache that cannot be read for now says nothing about the object: what is known of it is kept.
-        if gone || matches!(found, Err(ReadError::Decode { .. })) {
+        if gone || matches!(found, Err(ReadError::Decode { .. } | ReadError::TooLarge { .. })) {
             self.dependencies.forget(request);
             self.memory.forget(request);
             self.metrics.forget(request);
         }
         if let Err(error @ ReadError::Decode { source, .. }) = &found {
-            self.tell_unreadable(request, error, source, cx);
+            self.tell_unreadable(request, &format!("{error}: {source}"), cx);
         }
         Ok(found?.filter(|_| !gone))
+    }
+
+    /// Returns the object and the Deployment of its name, undecoded and decoded; `None` as [`Self::object`].
+    fn read(&self, request: &Request, cx: &Context) -> Result<Option<Read>, ReadError> {
+        let Some(object) = self.object(request, cx)? else { return Ok(None) };
+        let live = self.deployments.entry(request)?;
+        let deployment = live.as_ref().map(Entry::decode).transpose()?;
+        Ok(Some((object, live, deployment)))
     }
 
     /// Returns the Deployment that the object asks for.
@@ -126,13 +142,7 @@ impl WaitDeploymentReconciler {
     }
 
     /// Nobody reads the manager's log for a typo: the object itself has to say it, and a status it cannot have.
-    fn tell_unreadable(
-        &self,
-        request: &Request,
-        error: &ReadError,
-        source: &serde_json::Error,
-        cx: &Context,
-    ) {
+    fn tell_unreadable(&self, request: &Request, why: &str, cx: &Context) {
         let Ok(Some(entry)) = self.objects.entry(request) else { return };
         let object = ObjectReference {
             name: Some(request.name().to_owned()),
@@ -140,7 +150,7 @@ impl WaitDeploymentReconciler {
             uid: Some(entry.meta().uid.to_string()),
             ..WaitDeployment::default().object_ref(&())
         };
-        let note = format!("{error}: {source}; nothing is done for it, and its Deployment is left as it is");
+        let note = format!("{why}; nothing is done for it, and its Deployment is left as it is");
         cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
     }
 
@@ -188,7 +198,7 @@ impl WaitDeploymentReconciler {
         cx: &Context,
     ) -> Result<(), ReconcileError> {
         send(object, gate::of_deed(object, decision, done.deed), done, cx);
-        if !status.is_shown_by(object) && !self.status.write(cx, request, object, status).await? {
+        if !status.is_shown_by(object) && !self.status.write(cx, request, uid_of(object), status).await? {
             // Gone: there is nobody left to tell.
             return Ok(());
         }
@@ -201,9 +211,16 @@ impl WaitDeploymentReconciler {
 
 impl Reconciler for WaitDeploymentReconciler {
     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
-        let Some(object) = self.object(request, cx)? else { return Ok(Action::Done) };
-        let live = self.deployments.entry(request)?;
-        let deployment = live.as_ref().map(mainstay::cache::Entry::decode).transpose()?;
+        let (object, live, deployment) = match self.read(request, cx) {
+            Ok(Some(read)) => read,
+            Ok(None) => {
+                self.sizes.forget(request);
+                return Ok(Action::Done);
+            }
+            Err(error @ ReadError::TooLarge { .. }) => return self.tell_too_large(request, &error, cx).await,
+            Err(error) => return Err(error.into()),
+        };
+        self.sizes.forget(request);
         let plan = object.plan();
         let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
         let now = (self.clock)();

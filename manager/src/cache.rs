@@ -190,8 +190,8 @@ impl Cache {
         let found = full.or_else(|| known.iter().find(fits)).cloned();
         let store = found.clone().unwrap_or_else(|| {
             let parts = self.0.settings.parts(&kind, &scope);
-            let limit = self.0.settings.max_object_bytes;
-            let core = Core::new(kind, scope, projection, parts, limit);
+            let limits = self.0.settings.limits();
+            let core = Core::new(kind, scope, projection, parts, limits);
             let core = core.of(self.0.cluster.clone(), self.0.required.clone());
             let store = Arc::new(KindStore::new(core));
             stores.retain(|store| store.strong_count() > 0);

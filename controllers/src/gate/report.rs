@@ -81,6 +81,14 @@ pub struct GateStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// The part of the status of an object that is too large to be decoded. What else stands there is not known, and stays.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TooLargeStatus {
+    observed_generation: i64,
+    conditions: Vec<Condition>,
+}
+
 /// Where things stand, before it is spread over the conditions.
 pub(super) struct Summary {
     pub(super) ready: &'static str,
@@ -164,6 +172,28 @@ impl GateStatus {
             && status.deadline_time == self.deadline_time
             && status.dependencies == self.dependencies
             && condition::OF_GATE.iter().all(|type_| object.condition(type_) == self.condition(type_))
+    }
+}
+
+// === impl TooLargeStatus ===
+
+impl TooLargeStatus {
+    pub(crate) fn new(generation: i64, message: &str, now: &Time) -> Self {
+        let say = |type_: &str, status: &str| Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            observed_generation: Some(generation),
+            last_update_time: None,
+            last_transition_time: Some(now.clone()),
+            reason: Some(reasons::TOO_LARGE.to_owned()),
+            message: Some(message.to_owned()),
+        };
+        let conditions = vec![
+            say(condition::READY, "False"),
+            say(condition::RECONCILING, "False"),
+            say(condition::STALLED, "True"),
+        ];
+        Self { observed_generation: generation, conditions }
     }
 }
 

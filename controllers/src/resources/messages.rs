@@ -118,6 +118,7 @@ pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Obs
                  mainstay.dev/aggregate-to-manager: \"true\" gives it the right"
             ),
         ),
+        ReadError::TooLarge { .. } => blind(resource::TOO_MANY_OBJECTS, error.to_string()),
         _ => blind(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
     }
 }

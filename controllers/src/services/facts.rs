@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mainstay::cache::{Delta, DeltaHandler, ResourceVersion, Uid, View};
+use mainstay::client::Extent;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
@@ -83,7 +84,11 @@ impl<T: Fact> Facts<T> {
     pub(super) fn of(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let meta = view.meta();
         let known = self.0.lock().get(&meta.uid).cloned();
-        let known = known.filter(|(version, _)| *version == meta.resource_version);
+        // Of one that is too large only its way into the store has shown more than metadata.
+        let is_of = |version: &ResourceVersion| {
+            *version == meta.resource_version || matches!(meta.extent, Extent::TooLarge(_))
+        };
+        let known = known.filter(|(version, _)| is_of(version));
         known.map_or_else(|| self.take_out(view), |(_, facts)| facts)
     }
 }

@@ -28,7 +28,7 @@ fn mirrored(metadata: &Value) -> (StatusMirror, Store<WaitDeployment>, TestConte
     let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
     let deployments = Store::from_values(&KindId::of::<Deployment>(), [live]);
     let applier = Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER);
-    let status = StatusWriter::new(&objects, applier, &Turns::default());
+    let status = StatusWriter::new(&objects, &applier, &Turns::default());
     let cx = Context::for_test().with_store(&objects).with_store(&deployments);
     (StatusMirror::new(&objects, &deployments, status, &Registry::new()), objects, cx)
 }

@@ -90,6 +90,8 @@ impl WaitDeploymentReconciler {
             Some(known) => Done::of(known, Deed::Nothing),
             None => self.send(request, object, found.as_ref(), &attempt, write, cx).await?,
         };
+        // Two such bodies of a large object are twice its memory.
+        drop(attempt);
         if write.holds() && matches!(done.applied, Applied::Current(_)) {
             // What is held back would otherwise be found wrong only when it is let through.
             let Done { trial, error, next, .. } = self.try_out(request, object, live.as_deref(), cx).await;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::deployment::FIELD_MANAGER;
+use crate::register::DECODED_SHARE;
 use crate::status::Turns;
 
 const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
@@ -44,7 +45,7 @@ fn gate_beside(
         &Applier::new(KindId::of::<Deployment>(), FIELD_MANAGER),
         StatusWriter::new(
             &objects,
-            Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
+            &Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
             &Turns::default(),
         ),
         Dependencies::for_test(),
@@ -216,4 +217,49 @@ fn a_term_begins_in_doubt() {
     assert_eq!(doubt.note(1, true, at(30)), Some(at(30)), "outage");
     assert_eq!(doubt.note(1, false, at(40)), Some(at(30)));
     assert_eq!(doubt.note(2, false, at(50)), Some(at(50)), "the next term");
+}
+
+/// As many bytes of text in an object as are too many for the gate.
+const LARGE: usize = 70_000;
+
+#[tokio::test]
+async fn an_object_that_is_too_large_is_told_so_once_and_goes_on_when_it_shrinks() {
+    let (mut gate, objects, cx) = gate(&json!({"x": "x".repeat(LARGE)}));
+    gate.objects = objects.limited_to_share(DECODED_SHARE);
+    let cx = cx.with_term(1);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!((run.action(), run.wrote()), (Action::Done, vec![STATUS.to_owned()]));
+    let reasons: Vec<_> = run.events.iter().map(|event| &*event.reason).collect();
+    assert_eq!(reasons, ["Unreadable"]);
+    let told = objects.get(&web()).unwrap().unwrap();
+    for (type_, status) in [("Ready", "False"), ("Reconciling", "False"), ("Stalled", "True")] {
+        let told = told.condition(type_).unwrap();
+        assert_eq!((&*told.status, told.reason.as_deref()), (status, Some("TooLarge")), "{type_}");
+        let message = told.message.as_deref().unwrap();
+        assert!(message.contains(" has 70") && message.contains("more than 65536"), "{message}");
+    }
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
+    // Another replica may have led in between.
+    let cx = cx.with_term(2);
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [STATUS]);
+    gate.objects = objects.clone();
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [DEPLOYMENT, STATUS]);
+    let told = objects.get(&web()).unwrap().unwrap();
+    assert_ne!(told.condition("Ready").unwrap().reason.as_deref(), Some("TooLarge"));
+}
+
+#[tokio::test]
+async fn a_deployment_that_is_too_large_is_left_alone_and_told() {
+    let live = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "d1"},
+        "spec": {"selector": {}, "template": {"x": "x".repeat(LARGE)}},
+    });
+    let (mut gate, objects, cx) = gate_beside(&json!({}), Some(live));
+    gate.deployments = gate.deployments.limited_to_share(DECODED_SHARE);
+    let run = reconcile_once(&gate, &web(), &cx).await;
+    assert_eq!(run.wrote(), [STATUS]);
+    let told = objects.get(&web()).unwrap().unwrap();
+    let ready = told.condition("Ready").unwrap();
+    assert_eq!(ready.reason.as_deref(), Some("TooLarge"));
+    assert!(ready.message.as_deref().unwrap().starts_with("apps/v1 Deployment shop/web has 70"), "{ready:?}");
 }

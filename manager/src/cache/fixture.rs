@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::home::Home;
 use super::kind::KindStore;
 use super::meta::{ResourceVersion, Scan};
+use super::settings::CacheSettings;
 use super::store::Core;
 use super::{Projection, Scope, writes};
 use crate::client::{ResourcePath, Writer};
@@ -22,10 +23,16 @@ impl KindStore {
     /// # Errors
     /// Fails with what is wrong with the first object that no server would give.
     pub(crate) fn filled(kind: &KindId, objects: &[Value], version: u64) -> Result<Arc<Self>, String> {
-        let store = Core::new(kind.clone(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Core::new(
+            kind.clone(),
+            Scope::all(),
+            Projection::Full,
+            vec![None],
+            CacheSettings::default().limits(),
+        );
         // Own writes enter only a store that has been started.
         store.start();
-        let home = Home::new(kind.clone());
+        let home = Home::new(kind.clone(), CacheSettings::default().max_object_bytes);
         let epoch = store.begin_list();
         for object in objects {
             let raw = object.to_string();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub struct Store<K = DynamicObject> {
     kind: Arc<KindStore>,
     /// Shared with clones and views.
     declared: Arc<Declared>,
+    /// Longest object decoded; 0 = whatever is kept.
+    max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
 
@@ -36,6 +39,8 @@ pub struct Entry<K = DynamicObject> {
     view: View,
     /// Where a failure to decode is counted. Not a user: entries may be kept.
     core: Arc<Core>,
+    /// As that of its store.
+    max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
 
@@ -44,7 +49,7 @@ pub struct Entry<K = DynamicObject> {
 impl<K> Store<K> {
     /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
     pub fn new(kind: Arc<KindStore>) -> Self {
-        Self { kind, declared: Arc::default(), decode: PhantomData }
+        Self { kind, declared: Arc::default(), max_bytes: 0, decode: PhantomData }
     }
 
     /// Returns the untyped store.
@@ -54,7 +59,17 @@ impl<K> Store<K> {
 
     /// Reads the same objects as another type: usually a struct of the few fields needed, decoded faster.
     pub fn view<V>(&self) -> Store<V> {
-        Store { kind: self.kind.clone(), declared: self.declared.clone(), decode: PhantomData }
+        let (kind, declared) = (self.kind.clone(), self.declared.clone());
+        Store { kind, declared, max_bytes: self.max_bytes, decode: PhantomData }
+    }
+
+    /// Returns a handle that decodes no object longer than a share of `cache.maxObjectBytes`: reads of one fail with
+    /// [`ReadError::TooLarge`]. For types that keep JSON as it comes: a `serde_json::Value` takes up to 128 times as much
+    /// memory as its text, a struct of the fields that are needed less than the text.
+    #[must_use]
+    pub fn limited_to_share(&self, divisor: NonZeroUsize) -> Self {
+        let max_bytes = self.kind.core().limits.object / divisor;
+        Self { max_bytes, ..self.clone() }
     }
 
     /// Returns one object undecoded.
@@ -90,7 +105,8 @@ impl<K> Store<K> {
     /// controller comes back, the newer function takes the place of the older.
     ///
     /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
-    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. An error
+    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. On that way
+    /// it also sees the whole of an object that is longer than `cache.maxObjectBytes`. An error
     /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
     ///
     /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
@@ -122,7 +138,7 @@ impl<K> Store<K> {
     }
 
     fn entry_of(&self, view: View) -> Entry<K> {
-        Entry { view, core: self.kind.source().clone(), decode: PhantomData }
+        Entry { view, core: self.kind.source().clone(), max_bytes: self.max_bytes, decode: PhantomData }
     }
 }
 
@@ -182,16 +198,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
         name: &str,
         function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
-        self.index_view(name, move |view| Ok(function(&*view.decode::<K>()?)))
+        let limit = if self.max_bytes == 0 { self.kind.core().limits.object } else { self.max_bytes };
+        self.index_view(name, move |view| {
+            view.check_size(limit)?;
+            Ok(function(&*view.decode::<K>()?))
+        })
     }
 
     /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
     ///
-    /// Of an object that cannot be read any more, or is longer than `cache.maxObjectBytes` by now, it is the last version
-    /// that was taken, own writes included. [`KindStatus::left_out`](super::KindStatus::left_out) names such objects.
+    /// Of an object that cannot be read any more it is the last version that was taken, own writes included.
+    /// [`KindStatus::left_out`](super::KindStatus::left_out) names such objects.
     ///
     /// # Errors
-    /// As [`Store::entry`], and when the object is not a `K`.
+    /// As [`Store::entry`], when the object is longer than `cache.maxObjectBytes`, and when it is not a `K`.
     pub fn get(&self, request: &Request) -> Result<Option<Arc<K>>, ReadError> {
         self.entry(request)?.map(|entry| entry.decode()).transpose()
     }
@@ -227,8 +247,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// Decodes the object.
     ///
     /// # Errors
-    /// Fails when the object is not a `K`; it stays so until the object changes.
+    /// Fails when the object is too large to be decoded, or is not a `K`; it stays so until the object changes.
     pub fn decode(&self) -> Result<Arc<K>, ReadError> {
+        self.view.check_size(self.max_bytes)?;
         self.view.decode().inspect_err(|_| self.core.counts.undecodable())
     }
 }

@@ -9,6 +9,8 @@ pub(super) struct Home {
     pub(super) kind: KindId,
     /// How every body begins: `{"apiVersion":"v1","kind":"Pod"`.
     pub(super) head: Box<str>,
+    /// Longest body kept, in bytes; 0 = no limit.
+    pub(super) max_object_bytes: usize,
     pub(super) pool: Pool,
     pub(super) recent: Recent,
 }
@@ -16,10 +18,15 @@ pub(super) struct Home {
 // === impl Home ===
 
 impl Home {
-    pub(super) fn new(kind: KindId) -> Self {
+    pub(super) fn new(kind: KindId, max_object_bytes: usize) -> Self {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let (version, name) = (quoted(&kind.api_version()), quoted(kind.kind()));
         let head = format!(r#"{{"apiVersion":{version},"kind":{name}"#).into_boxed_str();
-        Self { kind, head, pool: Pool::default(), recent: Recent::default() }
+        Self { kind, head, max_object_bytes, pool: Pool::default(), recent: Recent::default() }
+    }
+
+    /// Returns whether a body of so many bytes is kept.
+    pub(super) fn affords(&self, bytes: usize) -> bool {
+        self.max_object_bytes == 0 || bytes <= self.max_object_bytes
     }
 }

@@ -38,7 +38,8 @@ pub struct Meta {
     pub labels: Labels,
     /// Whose child it is. One list for all objects of the store that have the same owners.
     pub owners: Arc<[Owner]>,
-    /// How much of the object the body is.
+    /// How much of the object the body is. `content_hash` and `status_hash` are of the whole object even where
+    /// [`Extent::TooLarge`] says that it is not kept.
     pub extent: Extent,
     /// Whether its deletion was asked for and waits for finalizers or a grace period.
     pub deleting: bool,
@@ -101,10 +102,8 @@ pub(super) enum ScanError {
     /// The transform of its kind failed.
     #[error("the transform of its kind has not taken it: {0}")]
     Transform(String),
-    /// Longer than `cache.maxObjectBytes`.
-    #[error(
-        "it has {size} bytes, more than cache.maxObjectBytes {limit}; raise the limit or shrink the object"
-    )]
+    /// Longer than is read at all.
+    #[error("it has {size} bytes or more, and no object longer than {limit} is read; shrink it")]
     TooLarge { size: usize, limit: usize },
 }
 

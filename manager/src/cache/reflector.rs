@@ -222,7 +222,7 @@ impl Reflector {
 
     /// Takes the items of one page as they come.
     async fn page(&self, epoch: u64, mut body: Body) -> Result<PageMeta, Failure> {
-        let limit = self.store.max_object_bytes;
+        let limit = self.store.limits.frame;
         let mut page = PageReader::new(limit);
         while let Some(bytes) = next_bytes(&mut body).await? {
             let mut rest = &bytes[..];

@@ -14,11 +14,23 @@ pub struct CacheSettings {
     pub namespaces: Vec<String>,
     /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
     pub resync: Duration,
-    /// Longest object taken, as the server sends it; 0 means no limit. Of one that has grown longer the last version taken
-    /// is served on: see [`KindStatus::left_out`](super::KindStatus::left_out).
+    /// Longest object that is kept whole, without managedFields; 0 means no limit. Of a longer one only metadata is kept,
+    /// and reads of the rest fail with [`ReadError::TooLarge`](super::ReadError::TooLarge).
     pub max_object_bytes: usize,
+    /// Longest object that is read at all, as the server sends it; 0 means no limit. Of one that has grown longer the last
+    /// version taken is served on: see [`KindStatus::left_out`](super::KindStatus::left_out).
+    pub max_frame_bytes: usize,
     /// Whether bodies are kept packed.
     pub pack: Pack,
+}
+
+/// The longest object in bytes; 0 = no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    /// As the server sends it: a longer one is left out.
+    pub(super) frame: usize,
+    /// As it is kept: of a longer one only metadata is.
+    pub(super) object: usize,
 }
 
 // === impl CacheSettings ===
@@ -28,13 +40,19 @@ impl Default for CacheSettings {
         Self {
             namespaces: Vec::new(),
             resync: Duration::from_hours(10),
-            max_object_bytes: 8 * 1024 * 1024,
+            max_object_bytes: 256 * 1024,
+            // Far more than etcd stores of one object.
+            max_frame_bytes: 8 * 1024 * 1024,
             pack: Pack::default(),
         }
     }
 }
 
 impl CacheSettings {
+    pub(super) fn limits(&self) -> Limits {
+        Limits { frame: self.max_frame_bytes, object: self.max_object_bytes }
+    }
+
     /// The namespaces to list and watch, one reflector each; a single `None` is all, none at all is a scope that
     /// the configuration does not allow.
     pub(super) fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {

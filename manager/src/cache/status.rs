@@ -57,6 +57,8 @@ pub struct KindStatus {
     pub objects: usize,
     /// Bytes of bodies and of the fixed part of their metadata.
     pub bytes: usize,
+    /// Of them those of which only metadata is kept, because they are longer than `cache.maxObjectBytes`.
+    pub too_large: usize,
     /// What packing makes of the bodies.
     pub packing: Packing,
     /// Watches opened after the first.
@@ -335,6 +337,7 @@ impl Counts {
             absent: health.down().any(|down| down.absent),
             objects: table.count(),
             bytes: table.bytes(),
+            too_large: table.too_large(),
             packing: store.shelf.packing(table.packing()),
             restarts: health.after_first(|part| part.watches),
             relists: health.after_first(|part| part.lists),

@@ -29,6 +29,7 @@ use super::meta::ResourceVersion;
 use super::pack::Shelf;
 use super::required::{Required, Words};
 use super::select::{Indexed, LabelSelector, Scope, Select};
+use super::settings::Limits;
 use super::status::{Counts, KindStatus};
 use super::table::Table;
 use super::transform::Transform;
@@ -51,8 +52,7 @@ pub(super) struct Core {
     /// Namespaces it lists and watches, one reflector each; a single `None` is all of them.
     pub(super) parts: Vec<Option<Arc<str>>>,
     own_writes: Coverage,
-    /// Longest object taken, in bytes; 0 = no limit.
-    pub(super) max_object_bytes: usize,
+    pub(super) limits: Limits,
     table: RwLock<Table>,
     /// Those the table has indexes by, in its order; another slice after each change. Written under the table's lock.
     functions: RwLock<Arc<[Arc<Function>]>>,
@@ -97,7 +97,7 @@ impl Core {
         scope: Scope,
         projection: Projection,
         parts: Vec<Option<Arc<str>>>,
-        max_object_bytes: usize,
+        limits: Limits,
     ) -> Self {
         let own_writes = match (&scope.fields, &scope.labels) {
             (Some(_), _) => Coverage::Nothing,
@@ -111,12 +111,12 @@ impl Core {
             table: RwLock::new(Table::new(parts.iter().cloned())),
             functions: RwLock::default(),
             full: AtomicBool::new(projection == Projection::Full),
-            home: Arc::new(Home::new(kind.clone())),
+            home: Arc::new(Home::new(kind.clone(), limits.object)),
             kind,
             scope,
             parts,
             own_writes,
-            max_object_bytes,
+            limits,
             in_delivery: AtomicUsize::new(0),
             queued: Notify::new(),
             freed: Notify::new(),
@@ -318,7 +318,7 @@ impl Core {
     /// Returns the longest watch line worth keeping; 0 = no limit.
     pub(super) fn line_limit(&self) -> usize {
         // The event around the object is a few dozen bytes.
-        if self.max_object_bytes == 0 { 0 } else { self.max_object_bytes.saturating_add(64) }
+        if self.limits.frame == 0 { 0 } else { self.limits.frame.saturating_add(64) }
     }
 
     /// Makes a metadata-only store hold whole objects; refused once its reflector has started, or never will.

@@ -68,6 +68,8 @@ pub(super) struct Table {
     /// Counts lists and hidings, so that "began after" can be asked.
     epoch: u64,
     bytes: usize,
+    /// Objects of which only metadata is kept, being too large.
+    too_large: usize,
     /// Those of the objects that are packed, without their dictionaries.
     packing: Packing,
     synced: bool,
@@ -301,6 +303,7 @@ impl Table {
             let number = self.objects.insert(view.clone());
             self.indexes.insert(number, view.meta(), values);
             self.bytes += view.cost();
+            self.too_large += usize::from(view.is_too_large());
             self.intake.offer(&view, self.bytes);
             self.queue(None, Some(view), origin);
             return None;
@@ -323,6 +326,8 @@ impl Table {
         self.indexes.replace(number, old.meta(), view.meta(), values);
         self.bytes += view.cost();
         self.bytes -= old.cost();
+        self.too_large += usize::from(view.is_too_large());
+        self.too_large -= usize::from(old.is_too_large());
         self.packing.take(old.body());
         self.intake.offer(&view, self.bytes);
         if old.meta().uid == view.meta().uid {
@@ -345,6 +350,7 @@ impl Table {
         let slot = self.objects.remove(number)?;
         self.indexes.remove(number, slot.view.meta());
         self.bytes -= slot.view.cost();
+        self.too_large -= usize::from(slot.view.is_too_large());
         self.packing.take(slot.view.body());
         self.queue(Some(slot.view.clone()), None, origin);
         Some(slot.view)
@@ -425,6 +431,10 @@ impl Table {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn too_large(&self) -> usize {
+        self.too_large
     }
 
     pub(super) fn packing(&self) -> Packing {

@@ -1,4 +1,5 @@
 pub(crate) mod fixtures;
+mod too_large;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -65,6 +65,17 @@ pub enum ReadError {
         #[source]
         source: serde_json::Error,
     },
+    /// The object is there but longer than is kept, or than the handle reads: only its metadata can be read, and where
+    /// that is longer than `cache.maxObjectBytes` by itself, only its identity. A retry helps once the object has changed.
+    #[error("{object} has {size} bytes, more than {limit}; shrink it, or raise cache.maxObjectBytes")]
+    TooLarge {
+        /// The object.
+        object: ObjectKey,
+        /// Bytes of the object as JSON, without managedFields.
+        size: usize,
+        /// Most bytes that are read of it.
+        limit: usize,
+    },
     /// The object is there but its kept form is not readable any more. A retry helps once the object has changed.
     #[error("{object} cannot be read from memory; restart the process")]
     Damaged {
@@ -96,8 +107,9 @@ impl View {
     /// Returns the body: JSON without managedFields, and only `metadata` in a metadata-only store.
     ///
     /// # Errors
-    /// Fails when the kept form is damaged.
+    /// Fails when the object is too large to be kept, and when the kept form is damaged.
     pub fn bytes(&self) -> Result<Bytes, ReadError> {
+        self.check_size(0)?;
         self.0.body.bytes().map_err(|source| self.damaged(source))
     }
 
@@ -127,8 +139,10 @@ impl View {
     /// Decodes the body. Who reads one version at about the same time, as the same type, is given the same `Arc`.
     ///
     /// # Errors
-    /// Fails when the body is not a `T`, and when its kept form is damaged; it stays so until the object changes.
+    /// Fails when the object is too large to be kept, when the body is not a `T`, and when its kept form is damaged; it
+    /// stays so until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
+        self.check_size(0)?;
         let recent = &self.0.home.recent;
         if let Some(known) = recent.find(&self.0) {
             return Ok(known);
@@ -137,6 +151,23 @@ impl View {
         let (bytes, decoded) = decoded.map_err(|source| self.damaged(source))?;
         let decoded = decoded.map_err(|source| ReadError::Decode { object: self.object_key(), source })?;
         Ok(recent.share(&self.0, Arc::new(decoded), bytes))
+    }
+
+    /// Fails for an object of which only metadata is kept, and for one longer than `limit`; 0 = no limit.
+    pub(super) fn check_size(&self, limit: usize) -> Result<(), ReadError> {
+        let (size, kept) = match self.0.meta.extent {
+            Extent::TooLarge(size) => (usize::try_from(size).unwrap_or(usize::MAX), false),
+            _ => (self.0.body.plain_len(), true),
+        };
+        if kept && (limit == 0 || size <= limit) {
+            return Ok(());
+        }
+        let limit = if limit == 0 { self.0.home.max_object_bytes } else { limit };
+        Err(ReadError::TooLarge { object: self.object_key(), size, limit })
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        matches!(self.0.meta.extent, Extent::TooLarge(_))
     }
 
     fn damaged(&self, source: Damage) -> ReadError {
@@ -169,7 +200,7 @@ impl Current for View {
 
     fn json(&self) -> Bytes {
         // Nothing is no object either: whoever reads it says which one it was.
-        self.bytes().unwrap_or_default()
+        self.0.body.bytes().unwrap_or_default()
     }
 
     fn extent(&self) -> Extent {

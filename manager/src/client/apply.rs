@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::key::KindId;
+use crate::key::{KindId, Request as ObjectName};
 
 use super::body::Body;
 use super::call::{Part, address, attempt, query, request, send};
@@ -182,6 +182,10 @@ impl<K: DeserializeOwned> Applier<K> {
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
+        if current.is_none() {
+            let (what, answer) = self.send_once(cx, object, Part::Object, true).await?;
+            return effect(&what, &answer, false);
+        }
         self.write(cx, current, object, Part::Object, true).await
     }
 
@@ -204,10 +208,26 @@ impl<K: DeserializeOwned> Applier<K> {
         object: &(impl Serialize + Sync),
         part: Part,
     ) -> Result<Arc<K>, WriteError> {
-        let body = Body::of(&self.kind, object, "apply")?;
-        self.memory.forget(&body.name, part);
-        let (what, answer) = self.send(cx, &body, part, false).await?;
+        let (what, answer) = self.send_once(cx, object, part, false).await?;
         decode(&what, answer.body())
+    }
+
+    /// Sends what is compared with nothing. While the request is on its way only its bytes are kept.
+    async fn send_once(
+        &self,
+        cx: &impl Authority,
+        object: &(impl Serialize + Sync),
+        part: Part,
+        dry_run: bool,
+    ) -> Result<(String, Response<Bytes>), WriteError> {
+        let body = Body::of(&self.kind, object, verb(dry_run))?;
+        if !dry_run {
+            self.memory.forget(&body.name, part);
+        }
+        let bytes = body.bytes();
+        let Body { name, value } = body;
+        drop(value);
+        self.send(cx, &name, bytes, part, dry_run).await
     }
 
     async fn write(
@@ -218,14 +238,14 @@ impl<K: DeserializeOwned> Applier<K> {
         part: Part,
         dry_run: bool,
     ) -> Result<Effect<K>, WriteError> {
-        let body = Body::of(&self.kind, object, if dry_run { "dry run" } else { "apply" })?;
+        let body = Body::of(&self.kind, object, verb(dry_run))?;
         if !dry_run {
             if current.is_some_and(|current| self.memory.still_stands(&body, part, current, cx.term())) {
                 return Ok(Effect::Unchanged);
             }
             self.memory.forget(&body.name, part);
         }
-        let (what, answer) = self.send(cx, &body, part, dry_run).await?;
+        let (what, answer) = self.send(cx, &body.name, body.bytes(), part, dry_run).await?;
         let now: Value = read(&what, answer.body())?;
         let unchanged = if dry_run {
             // A dry run gives no new version, so the content has to tell.
@@ -241,15 +261,16 @@ impl<K: DeserializeOwned> Applier<K> {
     async fn send(
         &self,
         cx: &impl Authority,
-        body: &Body,
+        name: &ObjectName,
+        body: Bytes,
         part: Part,
         dry_run: bool,
     ) -> Result<(String, Response<Bytes>), WriteError> {
-        let what = attempt("apply", &self.kind, part, &body.name, dry_run);
+        let what = attempt("apply", &self.kind, part, name, dry_run);
         let query = query(self.field_manager, dry_run, &what)?;
-        let address = format!("{}?{query}&force=true", address(&self.kind, part, &body.name));
+        let address = format!("{}?{query}&force=true", address(&self.kind, part, name));
         let content_type = Some("application/apply-patch+yaml");
-        let request = request(Method::PATCH, &address, content_type, body.bytes(), &what)?;
+        let request = request(Method::PATCH, &address, content_type, body, &what)?;
         let answer = send(cx.client(), request, &what).await?;
         Ok((what, answer))
     }
@@ -265,6 +286,11 @@ impl<K> fmt::Debug for Applier<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Applier({} as {})", self.kind, self.field_manager)
     }
+}
+
+/// Begins an error.
+fn verb(dry_run: bool) -> &'static str {
+    if dry_run { "dry run" } else { "apply" }
 }
 
 /// Reads an answer's effect; `unchanged` says whether it is the object as the caller knows it.

@@ -41,6 +41,8 @@ pub enum Extent {
     Whole,
     /// Its `metadata`: it comes from a metadata-only store.
     Metadata,
+    /// Its `metadata`: the whole, of so many bytes, is longer than `cache.maxObjectBytes`.
+    TooLarge(u32),
     /// What a transform of the cache has made of it; nobody knows what is missing.
     Changed,
 }

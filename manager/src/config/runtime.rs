@@ -103,8 +103,9 @@ pub struct Cache {
     /// Whether objects are kept packed: a Pod of 6 KiB in about 500 bytes, for 14 us of a processor per change and 4 us
     /// more per read. Auto packs a kind once it has a mebibyte, if that saves a third; Always from the first object on.
     pub pack: Pack,
-    /// A version of an object above this size is left out, counted and named; an earlier one that was kept stays and is
-    /// served until the object shrinks or goes. /debug/caches lists them as leftOut.
+    /// Of an object above this size, as JSON without managedFields, only metadata is kept: reads of the rest fail, and the
+    /// object is counted as `mainstay_cache_too_large_objects`. A quarter of it is the most that the built-in
+    /// controllers decode of a WaitDeployment or Deployment. The memory limit in deploy/ is made for the default.
     #[schemars(extend("x-mainstay-range" = ["1Ki", "1Gi"]))]
     pub max_object_bytes: Size,
 }
@@ -289,13 +290,14 @@ impl Cache {
             resync: *self.resync,
             max_object_bytes: usize::try_from(self.max_object_bytes.bytes()).unwrap_or(usize::MAX),
             pack: self.pack,
+            ..CacheSettings::default()
         }
     }
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        let CacheSettings { namespaces, resync, max_object_bytes, pack } = CacheSettings::default();
+        let CacheSettings { namespaces, resync, max_object_bytes, pack, .. } = CacheSettings::default();
         let max_object_bytes = Size::from_bytes(u64::try_from(max_object_bytes).unwrap_or(u64::MAX));
         Self { namespaces, resync: resync.into(), pack, max_object_bytes }
     }

@@ -26,6 +26,7 @@ impl From<KindStatus> for Store {
             absent: status.absent,
             objects: status.objects,
             bytes: status.bytes,
+            too_large: status.too_large,
             packed: Packed::of(status.packing),
             restarts: status.restarts,
             relists: status.relists,

@@ -125,6 +125,8 @@ pub(crate) struct Store {
     pub(crate) absent: bool,
     pub(crate) objects: usize,
     pub(crate) bytes: usize,
+    /// Objects of which only metadata is kept.
+    pub(crate) too_large: usize,
     /// `null` where no object is packed.
     pub(crate) packed: Option<Packed>,
     pub(crate) restarts: u64,

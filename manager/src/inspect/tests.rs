@@ -311,6 +311,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         absent: false,
         objects: 3,
         bytes: 4096,
+        too_large: 1,
         packing,
         restarts: 5,
         relists: 6,
@@ -325,7 +326,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
     };
     let expected = concat!(
         r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
-        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"#,
+        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"tooLarge":1,"#,
         r#""packed":{"objects":2,"bytes":300,"plainBytes":3100,"ratio":10.3,"dictionaries":1,"#,
         r#""dictionaryBytes":9000},"restarts":5,"#,
         r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,

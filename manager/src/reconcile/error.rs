@@ -98,7 +98,8 @@ impl Retry {
     fn after(error: &(dyn Error + 'static)) -> Self {
         let mut wait = None;
         for link in std::iter::successors(Some(error), |link: &&'_ (dyn Error + 'static)| (*link).source()) {
-            let undecodable = matches!(link.downcast_ref(), Some(ReadError::Decode { .. }));
+            let undecodable =
+                matches!(link.downcast_ref(), Some(ReadError::Decode { .. } | ReadError::TooLarge { .. }));
             let write = link.downcast_ref::<WriteError>();
             if undecodable || matches!(write, Some(WriteError::Malformed { .. })) {
                 return Self::Never;

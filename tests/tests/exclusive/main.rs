@@ -5,6 +5,7 @@
 mod dev;
 mod end;
 mod freeze;
+mod large_objects;
 mod manager;
 mod network;
 mod readiness;

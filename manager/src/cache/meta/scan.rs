@@ -20,7 +20,7 @@ use super::super::home::Home;
 use super::super::json::{Cursor, Value};
 use super::super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use super::pool::LabelText;
-use super::{Meta, ResourceVersion, ScanError, Uid};
+use super::{Labels, Meta, ResourceVersion, ScanError, Uid};
 use crate::client::Extent;
 use crate::key::{KindId, Request};
 
@@ -112,16 +112,30 @@ impl<'a> Scan<'a> {
         projection: Projection,
     ) -> Result<(Meta, Bytes), ScanError> {
         self.check_kind(&home.kind, projection)?;
-        let body = self.body(&home.head, projection);
         let full = projection == Projection::Full;
+        let whole = self.size_of_body(&home.head, projection);
+        let extent = match projection {
+            _ if !home.affords(whole) => Extent::TooLarge(u32::try_from(whole).unwrap_or(u32::MAX)),
+            Projection::Full => Extent::Whole,
+            Projection::Metadata => Extent::Metadata,
+        };
+        let kept = if extent == Extent::Whole { projection } else { Projection::Metadata };
+        let size = self.size_of_body(&home.head, kept);
+        // Metadata may be too large by itself. Labels alone would then take several times their bytes.
+        let bare = !home.affords(size);
+        let body = if bare { self.identity(&home.head) } else { self.body(&home.head, kept, size) };
         let (paused, reconcile_at_hash) = self.metadata.steering()?;
         let meta = Meta {
             generation: read(self.metadata.generation)?,
-            labels: home.pool.labels(&self.metadata.labels()?),
-            owners: home.pool.owners(&read::<Vec<_>>(self.metadata.owners)?.unwrap_or_default()),
-            extent: if full { Extent::Whole } else { Extent::Metadata },
+            labels: if bare { Labels::default() } else { home.pool.labels(&self.metadata.labels()?) },
+            owners: home
+                .pool
+                .owners(&read::<Vec<_>>(self.metadata.owners.filter(|_| !bare))?.unwrap_or_default()),
+            extent,
             deleting: self.is_deleting(),
-            finalizers: home.pool.finalizers(&read::<Vec<_>>(self.metadata.finalizers)?.unwrap_or_default()),
+            finalizers: home
+                .pool
+                .finalizers(&read::<Vec<_>>(self.metadata.finalizers.filter(|_| !bare))?.unwrap_or_default()),
             annotations_hash: present(self.metadata.annotations).map_or(0, hash_of),
             paused,
             reconcile_at_hash,
@@ -132,6 +146,13 @@ impl<'a> Scan<'a> {
             resource_version: self.resource_version,
         };
         Ok((meta, body))
+    }
+
+    /// Returns the whole body where it is too large to be kept.
+    pub(in crate::cache) fn too_large(&self, home: &Home, projection: Projection) -> Option<Bytes> {
+        let size = self.size_of_body(&home.head, projection);
+        let refused = projection == Projection::Full && !home.affords(size);
+        refused.then(|| self.body(&home.head, projection, size))
     }
 
     /// Returns whether its deletion was asked for.
@@ -196,18 +217,36 @@ impl<'a> Scan<'a> {
         status.filter(|member| !member.value.is_null()).map_or(0, |member| hash_of(member.value.text))
     }
 
-    /// Copies what is kept into a buffer that it fills.
-    fn body(&self, head: &str, projection: Projection) -> Bytes {
-        let kept = |member: &&Member<'_>| match &*member.name {
+    fn kept(&self, projection: Projection) -> impl Iterator<Item = &Member<'a>> {
+        self.members.iter().filter(move |member| match &*member.name {
             "apiVersion" | "kind" => false,
             "metadata" => true,
             _ => projection == Projection::Full,
-        };
-        let kept = || self.members.iter().filter(kept);
-        let size: usize = kept().map(|member| 1 + member.value.end() - member.key.start).sum();
-        let mut out = Vec::with_capacity(head.len() + size - self.metadata.cut.len() + 1);
+        })
+    }
+
+    fn size_of_body(&self, head: &str, projection: Projection) -> usize {
+        let size: usize = self.kept(projection).map(|member| 1 + member.value.end() - member.key.start).sum();
+        head.len() + size - self.metadata.cut.len() + 1
+    }
+
+    /// Returns a body that says which object and version it is, and no more.
+    fn identity(&self, head: &str) -> Bytes {
+        let fields = [
+            ("name", self.metadata.name),
+            ("namespace", self.metadata.namespace),
+            ("uid", self.metadata.uid),
+            ("resourceVersion", self.metadata.resource_version),
+        ];
+        let fields = fields.iter().filter_map(|(name, raw)| Some(format!(r#""{name}":{}"#, (*raw)?)));
+        format!(r#"{head},"metadata":{{{}}}}}"#, fields.collect::<Vec<_>>().join(",")).into()
+    }
+
+    /// Copies what is kept into a buffer of the size that it fills.
+    fn body(&self, head: &str, projection: Projection, size: usize) -> Bytes {
+        let mut out = Vec::with_capacity(size);
         out.extend_from_slice(head.as_bytes());
-        for member in kept() {
+        for member in self.kept(projection) {
             out.push(b',');
             out.extend_from_slice(member.key.text.as_bytes());
             out.push(b':');

@@ -10,7 +10,7 @@ use crate::cache::view::View;
 use crate::client::Extent;
 
 fn scan(raw: &str, projection: Projection) -> Result<(Meta, Bytes), ScanError> {
-    Scan::open(raw.as_bytes())?.finish(&Home::new(config_map()), projection)
+    Scan::open(raw.as_bytes())?.finish(&Home::new(config_map(), 0), projection)
 }
 
 fn value(view: &View) -> Value {

@@ -4,6 +4,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::cache::deliver::Deliverer;
+use crate::cache::settings::Limits;
 use crate::cache::store::EventKind;
 use crate::cache::tests::fixtures::{config_map, object, request};
 use crate::cache::{Projection, ReadError, Scope};
@@ -28,7 +29,7 @@ struct Rig {
 
 impl Rig {
     fn start(pack: Pack) -> Self {
-        let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+        let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
         let store = Arc::new(store);
         store.start();
         let epoch = store.begin_list();
@@ -310,7 +311,7 @@ async fn a_body_that_cannot_be_unpacked_is_named_to_its_reader_only() {
 
 #[test]
 fn a_version_that_was_replaced_meanwhile_is_left_alone() {
-    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     let put = |version: u64| {
         let object = object("a", "u1", version).to_string();
         store.event(0, EventKind::Changed, object.as_bytes());
@@ -331,7 +332,7 @@ fn a_version_that_was_replaced_meanwhile_is_left_alone() {
 
 #[test]
 fn readers_see_the_same_bytes_while_dictionaries_change() {
-    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     for number in 0..50 {
         let mut object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         object["data"] = alike(number);
@@ -365,7 +366,7 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
 
 #[test]
 fn one_turn_takes_what_fits_and_one_body_at_least() {
-    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+    let store = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     for number in 0..10 {
         let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         store.event(0, EventKind::Changed, object.to_string().as_bytes());

@@ -159,8 +159,7 @@ impl Reflector {
                 return Ok(());
             }
             Err(error) => {
-                let error =
-                    if whole { ScanError::Shape(error) } else { too_large(self.store.max_object_bytes) };
+                let error = if whole { ScanError::Shape(error) } else { too_large(self.store.limits.frame) };
                 self.store.refuse(line, &error);
                 return Ok(());
             }
@@ -182,7 +181,7 @@ impl Reflector {
 
     /// Takes what the beginning of an event tells whose object is longer than allowed.
     fn too_long(&self, event: &Event<'_>, stream: &Stream) {
-        let (raw, error) = (event.object.bytes, too_large(self.store.max_object_bytes));
+        let (raw, error) = (event.object.bytes, too_large(self.store.limits.frame));
         match (event.kind.as_ref(), stream.phase) {
             ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
             (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),

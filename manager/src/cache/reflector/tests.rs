@@ -288,7 +288,7 @@ async fn a_watch_that_outlives_its_own_end_in_silence_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_costs_itself_alone() {
-    let settings = CacheSettings { max_object_bytes: 600, ..never_resync() };
+    let settings = CacheSettings { max_frame_bytes: 600, ..never_resync() };
     let mut rig = Rig::start(settings);
     let store = rig.config_maps();
     let mut large = object("large", "u9", 13);

@@ -18,11 +18,16 @@ type Labels = Vec<(&'static str, String)>;
 /// What one number per store is called, said and read as.
 type Row = (&'static str, &'static str, fn(&KindStatus) -> u64);
 
-const GAUGES: [Row; 9] = [
+const GAUGES: [Row; 10] = [
     ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
     ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
         status.bytes as u64
     }),
+    (
+        "mainstay_cache_too_large_objects",
+        "Objects of which only metadata is held, being longer than cache.maxObjectBytes, by kind",
+        |status| status.too_large as u64,
+    ),
     ("mainstay_cache_packed_objects", "Objects whose bodies are packed, by kind", |status| {
         status.packing.objects as u64
     }),

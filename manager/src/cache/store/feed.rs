@@ -27,6 +27,19 @@ pub(in crate::cache) enum EventKind {
     Deleted,
 }
 
+/// A version on its way in.
+struct Taken {
+    view: View,
+    /// As index functions see it, where less is kept: what they take out of it is theirs.
+    whole: Option<View>,
+}
+
+impl From<View> for Taken {
+    fn from(view: View) -> Self {
+        Self { view, whole: None }
+    }
+}
+
 // === impl Core ===
 
 /// What reflectors bring.
@@ -47,9 +60,9 @@ impl Core {
             return;
         }
         match self.close(scan) {
-            Ok(view) => {
-                self.counts.left_out.remove(view.request());
-                self.arrive(view, |table, arrival| table.listed(part, epoch, arrival));
+            Ok(taken) => {
+                self.counts.left_out.remove(taken.view.request());
+                self.arrive(taken, |table, arrival| table.listed(part, epoch, arrival));
             }
             Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
         }
@@ -58,7 +71,7 @@ impl Core {
     pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
         self.counts.listed(part);
         for older in self.step(|table| table.end_list(part, epoch, version)) {
-            self.arrive(older.listed.clone(), |table, arrival| table.set_back(&older, arrival));
+            self.arrive(older.listed.clone().into(), |table, arrival| table.set_back(&older, arrival));
         }
         let namespace = self.parts.get(part).and_then(Option::as_deref);
         self.counts.left_out.listed(namespace, epoch);
@@ -84,9 +97,9 @@ impl Core {
                 }
                 EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
-                    let view = self.close(scan)?;
-                    self.counts.left_out.remove(view.request());
-                    self.arrive(view, |table, arrival| table.changed(part, arrival));
+                    let taken = self.close(scan)?;
+                    self.counts.left_out.remove(taken.view.request());
+                    self.arrive(taken, |table, arrival| table.changed(part, arrival));
                 }
             }
             Ok(version)
@@ -185,16 +198,20 @@ impl Core {
 
     fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
         let scan = Scan::open(raw)?;
-        let (size, limit) = (scan.size, self.max_object_bytes);
+        let (size, limit) = (scan.size, self.limits.frame);
         if limit != 0 && size > limit {
             return Err(ScanError::TooLarge { size, limit });
         }
         Ok(scan)
     }
 
-    fn close(&self, scan: Scan<'_>) -> Result<View, ScanError> {
+    fn close(&self, scan: Scan<'_>) -> Result<Taken, ScanError> {
+        let whole =
+            if self.functions().is_empty() { None } else { scan.too_large(&self.home, self.projection()) };
         let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
+        // An object that is too large to keep is also too large to decode.
         if let Some(transform) = self.transform.get()
+            && !matches!(meta.extent, Extent::TooLarge(_))
             && let Some(changed) = transform.apply(&body)?
         {
             let seen;
@@ -202,10 +219,14 @@ impl Core {
             // By labels, owners and finalizers the server and other controllers judge: what is read without decoding
             // stays as the server has it. Of the rest a change counts that is left to be seen.
             let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
-            let extent = Extent::Changed;
+            let grown = matches!(seen.extent, Extent::TooLarge(_));
+            let extent = if grown { seen.extent } else { Extent::Changed };
             meta = Meta { extent, annotations_hash, content_hash, status_hash, ..meta };
         }
-        Ok(View::new(self.home.clone(), meta, body))
+        let whole = whole.filter(|_| matches!(meta.extent, Extent::TooLarge(_)));
+        let whole = whole
+            .map(|body| View::new(self.home.clone(), Meta { extent: Extent::Whole, ..meta.clone() }, body));
+        Ok(Taken { view: View::new(self.home.clone(), meta, body), whole })
     }
 
     /// Takes an event whose very version is stored: it costs nothing more, and its hooks have seen it.
@@ -219,10 +240,12 @@ impl Core {
     }
 
     /// Asks the index functions about a version and makes the step that takes it.
-    fn arrive<T>(&self, view: View, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+    fn arrive<T>(&self, taken: Taken, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+        let Taken { view, whole } = taken;
         loop {
             let functions = self.functions();
-            let values: Values = functions.iter().map(|function| self.ask(function, &view)).collect();
+            let seen = whole.as_ref().unwrap_or(&view);
+            let values: Values = functions.iter().map(|function| self.ask(function, seen)).collect();
             let table = self.table.write();
             // Another function may have come meanwhile, or one may have gone.
             if Arc::ptr_eq(&functions, &self.functions.read()) {
@@ -243,14 +266,14 @@ impl Core {
         if matches!(self.own_writes, Coverage::Nothing) {
             return false;
         }
-        let Ok(view) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
+        let Ok(taken) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
         if let Coverage::Labels(selector) = &self.own_writes
-            && !selector.matches(&view.meta().labels)
+            && !selector.matches(&taken.view.meta().labels)
         {
-            self.step(|table| table.left(view.meta(), writer));
+            self.step(|table| table.left(taken.view.meta(), writer));
             return true;
         }
-        self.arrive(view, |table, arrival| table.written(arrival, writer));
+        self.arrive(taken, |table, arrival| table.written(arrival, writer));
         true
     }
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::deliver::Deliverer;
 use crate::cache::home::Home;
 use crate::cache::meta::{Labels, ResourceVersion, Scan};
+use crate::cache::settings::Limits;
 use crate::cache::store::{Core, EventKind};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::client::Writer;
@@ -51,7 +52,7 @@ pub(in crate::cache) fn object_in(namespace: &str, name: &str, uid: &str, versio
 
 pub(crate) fn view_of(object: &Value) -> View {
     let raw = object.to_string();
-    let home = Arc::new(Home::new(config_map()));
+    let home = Arc::new(Home::new(config_map(), 0));
     let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&home, Projection::Full).unwrap();
     View::new(home, meta, body)
 }
@@ -134,7 +135,7 @@ impl ByHand {
 
     /// Has not synced yet.
     pub(crate) fn unlisted() -> Self {
-        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], 0);
+        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
         let store = Arc::new(KindStore::new(core));
         store.core().start();
         let mut deliverer = JoinSet::new();

@@ -171,6 +171,10 @@ impl Subject<'_> {
                 changed(before, after).find(|name| *name != "metadata"),
                 "only the metadata was read; read the whole object, from a store or with live",
             ),
+            Extent::TooLarge(_) => (
+                changed(before, after).find(|name| *name != "metadata"),
+                "the object is longer than cache.maxObjectBytes; use ensure_live, or live",
+            ),
             Extent::Changed => (
                 changed(before, after).next(),
                 "the cache's transform has changed what was read of the object; use ensure_live, or live",

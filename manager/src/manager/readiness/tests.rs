@@ -20,6 +20,7 @@ fn status(synced: bool, settled: bool, down_since: Option<Instant>) -> KindStatu
         last_error: down_since.map(|_| OUTAGE.to_owned()),
         absent: false,
         objects: 0,
+        too_large: 0,
         bytes: 0,
         packing: crate::cache::Packing::default(),
         restarts: 0,

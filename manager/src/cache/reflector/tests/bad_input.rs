@@ -14,7 +14,7 @@ const LIMIT: usize = 2000;
 
 async fn synced(objects: &[Value]) -> (Rig, Arc<KindStore>, Stream) {
     let settings =
-        CacheSettings { max_object_bytes: LIMIT, resync: Duration::ZERO, ..CacheSettings::default() };
+        CacheSettings { max_frame_bytes: LIMIT, resync: Duration::ZERO, ..CacheSettings::default() };
     Rig::synced_with(settings, objects).await
 }
 
@@ -175,7 +175,7 @@ async fn what_is_no_list_does_not_empty_the_store() {
 async fn the_limit_is_the_same_for_every_way_in_and_itself_allowed() {
     let exact = object("a", "u1", 11).to_string();
     let settings =
-        CacheSettings { max_object_bytes: exact.len(), resync: Duration::ZERO, ..CacheSettings::default() };
+        CacheSettings { max_frame_bytes: exact.len(), resync: Duration::ZERO, ..CacheSettings::default() };
     // The second in an order in which no server writes.
     let backwards = format!("{{\"object\":{exact},\"type\":\"MODIFIED\"}}\n");
     for line in [event("MODIFIED", &exact), backwards] {

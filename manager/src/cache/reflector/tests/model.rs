@@ -125,7 +125,7 @@ impl Shape {
         CacheSettings {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
             resync: Duration::ZERO,
-            max_object_bytes: 2000,
+            max_frame_bytes: 2000,
             ..CacheSettings::default()
         }
     }
