@@ -261,5 +261,5 @@ async fn a_deployment_that_is_too_large_is_left_alone_and_told() {
     let told = objects.get(&web()).unwrap().unwrap();
     let ready = told.condition("Ready").unwrap();
     assert_eq!(ready.reason.as_deref(), Some("TooLarge"));
-    assert!(ready.message.as_deref().unwrap().starts_with("apps/v1 Deployment shop/web has 70"), "{ready:?}");
+    assert!(ready.message.as_deref().unwrap().starts_with("Deployment.apps shop/web has 70"), "{ready:?}");
 }

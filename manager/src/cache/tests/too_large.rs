@@ -47,7 +47,7 @@ async fn metadata_is_kept_of_a_large_object_and_reads_of_the_rest_tell_its_size(
     assert_eq!(
         error.to_string(),
         format!(
-            "v1 ConfigMap shop/a has {size} bytes, more than {LIMIT}; shrink it, or raise cache.maxObjectBytes"
+            "ConfigMap shop/a has {size} bytes, more than {LIMIT}; shrink it, or raise cache.maxObjectBytes"
         )
     );
     assert_eq!(kept(&view), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": whole["metadata"]}));
@@ -59,21 +59,21 @@ async fn metadata_is_kept_of_a_large_object_and_reads_of_the_rest_tell_its_size(
     assert!(status.bytes < 1000, "{}", status.bytes);
 
     // It shrinks, grows and goes.
-    stream.event("MODIFIED", &filled("a", "u1", 6, 10));
-    stream.bookmark(7);
-    store.caught_up(&request("a"), &ResourceVersion::new("7")).await.unwrap();
+    stream.event("MODIFIED", &filled("a", "u1", 12, 10));
+    stream.bookmark(13);
+    store.caught_up(&request("a"), &ResourceVersion::new("13")).await.unwrap();
     assert_eq!(store.status().too_large, 0);
     assert_eq!(typed.get(&request("a")).unwrap().unwrap().data.as_ref().unwrap()["x"].len(), 10);
     let small = store.get(&request("a")).unwrap().unwrap();
-    stream.event("MODIFIED", &filled("a", "u1", 8, 3000));
-    stream.bookmark(9);
-    store.caught_up(&request("a"), &ResourceVersion::new("9")).await.unwrap();
+    stream.event("MODIFIED", &filled("a", "u1", 14, 3000));
+    stream.bookmark(15);
+    store.caught_up(&request("a"), &ResourceVersion::new("15")).await.unwrap();
     let large = store.get(&request("a")).unwrap().unwrap();
     assert!(large.bytes().is_err() && store.status().too_large == 1);
     assert_ne!(large.meta().content_hash, small.meta().content_hash, "predicates see the change");
-    stream.event("DELETED", &filled("a", "u1", 10, 3000));
-    stream.bookmark(11);
-    store.caught_up(&request("a"), &ResourceVersion::new("11")).await.unwrap();
+    stream.event("DELETED", &filled("a", "u1", 16, 3000));
+    stream.bookmark(17);
+    store.caught_up(&request("a"), &ResourceVersion::new("17")).await.unwrap();
     assert_eq!((store.status().objects, store.status().too_large), (0, 0));
 }
 

@@ -154,7 +154,7 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
         r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,"enabled":true,"paused":false,"queue":{counts}}}]}}"#
     );
     let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full",
-        "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,
+        "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,"tooLarge":0,
         "packed":null,"restarts":0,"relists":1,"events":9,"lastEventSeconds":66,"decodeErrors":0,
         "leftOut":{"shop/big":"too long"},"handlers":{},"unindexed":{}}]}"#;
     let leader = r#"{"identity":"web-0_b","lease":{"namespace":"shop","name":"orders"},"leading":true,"holder":"web-0_b",
