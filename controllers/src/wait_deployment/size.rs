@@ -46,10 +46,13 @@ impl WaitDeploymentReconciler {
         let Some(entry) = self.objects.entry(request)? else { return Ok(Action::Done) };
         let meta = entry.meta();
         let told = (cx.term(), meta.uid.clone(), meta.generation);
-        if meta.deleting || self.sizes.told.lock().get(request) == Some(&told) {
+        if meta.deleting {
             return Ok(Action::Done);
         }
         self.metrics.observe(request, "too_large");
+        if self.sizes.told.lock().get(request) == Some(&told) {
+            return Ok(Action::Done);
+        }
         let now = Time((self.clock)());
         let status = TooLargeStatus::new(meta.generation.unwrap_or_default(), &error.to_string(), &now);
         if self.sizes.status.write(cx, request, &meta.uid.to_string(), &status).await? {
