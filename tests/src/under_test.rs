@@ -4,11 +4,6 @@ use std::process::ExitCode;
 
 use mainstay_tests::{restless, slow};
 
-/// As the binary that we ship.
-#[cfg(all(target_os = "linux", not(mainstay_portable)))]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 fn main() -> ExitCode {
     match slow::program().or_else(restless::program) {
         Some(other) => other.main(),

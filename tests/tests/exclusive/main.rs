@@ -5,7 +5,6 @@
 mod dev;
 mod end;
 mod freeze;
-mod large_objects;
 mod manager;
 mod network;
 mod readiness;
