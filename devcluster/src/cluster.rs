@@ -32,6 +32,8 @@ use shell::Shell;
 /// after this is killed, as a kubelet would do in the end.
 const APISERVER_GRACE: Duration = Duration::from_secs(2);
 
+const CONTROLLERS: &str = "kube-controller-manager";
+
 /// Hears, line by line, what takes long. Says nothing by default.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Hear>>);
@@ -60,11 +62,13 @@ pub struct Options {
 /// A running control plane with one Node.
 #[derive(Debug)]
 pub struct DevCluster {
-    // Fields are dropped in this order: clients before servers, the folder last.
-    clients: Vec<Process>,
-    /// None while stopped by hand. The lock is held over a whole stop or start, so that two callers take turns.
+    // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a whole stop or
+    // start, so that two callers take turns.
+    clients: Mutex<Vec<Process>>,
+    /// None while stopped by hand.
     apiserver: Mutex<Option<Process>>,
-    etcd: Process,
+    /// None while stopped by hand.
+    etcd: Mutex<Option<Process>>,
     shell: Shell,
 }
 
@@ -103,8 +107,7 @@ impl DevCluster {
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let programs = Programs::find(options.assets.clone(), &options.progress).await?;
         let shell = Shell::new(programs, options)?;
-        let mut etcd = shell.spawn("etcd", &command_line::etcd())?;
-        shell.until("etcd", &mut [&mut etcd], || shell.etcd_answers()).await?;
+        let mut etcd = start_etcd(&shell).await?;
         let mut apiserver = shell.spawn_first_apiserver()?;
         shell.until("kube-apiserver", &mut [&mut etcd, &mut apiserver], || shell.apiserver_ready()).await?;
         for crd in &shell.options.crds {
@@ -113,12 +116,10 @@ impl DevCluster {
         }
 
         if shell.options.bare {
-            return Ok(Self { clients: Vec::new(), apiserver: Mutex::new(Some(apiserver)), etcd, shell });
+            return Ok(Self::of(Vec::new(), apiserver, etcd, shell));
         }
 
-        let port = shell.controller_manager_port.number();
-        let flags = command_line::controller_manager(port, &shell.certificates, &shell.kubeconfig);
-        let mut controllers = shell.spawn("kube-controller-manager", &flags)?;
+        let mut controllers = spawn_controllers(&shell)?;
         let port = shell.scheduler_port.number();
         let flags = command_line::scheduler(port, &shell.certificates, &shell.kubeconfig);
         let mut scheduler = shell.spawn("kube-scheduler", &flags)?;
@@ -126,14 +127,17 @@ impl DevCluster {
         let mut kwok = shell.spawn("kwok", &flags)?;
         {
             let watched = &mut [&mut etcd, &mut apiserver, &mut controllers, &mut scheduler, &mut kwok];
-            let port = shell.controller_manager_port.number();
-            shell.until("kube-controller-manager", watched, || shell.ready(port, "/healthz")).await?;
+            shell.until(CONTROLLERS, watched, || shell.controllers_ready()).await?;
             let port = shell.scheduler_port.number();
             shell.until("kube-scheduler", watched, || shell.ready(port, "/readyz")).await?;
             shell.until("the Node", watched, || shell.node_ready()).await?;
         }
-        let clients = vec![kwok, scheduler, controllers];
-        Ok(Self { clients, apiserver: Mutex::new(Some(apiserver)), etcd, shell })
+        Ok(Self::of(vec![kwok, scheduler, controllers], apiserver, etcd, shell))
+    }
+
+    fn of(clients: Vec<Process>, apiserver: Process, etcd: Process, shell: Shell) -> Self {
+        let (apiserver, etcd) = (Mutex::new(Some(apiserver)), Mutex::new(Some(etcd)));
+        Self { clients: Mutex::new(clients), apiserver, etcd, shell }
     }
 
     /// Returns the administrator's kubeconfig. It points at files beside it and ends with the cluster.
@@ -173,8 +177,9 @@ impl DevCluster {
 
     /// Returns the numbers of the running processes.
     pub async fn process_ids(&self) -> Vec<u32> {
-        let apiserver = self.apiserver.lock().await.as_ref().and_then(Process::id);
-        self.clients.iter().chain([&self.etcd]).filter_map(Process::id).chain(apiserver).collect()
+        let (clients, etcd) = (self.clients.lock().await, self.etcd.lock().await);
+        let apiserver = self.apiserver.lock().await;
+        clients.iter().chain(etcd.as_ref()).chain(apiserver.as_ref()).filter_map(Process::id).collect()
     }
 
     /// Asks the API server to end, kills it after two seconds, and returns when it is gone. Its data stay.
@@ -210,16 +215,60 @@ impl DevCluster {
         self.start_apiserver().await
     }
 
+    /// Kills etcd. Its data stay, and the API server goes on as well as it can.
+    pub async fn kill_etcd(&self) {
+        let mut etcd = self.etcd.lock().await;
+        if let Some(process) = etcd.take() {
+            process.stop(Duration::ZERO).await;
+        }
+    }
+
+    /// Starts etcd again on its data and returns when it takes connections. Does nothing if it runs.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn start_etcd(&self) -> Result<(), StartError> {
+        let mut etcd = self.etcd.lock().await;
+        if etcd.is_none() {
+            *etcd = Some(start_etcd(&self.shell).await?);
+        }
+        Ok(())
+    }
+
+    /// Kills kube-controller-manager, starts it anew and returns when it is ready. A cluster without one is left alone.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn restart_controllers(&self) -> Result<(), StartError> {
+        let mut clients = self.clients.lock().await;
+        if let Some(at) = clients.iter().position(|client| client.name() == CONTROLLERS) {
+            clients.remove(at).stop(Duration::ZERO).await;
+            let mut process = spawn_controllers(&self.shell)?;
+            let watched = &mut [&mut process];
+            self.shell.until(CONTROLLERS, watched, || self.shell.controllers_ready()).await?;
+            clients.push(process);
+        }
+        Ok(())
+    }
+
     /// Ends every program and removes the folder, and returns when that is done.
     pub async fn stop(self) {
         // Nothing is worth a goodbye here: the data go with the folder.
-        for client in self.clients {
-            client.stop(Duration::ZERO).await;
+        let servers = self.apiserver.into_inner().into_iter().chain(self.etcd.into_inner());
+        for process in self.clients.into_inner().into_iter().chain(servers) {
+            process.stop(Duration::ZERO).await;
         }
-        if let Some(apiserver) = self.apiserver.into_inner() {
-            apiserver.stop(Duration::ZERO).await;
-        }
-        self.etcd.stop(Duration::ZERO).await;
         self.shell.folder.remove().await;
     }
+}
+
+async fn start_etcd(shell: &Shell) -> Result<Process, StartError> {
+    let mut etcd = shell.spawn("etcd", &command_line::etcd())?;
+    shell.until("etcd", &mut [&mut etcd], || shell.etcd_answers()).await?;
+    Ok(etcd)
+}
+
+fn spawn_controllers(shell: &Shell) -> Result<Process, StartError> {
+    let port = shell.controller_manager_port.number();
+    shell.spawn(CONTROLLERS, &command_line::controller_manager(port, &shell.certificates, &shell.kubeconfig))
 }

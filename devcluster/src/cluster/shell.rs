@@ -146,6 +146,10 @@ impl Shell {
         self.ready(self.apiserver_port.number(), "/readyz").await
     }
 
+    pub(super) async fn controllers_ready(&self) -> Result<(), String> {
+        self.ready(self.controller_manager_port.number(), "/healthz").await
+    }
+
     pub(super) async fn ready(&self, port: u16, path: &str) -> Result<(), String> {
         expect(self.https.get(port, path).await, &[StatusCode::OK]).map(drop)
     }
