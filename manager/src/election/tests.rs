@@ -1,5 +1,6 @@
 //! Electors against a server in memory that keeps one Lease, on a paused clock.
 
+mod clocks;
 mod trouble;
 
 use super::*;
@@ -201,6 +202,10 @@ impl Replica {
     }
 
     fn start_with(server: &Server, settings: ElectionSettings) -> Self {
+        Self::start_by(clock(), server, settings)
+    }
+
+    fn start_by(clock: Clock, server: &Server, settings: ElectionSettings) -> Self {
         let (fence, registry) = (Fence::closed(), Registry::new());
         let events: Arc<Mutex<Vec<LeaseEvent>>> = Arc::default();
         let on_event: OnEvent = {
@@ -209,7 +214,7 @@ impl Replica {
         };
         let mut elector =
             Elector::new(settings, server.client(), fence.clone(), &registry, on_event).unwrap();
-        elector.clock = clock();
+        elector.clock = clock;
         let (leadership, stop) = (elector.leadership(), CancellationToken::new());
         let (end_work, work) = oneshot::channel();
         let mut work = Some(work);
