@@ -16,6 +16,8 @@ mod deliver;
 mod fixture;
 mod frame;
 mod function;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod handle;
 mod home;
 mod index;

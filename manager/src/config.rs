@@ -16,6 +16,8 @@ mod check;
 mod controllers;
 mod default_file;
 mod document;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod loaded;
 mod log_filter;
 mod overrides;

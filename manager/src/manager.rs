@@ -11,6 +11,8 @@ mod clusters;
 mod control;
 mod environment;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gates;
 mod guard;
 mod handle;

@@ -12,6 +12,8 @@
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod peers;
 mod taken;
 mod tls;

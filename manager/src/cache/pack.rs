@@ -29,6 +29,8 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub use self::codec::Damage;
+#[cfg(any(test, fuzzing))]
+pub(super) use self::codec::fuzz;
 pub(super) use self::codec::{Dictionary, Packed, Workbench};
 pub(super) use self::intake::{Intake, Waiting};
 pub use self::shelf::Packing;

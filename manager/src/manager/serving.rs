@@ -120,7 +120,7 @@ pub(super) fn secured(
 
 /// Answers each group in turns of its own. Checks may be users' own, and block: while one of readiness hangs, a kubelet
 /// still has to learn that the process lives, or it would kill a process that a restart does not mend.
-fn probes(checks: &Checks) -> Router {
+pub(super) fn probes(checks: &Checks) -> Router {
     let turns = Group::ALL.map(|group| (group, Turns::new(PROBES_AT_ONCE)));
     let checks = checks.clone();
     Router::new().fallback(async move |head: Parts| {
@@ -134,7 +134,7 @@ fn probes(checks: &Checks) -> Router {
     })
 }
 
-fn scrapes(answers: Answers) -> Router {
+pub(super) fn scrapes(answers: Answers) -> Router {
     // Collectors may be users' own, and block.
     let (answers, turns) = (Arc::new(answers), Turns::new(1));
     let scrape = get(async move |headers: HeaderMap| turns.answer(move || scrape(&answers, &headers)).await)

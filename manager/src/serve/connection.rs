@@ -50,7 +50,7 @@ impl Connection {
         }
     }
 
-    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    pub(super) async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let Server { limits, stop, .. } = self.server.clone();
         let service = service_fn(move |request| self.clone().answer(request).map(Ok::<_, Infallible>));
         let connection = http1::Builder::new()

@@ -233,5 +233,8 @@ impl fmt::Debug for Dictionary {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+pub(in crate::cache) mod fuzz;
+
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,13 @@ impl TokenFile {
         Ok(Self { path: path.into(), token: Arc::new(RwLock::new(Some(token))) })
     }
 
+    /// Holds a token without a file.
+    #[cfg(any(test, fuzzing))]
+    pub(in crate::manager) fn holding(token: &str) -> Self {
+        let token = Arc::new(RwLock::new(Some(digest(token.as_bytes()))));
+        Self { path: Path::new("none").into(), token }
+    }
+
     /// Follows the file for ever.
     pub(in crate::manager) async fn follow(self) {
         let mut file = Follower::new([self.path.to_path_buf()]);

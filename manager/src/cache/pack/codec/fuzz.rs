@@ -1,0 +1,59 @@
+//! A fuzz target: what is packed unpacks equal, and what is damaged is an error or text of its length.
+
+#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
+
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock};
+
+use super::{Damage, Dictionary, Packed, Samples, TRAILER, Workbench};
+
+/// Without text, and trained on bodies that are alike.
+static DICTIONARIES: LazyLock<[Arc<Dictionary>; 2]> = LazyLock::new(|| {
+    let mut samples = Samples::default();
+    for number in 0..64 {
+        let body = format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"shop-{number}","namespace":"shop","uid":"{number:032x}","resourceVersion":"{}","labels":{{"app.kubernetes.io/name":"shop","app.kubernetes.io/instance":"shop-{number}"}}}},"data":{{"url":"http://shop-{number}.shop.svc:8080"}}}}"#,
+            number * 977
+        );
+        samples.add(body.as_bytes());
+    }
+    [Samples::default(), samples]
+        .map(|samples| Arc::new(Dictionary::train(0, &samples).expect("memory for a dictionary")))
+});
+
+thread_local! {
+    static BENCH: RefCell<Workbench> = RefCell::default();
+}
+
+/// Packs the bytes behind the first four, and reads them whole and damaged. The first byte chooses the dictionary and
+/// the damage, the second what is done to the byte that the next two name.
+pub fn packed(data: &[u8]) {
+    let [first, change, low, high, body @ ..] = data else { return };
+    let dictionary = &DICTIONARIES[usize::from(first & 1)];
+    let packed = BENCH.with_borrow_mut(|bench| dictionary.pack(bench, body)).expect("it can be packed");
+    assert_eq!((plain(&packed).as_deref(), packed.plain_len()), (Ok(body), body.len()));
+
+    let (frame, _) = packed.split().expect("a whole one");
+    let frame = if first & 2 == 0 { frame } else { body };
+    let mut frame = frame.to_vec();
+    let at = usize::from(u16::from_le_bytes([*low, *high])) % frame.len().max(1);
+    if first & 4 == 0 {
+        frame.get_mut(at).into_iter().for_each(|byte| *byte ^= change);
+    } else {
+        frame.truncate(at);
+    }
+    let length = body.len() * if first & 8 == 0 { 1 } else { 16 };
+    frame.extend_from_slice(&u32::try_from(length).unwrap_or_default().to_le_bytes());
+    let damaged = Packed { dictionary: Arc::clone(dictionary), frame: frame.into() };
+    assert_eq!(damaged.len(), damaged.frame.len());
+    if let Ok(text) = plain(&damaged) {
+        assert_eq!(text.len(), length, "never more, nor less, than was packed");
+    }
+    // A reader is as good as before.
+    assert_eq!(plain(&packed).as_deref(), Ok(body));
+    assert!(plain(&Packed { frame: packed.frame[..TRAILER - 1].into(), ..packed }).is_err());
+}
+
+fn plain(packed: &Packed) -> Result<Vec<u8>, Damage> {
+    packed.read(<[u8]>::to_vec)
+}
