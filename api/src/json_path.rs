@@ -17,6 +17,8 @@
 //! 2. Neither the parser nor a search panics, whatever the text; recursion is at most [`MAX_STEPS`] deep.
 
 mod find;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod parse;
 
 use std::fmt;

@@ -14,6 +14,9 @@ pub mod json_path;
 
 pub mod plan;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub mod address;
 
 pub mod status;

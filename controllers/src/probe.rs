@@ -60,6 +60,8 @@ pub use authorities::{Authorities, NoAuthorities, authorities};
 pub use describe::{Description, MAX_NAMED, NextProbe, StartLimit};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use driver::Driver;
+#[cfg(any(test, fuzzing))]
+pub use kinds::fuzz;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
 pub use services::{Behind, Endpoint, NoServices, ServiceAnswer, Services};
 pub use surroundings::{NoSurroundings, Owner, Surroundings};

@@ -1,6 +1,8 @@
 //! The sections `probePolicy` and `waitDeployment` of the configuration file.
 
 mod allow;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod network;
 
 #[cfg(test)]

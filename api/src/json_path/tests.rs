@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::fuzz::{select, written};
 use super::*;
 
 fn path(text: &str) -> JsonPath {
@@ -27,29 +28,6 @@ fn pod() -> Value {
             "owners": [{"ref": {"kind": "Job"}, "main": true, "weight": 2}, {"ref": {"kind": "Pod"}, "main": false}],
         },
     })
-}
-
-/// Returns a text of the steps.
-fn written(steps: &[Step]) -> String {
-    let field = |name: &String| {
-        let escaped =
-            name.chars().map(|next| format!("{}{next}", if ".$@*".contains(next) { "\\" } else { "" }));
-        format!(".{}", escaped.collect::<String>())
-    };
-    let step = |step: &Step| match step {
-        Step::Field(name) => field(name),
-        Step::Index(index) => format!("[{index}]"),
-        Step::Filter(Filter { fields, literal }) => {
-            let fields: String = fields.iter().map(field).collect();
-            let literal = match literal {
-                Value::String(text) if text.contains('"') => format!("'{text}'"),
-                Value::String(text) => format!("\"{text}\""),
-                literal => literal.to_string(),
-            };
-            format!("[?(@{fields}=={literal})]")
-        }
-    };
-    steps.iter().map(step).collect()
 }
 
 #[test]
@@ -217,29 +195,6 @@ fn the_innermost_observed_generation_belongs_to_the_value() {
         let found = path(text).find(object.to_string().as_bytes()).unwrap().unwrap();
         assert_eq!(found.observed_generation, expected, "{text}");
     }
-}
-
-/// What a path selects, found in the plainest way.
-fn select<'a>(value: &'a Value, steps: &[Step]) -> Vec<&'a Value> {
-    let Some((step, rest)) = steps.split_first() else {
-        return if value.is_null() { Vec::new() } else { vec![value] };
-    };
-    let elements = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    let selected: Vec<&Value> = match step {
-        Step::Field(name) => value.get(name).into_iter().collect(),
-        Step::Index(index) if *index < 0 => {
-            elements.iter().rev().nth(usize::try_from(-index - 1).unwrap()).into_iter().collect()
-        }
-        Step::Index(index) => elements.get(usize::try_from(*index).unwrap()).into_iter().collect(),
-        Step::Filter(filter) => {
-            let is_equal = |element: &&Value| {
-                let value = filter.fields.iter().try_fold(*element, |value, name| value.get(name));
-                value == Some(&filter.literal)
-            };
-            elements.iter().filter(is_equal).collect()
-        }
-    };
-    selected.into_iter().flat_map(|value| select(value, rest)).collect()
 }
 
 fn names() -> impl Strategy<Value = String> {

@@ -10,6 +10,8 @@
 
 mod dns;
 mod failure;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod grpc;
 mod http;
 #[cfg(test)]

@@ -39,7 +39,9 @@ fn stream(bytes: &[u8], piece: usize, limit: usize) {
     let exceeds = |line: &[u8]| limit != 0 && line.len() > limit;
     for line in whole.into_iter().flat_map(|whole| whole.split(|byte| *byte == b'\n')) {
         if exceeds(line) {
-            let Some(Line::TooLong(head)) = found.next() else { panic!("a line over the limit is given out") };
+            let Some(Line::TooLong(head)) = found.next() else {
+                panic!("a line over the limit is given out")
+            };
             assert!(line.starts_with(&head) && exceeds(&head), "its beginning is another");
         } else if !line.iter().all(u8::is_ascii_whitespace) {
             assert_eq!(found.next(), Some(Line::Whole(Bytes::copy_from_slice(line))));
@@ -62,7 +64,8 @@ fn event(line: &[u8]) {
         let mut found = all.iter().filter(|(key, _)| key == name);
         found.next().filter(|_| found.next().is_none()).map(|(_, value)| value.get())
     };
-    let expected = only("type").and_then(|kind| serde_json::from_str::<String>(kind).ok()).zip(only("object"));
+    let expected =
+        only("type").and_then(|kind| serde_json::from_str::<String>(kind).ok()).zip(only("object"));
     let Ok(event) = read else {
         assert!(expected.is_none(), "an event is refused");
         return;
@@ -74,7 +77,9 @@ fn event(line: &[u8]) {
     object(raw.as_bytes());
     let alone = Scan::open(raw.as_bytes());
     assert_eq!(scan.map(|scan| scan.size).ok(), alone.map(|scan| scan.size).ok(), "by itself it is another");
-    if kind == "BOOKMARK" && let Ok(bookmark) = serde_json::from_str::<Bookmark>(raw) {
+    if kind == "BOOKMARK"
+        && let Ok(bookmark) = serde_json::from_str::<Bookmark>(raw)
+    {
         let tree: Value = serde_json::from_str(raw).unwrap_or_default();
         let ends = tree["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true";
         assert_eq!(bookmark.ends_initial_events(), ends);
@@ -105,7 +110,9 @@ fn object(raw: &[u8]) {
     match (found, naive(text)) {
         (Ok(found), Some(expected)) => {
             assert!(!has_namesakes(text), "a name comes twice");
-            assert!(is_gone.is_ok() || expected.body["metadata"]["deletionGracePeriodSeconds"] != Value::Null);
+            assert!(
+                is_gone.is_ok() || expected.body["metadata"]["deletionGracePeriodSeconds"] != Value::Null
+            );
             let body = expected.body.to_string();
             assert_eq!(found, expected);
             let annotations = &expected.body["metadata"]["annotations"];
@@ -123,7 +130,8 @@ fn object(raw: &[u8]) {
 
 /// A metadata-only store keeps the metadata and nothing else.
 fn metadata_only(raw: &[u8], mut expected: Value) {
-    let finished = Scan::open(raw).and_then(|scan| scan.finish(&Home::new(config_map(), 0), Projection::Metadata));
+    let finished =
+        Scan::open(raw).and_then(|scan| scan.finish(&Home::new(config_map(), 0), Projection::Metadata));
     let (meta, body) = finished.expect("whole it can be read");
     let kept: Value = serde_json::from_slice(&body).expect("a body is JSON");
     if let Some(object) = expected.as_object_mut() {
@@ -137,7 +145,9 @@ fn status(body: &[u8]) {
     let status = read_status(503, body);
     assert_ne!(status.code, 0);
     let is_status = body.first() == Some(&b'{');
-    assert!(is_status || status.message.chars().count() <= 200 || serde_json::from_slice::<Value>(body).is_ok());
+    assert!(
+        is_status || status.message.chars().count() <= 200 || serde_json::from_slice::<Value>(body).is_ok()
+    );
 }
 
 /// The items are those of a tree, however the page is cut.
@@ -157,7 +167,10 @@ fn page(bytes: &[u8], piece: usize, limit: usize) {
         (Item::TooLong(one), Item::TooLong(other)) => one.starts_with(other) || other.starts_with(one),
         _ => false,
     };
-    assert!(items.len() == in_one.len() && items.iter().zip(&in_one).all(same), "cut otherwise it is another");
+    assert!(
+        items.len() == in_one.len() && items.iter().zip(&in_one).all(same),
+        "cut otherwise it is another"
+    );
     for item in &items {
         match item {
             Item::Whole(item) => {
@@ -174,9 +187,10 @@ fn page(bytes: &[u8], piece: usize, limit: usize) {
         return;
     }
     let of = |name: &str| all.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.get());
-    let (Ok(expected), Ok(meta)) =
-        (serde_json::from_str::<Option<Vec<Value>>>(of("items")), serde_json::from_str::<Value>(of("metadata")))
-    else {
+    let (Ok(expected), Ok(meta)) = (
+        serde_json::from_str::<Option<Vec<Value>>>(of("items")),
+        serde_json::from_str::<Value>(of("metadata")),
+    ) else {
         return;
     };
     let next = &meta["continue"];
@@ -188,7 +202,10 @@ fn page(bytes: &[u8], piece: usize, limit: usize) {
         assert!(has_twice(of("metadata")), "a list is refused");
         return;
     };
-    assert_eq!((Some(&*end.resource_version), end.next()), (meta["resourceVersion"].as_str(), next.as_str().filter(|next| !next.is_empty())));
+    assert_eq!(
+        (Some(&*end.resource_version), end.next()),
+        (meta["resourceVersion"].as_str(), next.as_str().filter(|next| !next.is_empty()))
+    );
     let found: Vec<Value> = items
         .iter()
         .map(|item| {

@@ -26,9 +26,11 @@ pub fn configuration(data: &[u8]) {
     assert_eq!(paths.len(), count, "a key comes twice");
     // JSON is YAML.
     let tree = loaded.configuration.tree();
-    let printed: String = tree.as_object().into_iter().flatten().fold(HEAD.to_owned(), |text, (name, value)| {
-        format!("{text}{name}: {value}\n")
-    });
+    let printed: String = tree
+        .as_object()
+        .into_iter()
+        .flatten()
+        .fold(HEAD.to_owned(), |text, (name, value)| format!("{text}{name}: {value}\n"));
     let again = SCHEMA.parse(&printed, "m.yaml", &Overrides::default()).expect("it reads what it prints");
     assert_eq!(again.configuration, loaded.configuration);
     assert_eq!(loaded.configuration.reloaded(&again.configuration), loaded.configuration);

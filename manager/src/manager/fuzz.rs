@@ -63,7 +63,9 @@ fn statuses(mut answers: &[u8]) -> Vec<u16> {
         let status = head.strip_prefix("HTTP/1.").and_then(|line| line.get(2..5)?.parse().ok());
         found.push(status.expect("a head begins with a status"));
         let field = |name: &str| {
-            let line = head.lines().find(|line| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name)));
+            let line = head
+                .lines()
+                .find(|line| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name)));
             line.and_then(|line| line.get(name.len()..)).map(str::trim)
         };
         assert_eq!(field("transfer-encoding:"), None, "answers have a length");
@@ -94,8 +96,12 @@ impl Servers {
             std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
         });
         let cache = Cache::new(CacheSettings::default(), kube::Client::new(unanswered, "default"), &registry);
-        let leader =
-            || Leader { identity: "me".to_owned(), election: None, term: Term::begun(), fence: Fence::open() };
+        let leader = || Leader {
+            identity: "me".to_owned(),
+            election: None,
+            term: Term::begun(),
+            fence: Fence::open(),
+        };
         let inspect = || {
             let mut inspect = Inspect::new(Directory::default(), cache.clone(), leader());
             inspect.set_log_level = Some(Box::new(|_| Ok(())));

@@ -82,7 +82,7 @@ pub(super) async fn unverified(
 
 // === private ===
 
-fn verifying(roots: &Arc<RootCertStore>) -> Result<Arc<ClientConfig>, Failure> {
+pub(super) fn verifying(roots: &Arc<RootCertStore>) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
     let Ok(verifier) = verifier.build() else {

@@ -68,11 +68,7 @@ pub(in crate::cache) fn naive(raw: &str) -> Option<Naive> {
     };
     // Annotations are read only where one of this project's may be among them.
     let steering: BTreeMap<String, String> =
-        if mentions_domain(raw) {
-            texts("annotations")?
-        } else {
-            BTreeMap::new()
-        };
+        if mentions_domain(raw) { texts("annotations")? } else { BTreeMap::new() };
     Some(Naive {
         request: Request::new(text(get("namespace"))?.as_deref(), &text(get("name"))??),
         uid: text(get("uid"))??,
@@ -111,7 +107,8 @@ pub(in crate::cache) fn scanned(scan: Scan<'_>) -> Result<Naive, ScanError> {
 /// Whether a name comes twice among members of which readers would take different ones: such an object is refused.
 pub(in crate::cache) fn has_namesakes(raw: &str) -> bool {
     let Some(object) = members(raw) else { return false };
-    let metadata = object.iter().find(|(name, _)| name == "metadata").and_then(|(_, value)| members(value.get()));
+    let metadata =
+        object.iter().find(|(name, _)| name == "metadata").and_then(|(_, value)| members(value.get()));
     let metadata = metadata.unwrap_or_default();
     let read = |name: &str| Metadata::default().field(name).is_some();
     let of = |name: &str| metadata.iter().find(|(key, _)| key == name).map(|(_, value)| value.get());
