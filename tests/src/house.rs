@@ -257,6 +257,20 @@ fn every_test_that_a_decision_names_is_there() {
     assert!(missing.is_empty(), "no such test or file:\n{}", missing.join("\n"));
 }
 
+/// A corpus that no test goes over would be no protection.
+#[test]
+fn every_fuzz_target_has_a_corpus_that_a_test_replays() {
+    let folders = CRATES.map(|(folder, _)| workspace().join(folder));
+    let sources = folders.iter().flat_map(|folder| rust_files(folder));
+    let code: String = sources.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+    let targets = rust_files(&workspace().join("fuzz/fuzz_targets"));
+    assert!(!targets.is_empty(), "there are no targets");
+    for target in targets {
+        let name = target.file_stem().expect("a name").to_string_lossy();
+        assert!(code.contains(&format!("replay(\"{name}\", ")), "no test replays {name}");
+    }
+}
+
 /// What the last column of a table's row has between backticks.
 fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
     let cells = row.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'));
