@@ -35,6 +35,8 @@
 //! in its state for longest; equals are in the order of their texts. With `?sort=name`, `?after=` goes on behind the
 //! key that the page before gave as `next`, and `matched` counts from there.
 //!
+//! The answers of a replica that does not lead have a header `Mainstay-Standby`, which names the one that does.
+//!
 //! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Refusals are
 //! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
 //!
@@ -56,6 +58,7 @@ mod leader;
 mod own;
 pub(crate) mod pages;
 mod query;
+mod standby;
 mod watches;
 
 use std::fmt;
@@ -63,7 +66,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{self, IntoResponse as _};
 use axum::routing::{MethodRouter, any};
 use axum::{Router, extract};
@@ -85,6 +88,7 @@ pub use host::Admitted;
 pub use leader::{Election, History, Leader};
 pub use own::{OwnPage, OwnPages, PageError};
 pub use query::{sorts, states};
+pub(crate) use standby::STANDBY;
 
 /// What can be looked at, and changed.
 pub struct Inspect {
@@ -146,6 +150,7 @@ impl Inspect {
 
     /// Returns the pages, made by handlers that block where a queue is large.
     fn pages(self) -> Router {
+        let mark = from_fn_with_state(self.leader.clone(), standby::mark);
         let inspect = Arc::new(self);
         let get = |answer: Answer| {
             page(&inspect, Method::GET, move |inspect, request| {
@@ -173,6 +178,7 @@ impl Inspect {
             .route("/debug/leader", get(|inspect, _| json(&inspect.leader.page())))
             .route("/debug/log", post(Self::set_log_level))
             .fallback_service(page(&inspect, Method::GET, Self::own_page))
+            .layer(mark)
             .layer(from_fn(for_this_host))
     }
 

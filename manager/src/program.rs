@@ -90,6 +90,8 @@ enum Parsed {
 
 /// The two streams of the process, or buffers of a test.
 struct Output<'a> {
+    /// The command line, by the name that the program has in a Pod.
+    command: Vec<String>,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
 }
@@ -209,7 +211,10 @@ impl Program {
         out: &mut dyn Write,
         err: &mut dyn Write,
     ) -> Parsed {
-        let mut output = Output { out, err };
+        let args: Vec<_> = args.into_iter().collect();
+        let typed = args.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+        let command = std::iter::once(self.name.to_owned()).chain(typed).collect();
+        let mut output = Output { command, out, err };
         let parsed = self.try_parse(args, &mut output);
         parsed.unwrap_or_else(|failure| Parsed::Done(failure.print(output.err)))
     }

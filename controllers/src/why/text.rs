@@ -11,7 +11,7 @@ use super::{Answer, Dependency, Probe};
 pub(super) fn tree(answer: &Answer) -> String {
     let mut text = String::new();
     if !answer.leading {
-        text.push_str("this replica does not lead, so it probes nothing; ask the one that `mainstay inspect leader` names\n");
+        text.push_str("told by a standby, which probes nothing\n");
     }
     head(&mut text, answer, "");
     dependencies(&mut text, answer, "");

@@ -24,6 +24,8 @@ const STOPPED: &str = "stoppedLeading";
 pub struct Leader {
     /// Who this replica is.
     pub identity: String,
+    /// The namespace of its Pod, which is that of the other replicas too; `None` outside a cluster.
+    pub namespace: Option<String>,
     /// `None` if it leads without being elected.
     pub election: Option<Election>,
     /// Whether leader-only work may run.
@@ -71,25 +73,27 @@ impl Leader {
         let Some(election) = &self.election else { return page };
         page.lease = Some(Lease { namespace: election.namespace.clone(), name: election.lease_name.clone() });
         let leadership = election.leadership.borrow().clone();
-        page.leading = matches!(leadership, Leadership::Leading { .. });
+        (page.leading, page.holder) = self.who(&leadership);
         match leadership {
-            Leadership::Standby { holder } => page.holder = holder.map(|holder| holder.to_string()),
-            Leadership::Leading { transitions } => {
-                page.holder = Some(self.identity.clone());
-                page.transitions = Some(transitions);
-            }
-            Leadership::Lost(ending) => {
-                page.lost = Some(word(&ending).into());
-                if let Ending::Taken(holder) = ending {
-                    page.holder = Some(holder.to_string());
-                }
-            }
+            Leadership::Standby { .. } => {}
+            Leadership::Leading { transitions } => page.transitions = Some(transitions),
+            Leadership::Lost(ending) => page.lost = Some(word(&ending).into()),
         }
         page.history = election.history.newest_first();
         let holds = |turn: &&Turn| turn.event != STOPPED && turn.identity == page.holder;
         let known = page.history.iter().take_while(|turn| holds(turn) || turn.event == STOPPED).filter(holds);
         page.holder_seconds = page.holder.as_ref().and(known.last().map(|turn| turn.seconds_ago));
         page
+    }
+
+    /// Returns whether this replica leads, and which one does as far as it knows.
+    pub(super) fn who(&self, leadership: &Leadership) -> (bool, Option<String>) {
+        match leadership {
+            Leadership::Leading { .. } => (true, Some(self.identity.clone())),
+            Leadership::Standby { holder } => (false, holder.as_deref().map(str::to_owned)),
+            Leadership::Lost(Ending::Taken(holder)) => (false, Some(holder.to_string())),
+            Leadership::Lost(Ending::Stopped | Ending::Expired) => (false, None),
+        }
     }
 }
 

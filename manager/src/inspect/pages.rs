@@ -234,6 +234,18 @@ pub(crate) struct Turn {
     pub(crate) reason: Option<Word>,
 }
 
+/// The header of every answer of a standby.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Standby {
+    pub(crate) identity: String,
+    /// The holder of the Lease; `null` if it has none or none is known.
+    pub(crate) leader: Option<String>,
+    /// Its Pod; `null` if its identity does not begin with one.
+    pub(crate) pod: Option<String>,
+    /// Of the Pods; `null` outside a cluster.
+    pub(crate) namespace: Option<String>,
+}
+
 /// The answer to a reconcile.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Reconciled {

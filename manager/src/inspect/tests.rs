@@ -37,7 +37,8 @@ fn cache(settings: CacheSettings) -> Cache {
 }
 
 fn unelected() -> Leader {
-    Leader { identity: "me".to_owned(), election: None, term: Term::begun(), fence: Fence::open() }
+    let (identity, namespace) = ("me".to_owned(), None);
+    Leader { identity, namespace, election: None, term: Term::begun(), fence: Fence::open() }
 }
 
 fn inspect(controllers: &Directory) -> Inspect {

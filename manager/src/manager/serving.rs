@@ -15,7 +15,7 @@ use tracing::{error, info};
 use super::candidate::Candidate;
 use super::control::Job;
 use super::guard::{Reviews, reviewed, token_required};
-use super::{BuildError, Shared};
+use super::{BuildError, Shared, own_namespace};
 use crate::client::connect::{Connections, Role};
 use crate::config;
 use crate::health::{Checks, Group};
@@ -31,9 +31,10 @@ const PROBES_AT_ONCE: usize = 8;
 impl Shared {
     /// What the inspection may say about who leads.
     pub(super) fn leader(&self, candidate: Option<&Candidate>) -> Leader {
-        let election = self.election.as_ref().zip(candidate);
+        let (election, pod) = (self.election.as_ref().zip(candidate), self.options.pod.as_ref());
         Leader {
             identity: self.options.identity.clone(),
+            namespace: pod.and_then(|pod| pod.namespace.clone()).or_else(own_namespace),
             election: election.map(|(settings, candidate)| inspect::Election {
                 namespace: settings.namespace.clone(),
                 lease_name: settings.lease_name.clone(),

@@ -9,6 +9,7 @@ mod client;
 mod duration;
 mod follow;
 mod question;
+mod standby;
 mod table;
 mod tables;
 
@@ -27,7 +28,7 @@ use crate::config::{ConfigError, ConfigSchema, ManagerConfiguration, Overrides};
 use crate::inspect::{pages, sorts, states};
 use crate::key::Chain;
 
-use client::Server;
+use client::{Answer, Server};
 use table::Table;
 
 pub use duration::Short;
@@ -149,18 +150,22 @@ pub(super) fn run(
             }
             What::Action(action) => {
                 let (path, body) = action.request();
-                let answer = server.post(&path, &body).await?;
-                output.print(&if json { answer } else { Action::text(answer) })
+                let Answer { body, standby } = server.post(&path, &body).await?;
+                output.print(&if json { body } else { Action::text(body) })?;
+                standby::tell(standby.as_ref(), output);
+                Ok(())
             }
             What::Page(page) if flags.watch => follow::follow(page, json, &server, output).await,
             What::Page(page) => {
-                let body = server.get(&page.path()).await?;
+                let Answer { body, standby } = server.get(&page.path()).await?;
                 if json {
-                    return output.print(&body);
+                    output.print(&body)?;
+                } else {
+                    let table = page.table(&body)?;
+                    output.print(&table.to_string())?;
+                    table.notes.iter().for_each(|note| output.note(note));
                 }
-                let table = page.table(&server, &body).await?;
-                output.print(&table.to_string())?;
-                table.notes.iter().for_each(|note| output.note(note));
+                standby::tell(standby.as_ref(), output);
                 Ok(())
             }
         }
@@ -237,16 +242,11 @@ impl Page {
         }
     }
 
-    /// Makes a table of an answer. On a standby it requests the name of the leader too.
-    async fn table(&self, server: &Server, body: &str) -> Result<Table, Failure> {
+    /// Makes a table of an answer.
+    fn table(&self, body: &str) -> Result<Table, Failure> {
         Ok(match self {
             Self::Controllers => tables::controllers(&self.read(body)?),
-            Self::Queue(_) => {
-                let queue: pages::Queued = self.read(body)?;
-                // A note without the leader's name is better than no table.
-                let leader = if queue.leading { None } else { server.get(&Self::Leader.path()).await.ok() };
-                tables::queue(&queue, leader.and_then(|leader| serde_json::from_str(&leader).ok()).as_ref())
-            }
+            Self::Queue(_) => tables::queue(&self.read(body)?),
             Self::Caches => tables::caches(&self.read(body)?),
             Self::Watches => tables::watches(&self.read(body)?),
             Self::Config => tables::config(&self.read(body)?),

@@ -24,7 +24,8 @@ impl Stands {
             history: history.clone(),
         };
         let (election, term, fence) = (Some(election), Term::new(), Fence::closed());
-        Self { leader: Leader { identity: "me".to_owned(), election, term, fence }, leadership, history }
+        let (identity, namespace) = ("me".to_owned(), Some("system".to_owned()));
+        Self { leader: Leader { identity, namespace, election, term, fence }, leadership, history }
     }
 
     fn told(&self) -> Value {
@@ -87,6 +88,38 @@ async fn what_has_happened_to_the_lease_is_told_newest_first() {
         stands.history.note(&holder("you"));
     }
     assert_eq!(stands.told()["history"].as_array().map(Vec::len), Some(32), "its memory is bounded");
+}
+
+#[tokio::test]
+async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
+    let stands = Stands::new();
+    let pages = Inspect { leader: stands.leader.clone(), ..inspect(&Directory::default()) }.pages();
+    let told = |path: &str| -> Value {
+        let header = answer(&pages, request("GET", "localhost", path)).headers_mut().remove(STANDBY);
+        header.map_or(Value::Null, |header| serde_json::from_slice(header.as_bytes()).unwrap())
+    };
+    let standby = |leader: Value, pod: Value| json!({"identity": "me", "leader": leader, "pod": pod, "namespace": "system"});
+    assert_eq!(told("/debug/caches"), standby(Value::Null, Value::Null));
+    for (holder, pod) in [
+        ("web-0_b", "web-0".into()),
+        ("my_host_b", Value::Null),
+        ("web-0", Value::Null),
+        ("_b", Value::Null),
+        ("; reboot #_b", Value::Null),
+        ("w\u{1b}[2J\n\u{e9}_b", Value::Null),
+    ] {
+        stands.leadership.send_replace(Leadership::Standby { holder: Some(holder.into()) });
+        for path in ["/debug/controllers", "/debug/leader", "/debug/controllers/nobody/queue", "/debug/nowhere"] {
+            assert_eq!(told(path), standby(holder.into(), pod.clone()), "{path}");
+        }
+    }
+    stands.leadership.send_replace(Leadership::Lost(Ending::Expired));
+    assert_eq!(told("/debug/caches"), standby(Value::Null, Value::Null));
+    stands.leadership.send_replace(Leadership::Leading { transitions: 4 });
+    assert_eq!(told("/debug/caches"), Value::Null, "a leader says nothing of the kind");
+    let unelected = inspect(&Directory::default()).pages();
+    let alone = answer(&unelected, request("GET", "localhost", "/debug/caches"));
+    assert!(!alone.headers().contains_key(STANDBY), "nor does a manager without an election");
 }
 
 #[tokio::test]

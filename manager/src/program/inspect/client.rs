@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::Authority;
-use http::{Request, StatusCode, request};
+use http::{Request, Response, StatusCode, request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -20,6 +20,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Chain, Failure};
+use crate::inspect::STANDBY;
+use crate::inspect::pages::Standby;
 
 /// For a connection on this machine or through a forwarded port.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,6 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Server {
     address: String,
     token: Option<String>,
+}
+
+/// The answer to a request that was carried out.
+pub(super) struct Answer {
+    pub(super) body: String,
+    /// What a standby says of itself.
+    pub(super) standby: Option<Standby>,
 }
 
 /// The body of a refusal.
@@ -64,18 +73,18 @@ impl Server {
         Self { address, token }
     }
 
-    /// Returns the body of a page.
-    pub(super) async fn get(&self, path: &str) -> Result<String, Failure> {
+    /// Requests a page.
+    pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Request::get(path), Bytes::new()).await
     }
 
-    /// Sends an action and returns the body of the answer.
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<String, Failure> {
+    /// Sends an action.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/json");
         self.send(request, body.to_string().into()).await
     }
 
-    async fn send(&self, request: request::Builder, body: Bytes) -> Result<String, Failure> {
+    async fn send(&self, request: request::Builder, body: Bytes) -> Result<Answer, Failure> {
         let address = &self.address;
         let mut request = request.header(HOST, address);
         if let Some(token) = &self.token {
@@ -94,13 +103,15 @@ impl Server {
         let answer = timeout(PATIENCE, exchange(stream, request)).await.map_err(|_elapsed| {
             Failure::other(format_args!("no answer from {address} within {}", super::Short(PATIENCE)))
         })?;
-        let (status, body) = answer.map_err(|error| {
+        let answer = answer.map_err(|error| {
             let text = "ended before the answer was complete";
             Failure::other(format_args!("the connection to {address} {text}: {}", Chain(&error)))
         })?;
-        let text = String::from_utf8_lossy(&body).into_owned();
+        let (status, text) = (answer.status(), String::from_utf8_lossy(answer.body()).into_owned());
         if status.is_success() {
-            return Ok(text);
+            let standby = answer.headers().get(STANDBY);
+            let standby = standby.and_then(|standby| serde_json::from_slice(standby.as_bytes()).ok());
+            return Ok(Answer { body: text, standby });
         }
         let refusal = serde_json::from_str(&text).map(|Refusal { error }| error);
         let text = refusal.unwrap_or_else(|_| format!("{status}: {}", text.trim()));
@@ -115,11 +126,11 @@ impl Server {
 async fn exchange(
     stream: TcpStream,
     request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Bytes), hyper::Error> {
+) -> Result<Response<Bytes>, hyper::Error> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let answer = async move {
-        let response = sender.send_request(request).await?;
-        Ok((response.status(), response.into_body().collect().await?.to_bytes()))
+        let (head, body) = sender.send_request(request).await?.into_parts();
+        Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
         // The sender goes, and the connection with it.
     };
     // A failure of the connection is one of the answer, too.

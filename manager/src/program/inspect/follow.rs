@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::client::Server;
+use super::client::{Answer, Server};
 use super::table::{Role, Table, Widths};
-use super::{Failure, Output, Page};
+use super::{Failure, Output, Page, standby};
 
 /// Between two requests. Each walks a whole queue, at the cost of the reconciles.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -39,8 +39,8 @@ pub(super) async fn follow(
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        let body = match server.get(&page.path()).await {
-            Ok(body) => body,
+        let Answer { body, standby } = match server.get(&page.path()).await {
+            Ok(answer) => answer,
             Err(failure) if !answered => return Err(failure),
             Err(failure) => {
                 if trouble.as_ref() != Some(&failure.text) {
@@ -51,7 +51,13 @@ pub(super) async fn follow(
             }
         };
         (answered, trouble) = (true, None);
-        let text = if json { body } else { follower.news(&page.table(server, &body).await?, output) };
+        let text = if json {
+            body
+        } else {
+            let mut table = page.table(&body)?;
+            table.notes.extend(standby.map(|standby| standby::note(&standby, &output.command)));
+            follower.news(&table, output)
+        };
         // Also without news, so that a follower whose reader has gone ends.
         if output.write(&text).is_err() {
             return output.print(&text);

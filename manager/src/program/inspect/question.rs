@@ -4,7 +4,8 @@ use std::fmt;
 
 use clap::{ArgMatches, Command, FromArgMatches as _};
 
-use super::{Failure, Output, Target, block_on, unknown_form};
+use super::client::Answer;
+use super::{Failure, Output, Target, block_on, standby, unknown_form};
 use crate::config::ConfigSchema;
 use crate::program::flags::add_args;
 
@@ -51,11 +52,11 @@ impl Question {
         let path = (self.path)(matches).map_err(Failure::wrong_input)?;
         let server = target.server(schema, output)?;
         block_on(async {
-            let body = server.get(&path).await?;
-            if target.json() {
-                return output.print(&body);
-            }
-            output.print(&(self.show)(&body).map_err(|error| unknown_form(&path, &error))?)
+            let Answer { body, standby } = server.get(&path).await?;
+            let shown = || (self.show)(&body).map_err(|error| unknown_form(&path, &error));
+            output.print(&if target.json() { body } else { shown()? })?;
+            standby::tell(standby.as_ref(), output);
+            Ok(())
         })
     }
 }

@@ -105,7 +105,7 @@ impl Widths {
 }
 
 /// Replaces what would end the line or steer the terminal by its escape, and nothing by a dash.
-fn harmless(cell: &str) -> String {
+pub(super) fn harmless(cell: &str) -> String {
     if cell.is_empty() {
         return "-".to_owned();
     }

@@ -34,8 +34,7 @@ fn state_of(controller: &Controller) -> &'static str {
     }
 }
 
-/// `leader` is the answer for `/debug/leader`, where this replica does not lead.
-pub(super) fn queue(page: &Queued, leader: Option<&Leader>) -> Table {
+pub(super) fn queue(page: &Queued) -> Table {
     let mut table = Table::new(
         &page.keys,
         &[
@@ -49,11 +48,6 @@ pub(super) fn queue(page: &Queued, leader: Option<&Leader>) -> Table {
             ("LAST ERROR", Role::Value, &|key| text(key.last_error.as_deref().or(key.reason.as_deref()))),
         ],
     );
-    if !page.leading {
-        let holder = leader.and_then(|leader| leader.holder.as_deref()).unwrap_or("nobody it knows of");
-        let text = format!("a standby, whose keys are kept warm and do not run; the leader is {holder}");
-        table.notes.push(text);
-    }
     let shown = page.keys.len();
     if shown == 0 {
         table.notes.push("no key matches".to_owned());

@@ -31,6 +31,11 @@ struct Scripted {
 impl Scripted {
     /// Answers each path with this status and text.
     fn start(answers: &[(&str, u16, &str)]) -> Self {
+        Self::start_as(None, answers)
+    }
+
+    /// Says of itself besides that it is a standby.
+    fn start_as(standby: Option<&'static str>, answers: &[(&str, u16, &str)]) -> Self {
         let answers: BTreeMap<String, (u16, Bytes)> = answers
             .iter()
             .map(|(path, status, text)| {
@@ -45,7 +50,10 @@ impl Scripted {
             log.lock().push((path.clone(), token));
             let (status, text) =
                 answers.get(&path).cloned().unwrap_or((500, Bytes::from_static(b"not in the script")));
-            (StatusCode::from_u16(status).unwrap(), text)
+            let headers = HeaderMap::from_iter(standby.map(|standby| {
+                (http::HeaderName::from_static(crate::inspect::STANDBY), standby.parse().unwrap())
+            }));
+            (StatusCode::from_u16(status).unwrap(), headers, text)
         });
         let stop = CancellationToken::new();
         let (told, address) = mpsc::channel();
@@ -127,23 +135,34 @@ fn json_is_what_the_manager_answers() {
 }
 
 #[test]
-fn on_a_standby_the_leader_is_named() {
-    let standby =
-        QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(r#""matched":3"#, r#""matched":2"#);
-    let leader = r#"{"identity":"web-1_a","lease":{"namespace":"shop","name":"orders"},"leading":false,
-        "holder":"web-0_b","transitions":null,"lost":null,"fenceOpen":false,"fenceSeconds":null,
-        "holderSeconds":1,"history":[]}"#;
-    let manager = Scripted::start(&[
-        ("/debug/controllers/orders/queue?", 200, &standby),
-        ("/debug/leader", 200, leader),
-    ]);
-    let address = manager.address.to_string();
-    let note = "a standby, whose keys are kept warm and do not run; the leader is web-0_b\n";
-    assert_eq!(
-        run(&["queue", "orders", "--address", &address]),
-        (Exit::Success, ROWS.to_owned(), note.to_owned())
+fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
+    let queue = QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(":3,", ":2,");
+    let standby = r#"{"identity":"web-1_a","leader":"web-0_b","pod":"web-0","namespace":"shop"}"#;
+    let manager = Scripted::start_as(
+        Some(standby),
+        &[
+            ("/debug/controllers/orders/queue?", 200, &queue),
+            ("/debug/controllers/orders/reconcile", 200, "{\"matched\":1}\n"),
+            ("/debug/prices/milk", 200, "3\n"),
+        ],
     );
-    assert_eq!(manager.asked(), ["/debug/controllers/orders/queue?", "/debug/leader"]);
+    let address = manager.address.to_string();
+    let said = |command: &str| {
+        format!(
+            "this is the state of the standby web-1_a, of which nothing runs; the leader is web-0_b, ask it:\n  \
+             kubectl exec -n shop web-0 -- shop {command}\n"
+        )
+    };
+    for (command, out) in [
+        ("inspect queue orders", ROWS),
+        ("inspect queue orders -o json", &*queue),
+        ("inspect reconcile orders shop/web", "1 key on the queue\n"),
+        ("price milk", "it costs 3\n"),
+        ("price milk -o json", "3\n"),
+    ] {
+        let args: Vec<_> = command.split(' ').chain(["--address", &address]).collect();
+        assert_eq!(run_whole(&args), (Exit::Success, out.to_owned(), said(command)), "{command}");
+    }
 }
 
 #[test]
@@ -330,10 +349,10 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
             .collect();
         let mut page: Value = serde_json::from_str(QUEUE).unwrap();
         (page["matched"], page["keys"]) = (matched.into(), keys.into());
-        tables::queue(&serde_json::from_value(page).unwrap(), None)
+        tables::queue(&serde_json::from_value(page).unwrap())
     };
     let (mut follower, mut err) = (follow::Follower::default(), Vec::new());
-    let mut output = Output { out: &mut Vec::new(), err: &mut err };
+    let mut output = Output { command: Vec::new(), out: &mut Vec::new(), err: &mut err };
     let mut news = |table: &Table| follower.news(table, &mut output);
     let first = news(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
     assert_eq!(first.lines().count(), 3, "{first}");

@@ -1,0 +1,88 @@
+//! What is said beside the answer of a standby: whose state it is, and the line that asks the leader.
+
+use super::Output;
+use super::table::harmless;
+use crate::inspect::pages::Standby;
+
+/// Says it, if a standby answered.
+pub(super) fn tell(standby: Option<&Standby>, output: &mut Output<'_>) {
+    if let Some(standby) = standby {
+        output.note(&note(standby, &output.command));
+    }
+}
+
+/// `command` is what was typed.
+pub(super) fn note(standby: &Standby, command: &[String]) -> String {
+    let Standby { identity, leader, pod, namespace } = standby;
+    let of = harmless(&format!("this is the state of the standby {identity}, of which nothing runs"));
+    let Some(leader) = leader else { return format!("{of}; it knows of no leader") };
+    let leader = harmless(&format!("the leader is {leader}"));
+    let Some(pod) = pod else { return format!("{of}; {leader}") };
+    let namespace = namespace.iter().flat_map(|namespace| ["-n", namespace]);
+    let line = ["kubectl", "exec"].into_iter().chain(namespace).chain([pod, "--"]);
+    let line: Vec<_> = line.chain(in_pod(command)).map(word).collect();
+    format!("{of}; {leader}, ask it:\n  {}", harmless(&line.join(" ")))
+}
+
+/// Leaves out the address: it is where this replica was reached, through a forwarded port perhaps.
+fn in_pod(command: &[String]) -> impl Iterator<Item = &str> {
+    let mut is_address = false;
+    command.iter().map(String::as_str).filter(move |argument| {
+        let left_out = is_address || argument.starts_with("--address=");
+        is_address = *argument == "--address";
+        !left_out && !is_address
+    })
+}
+
+/// Writes a word as a shell takes it.
+fn word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standby(leader: Option<&str>, pod: Option<&str>, namespace: Option<&str>) -> Standby {
+        let [leader, pod, namespace] = [leader, pod, namespace].map(|text| text.map(str::to_owned));
+        Standby { identity: "web-1_a".to_owned(), leader, pod, namespace }
+    }
+
+    fn said(standby: &Standby, command: &[&str]) -> String {
+        note(standby, &command.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_line_is_what_was_typed_as_a_shell_takes_it() {
+        let whole = standby(Some("web-0_b"), Some("web-0"), Some("system"));
+        let line = |command: &[&str]| said(&whole, command).lines().nth(1).unwrap().to_owned();
+        let expected = "  kubectl exec -n system web-0 -- mainstay why shop/web";
+        assert_eq!(line(&["mainstay", "why", "shop/web"]), expected);
+        assert_eq!(line(&["mainstay", "why", "--address", "localhost:9", "shop/web"]), expected);
+        assert_eq!(line(&["mainstay", "why", "shop/web", "--address=localhost:9"]), expected);
+        let quoted = line(&["mainstay", "inspect", "queue", "a b", "-n", "", "it's", "$(reboot)", "\u{1b}[2J"]);
+        let expected = r"  kubectl exec -n system web-0 -- mainstay inspect queue 'a b' -n '' 'it'\''s' '$(reboot)' '\u{1b}[2J'";
+        assert_eq!(quoted, expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let command = &["mainstay", "why", "shop/web"];
+        let of = "this is the state of the standby web-1_a, of which nothing runs";
+        for (standby, expected) in [
+            (standby(None, None, Some("system")), "; it knows of no leader"),
+            (standby(Some("b"), None, Some("system")), "; the leader is b"),
+            (standby(Some("\u{1b}[2J\n"), None, None), r"; the leader is \u{1b}[2J\n"),
+            (
+                standby(Some("web-0_b"), Some("web-0"), None),
+                "; the leader is web-0_b, ask it:\n  kubectl exec web-0 -- mainstay why shop/web",
+            ),
+        ] {
+            assert_eq!(said(&standby, command), format!("{of}{expected}"));
+        }
+    }
+}
