@@ -12,6 +12,7 @@
 pub mod decide;
 mod lock;
 mod metrics;
+mod notice;
 mod record;
 mod settings;
 mod task;
@@ -32,6 +33,7 @@ use crate::key::{BootInstant, Fence};
 use crate::metrics::Registry;
 
 pub use self::decide::Ending;
+pub use self::notice::{NOTICE, Notice};
 pub use self::record::{LONGEST_LEASE, Record, Version};
 pub use self::settings::{
     DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD, ElectionSettings, Invalid, OnLost,
@@ -163,6 +165,13 @@ impl Elector {
             leadership: watch::Sender::new(Leadership::Standby { holder: None }),
             settings,
         })
+    }
+
+    /// Writes this notice into the Lease while it is ours, and reads those of others.
+    #[must_use]
+    pub fn with_notice(mut self, notice: Notice) -> Self {
+        self.lock.notice = notice;
+        self
     }
 
     /// Returns a view of whether this replica leads, from now on.

@@ -35,7 +35,9 @@
 //! in its state for longest; equals are in the order of their texts. With `?sort=name`, `?after=` goes on behind the
 //! key that the page before gave as `next`, and `matched` counts from there.
 //!
-//! The answers of a replica that does not lead have a header `Mainstay-Standby`, which names the one that does.
+//! The answers of a replica that does not lead have a header `Mainstay-Standby`, which names the one that does. With
+//! [`Peers`] it has that one answer what is about the leader's work; a request with the header `Mainstay-Own` is
+//! answered by the replica that gets it.
 //!
 //! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Refusals are
 //! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
@@ -57,6 +59,7 @@ mod keys;
 mod leader;
 mod own;
 pub(crate) mod pages;
+mod peers;
 mod query;
 mod standby;
 mod watches;
@@ -87,6 +90,8 @@ pub use actions::SetLogLevel;
 pub use host::Admitted;
 pub use leader::{Election, History, Leader};
 pub use own::{OwnPage, OwnPages, PageError};
+pub(crate) use peers::OWN;
+pub use peers::{Address, Peers};
 pub use query::{sorts, states};
 pub(crate) use standby::STANDBY;
 

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Applier, Patcher};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
-use crate::election::{ElectionSettings, InvalidSettings, OnLost};
+use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
 use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
@@ -53,7 +53,7 @@ use guard::Guards;
 use members::{Member, Members, Newcomer};
 use reload::Reloads;
 use runnable::Recruit;
-use serving::secured;
+use serving::{count_reads, notice, secured};
 
 pub use cluster::{Cluster, ClusterError};
 pub use error::{BuildError, ManagerError, RegisterError, StopError};
@@ -94,6 +94,8 @@ struct Shared {
     stop: CancellationToken,
     stops: Stops,
     guards: Guards,
+    /// What the replicas tell each other on the Lease.
+    notice: Notice,
     members: Members,
     reloads: Reloads,
     /// Pages of the program's own.
@@ -145,13 +147,22 @@ impl Manager {
         if let Ok(work) = Handle::try_current() {
             runtimes.add("work", &work);
         }
-        let metrics = secured(metrics, &configuration.metrics, &registry)?;
+        let (metrics, certificates) =
+            secured(metrics, "metrics.tlsDir", configuration.metrics.tls_dir.as_deref())?;
+        if let Some(certificates) = certificates {
+            count_reads(&certificates, &registry);
+        }
+        let (inspect, certificates) =
+            secured(inspect, "inspect.tlsDir", configuration.inspect.tls_dir.as_deref())?;
+        let served = inspect.as_ref().zip(certificates).filter(|_| configuration.inspect.peers);
+        let notice = served.map(|(bound, certificates)| notice(&options, bound, certificates)).transpose()?;
         let guards = Guards::new(configuration)?;
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
         let clusters = Clusters::new(Cluster::own(&options, configuration, connection, &fence, &registry)?);
         let members = Members::new(configuration.clone());
         let events = clusters.own().events().clone();
         let shared = Shared {
+            notice: notice.unwrap_or_default(),
             reloads: Reloads::new(&options, loaded, members.clone(), events, &registry),
             clusters,
             controller_metrics: ControllerMetrics::register(&registry),

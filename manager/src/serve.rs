@@ -11,6 +11,7 @@
 //!    `connection_age`, and once it has to end it has `grace` to send the answer it began.
 //! 3. When [`Bound::run`] returns, no task of it is left.
 
+mod ask;
 mod connection;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -35,9 +36,10 @@ use tokio_util::sync::CancellationToken;
 use connection::Connection;
 use peers::Peers;
 
+pub(crate) use ask::{exchange, shake_hands};
 pub(crate) use connection::PeerAddress;
 pub use tls::{CertificateError, Certificates, Reads};
-pub(crate) use turns::Turns;
+pub(crate) use turns::{Turns, held};
 
 /// Pause after an accept that failed because something ran out, usually descriptors: trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);

@@ -16,3 +16,14 @@ pub use bounded::BoundedMap;
 pub use bucket::{Limit, TokenBucket};
 pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
 pub use repeats::{LogEvery, LogOnce};
+
+/// Returns the SHA-256 of some bytes in hexadecimal, as `sha256sum` prints it.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        for digit in [byte >> 4, byte & 15] {
+            text.extend(char::from_digit(digit.into(), 16));
+        }
+        text
+    })
+}

@@ -214,16 +214,21 @@ impl TestCluster {
         }
     }
 
-    /// Writes a kubeconfig with a token of this ServiceAccount, good for an hour, and returns its path.
-    pub async fn kubeconfig_of(&self, service_account: &str) -> PathBuf {
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() }),
-            ..TokenRequest::default()
-        };
+    /// Returns a token of this ServiceAccount, good for an hour, for these audiences, or without any for the API server.
+    pub async fn token_of(&self, service_account: &str, audiences: &[&str]) -> String {
+        let audiences = Some(audiences.iter().map(|&audience| audience.to_owned()).collect());
+        let spec =
+            TokenRequestSpec { audiences, expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let accounts: Api<ServiceAccount> = self.api();
         let token = accounts.create_token_request(service_account, &PostParams::default(), &request).await;
-        let token = token.ok().and_then(|answer| answer.status).map(|status| status.token);
-        let Some(token) = token else { panic!("no token for ServiceAccount {service_account}") };
+        let token = token.ok().and_then(|answer| answer.status).and_then(|status| status.token);
+        token.unwrap_or_else(|| panic!("no token for ServiceAccount {service_account}"))
+    }
+
+    /// Writes a kubeconfig with a token of this ServiceAccount, good for an hour, and returns its path.
+    pub async fn kubeconfig_of(&self, service_account: &str) -> PathBuf {
+        let token = self.token_of(service_account, &[]).await;
         let path = self.scratch(&format!("{service_account}.kubeconfig"));
         let text = json!({
             "apiVersion": "v1",

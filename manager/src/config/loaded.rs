@@ -122,7 +122,7 @@ impl ConfigSchema {
         let constants = [("apiVersion", API_VERSION), ("kind", KIND)];
         let problems = document.check_keys(constants, &self.names());
         let loaded = Loaded::read(Reader { document, problems }, origin, overrides, self)?;
-        Ok(Loaded { hash: sha256(text), ..loaded })
+        Ok(Loaded { hash: crate::util::sha256(text.as_bytes()), ..loaded })
     }
 
     /// Returns the defaults with flags put over them.
@@ -313,14 +313,4 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("longer than 1 MiB"));
     }
     Ok(text)
-}
-
-pub(super) fn sha256(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            text.extend(char::from_digit(digit.into(), 16));
-        }
-        text
-    })
 }

@@ -75,17 +75,31 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Inspect {
-    /// Where it listens: a loopback address with a port, or any address with tokenFile; "" or "0" switches it off, port
-    /// 0 takes any free one. Reach it with kubectl exec or port-forward. Without tokenFile only requests whose Host is
+    /// Where it listens: a loopback address with a port, or any address with tokenFile or auth; "" or "0" switches it off,
+    /// port 0 takes any free one. Reach it with kubectl exec or port-forward. Without either only requests whose Host is
     /// localhost or a loopback address are answered, so that no web page can read along; a proxy in the Pod that passes
     /// others on to this port lets them in.
     pub bind_address: BindAddress,
+    /// Whether a request needs a token which the API server reviews: one of the audience mainstay-inspect, of an account
+    /// that may get, or post to, the nonResourceURL asked for, such as /debug/controllers. The manager's own account needs
+    /// the right to create such reviews, see deploy/components/inspect-peers.
+    pub auth: bool,
     /// File of a token that every request has to show as Authorization: Bearer TOKEN; the command inspect takes it with
-    /// --config or --token-file. An absolute path, or "" for none. The token crosses the network as it is, over plain
-    /// http. The manager follows the file, so the token may change at any time; another path needs a start.
+    /// --config or --token-file. An absolute path, or "" for none. The token crosses the network as it is, so set tlsDir
+    /// with it. The manager follows the file, so the token may change at any time; another path needs a start. With auth
+    /// the manager does not read it: it is what the command inspect shows.
     #[serde(with = "optional_path")]
     #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
     pub token_file: Option<PathBuf>,
+    /// Directory of tls.crt and tls.key, such as a mounted Secret, for https in place of http: an absolute path, or ""
+    /// for none. The two files may change at any time and are followed; only another directory needs a start.
+    #[serde(with = "optional_path")]
+    #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
+    pub tls_dir: Option<PathBuf>,
+    /// Whether a standby has the leader answer what is about its work, with the token of whoever asks. Needs auth, tlsDir,
+    /// and a bindAddress that other Pods reach; 0.0.0.0 stands for the address in the variable `POD_IP`. The leader writes
+    /// address and certificate into an annotation of the Lease: whoever may update the Lease may have tokens sent there.
+    pub peers: bool,
 }
 
 /// Objects that are watched and kept in memory: one list and watch per kind, shared by all of its readers.
@@ -225,7 +239,13 @@ impl Section for Metrics {
 
 impl Default for Inspect {
     fn default() -> Self {
-        Self { bind_address: listen(Ipv4Addr::LOCALHOST, 8082), token_file: None }
+        Self {
+            bind_address: listen(Ipv4Addr::LOCALHOST, 8082),
+            auth: false,
+            token_file: None,
+            tls_dir: None,
+            peers: false,
+        }
     }
 }
 
@@ -234,17 +254,33 @@ impl Section for Inspect {
 
     fn validate(&self) -> Vec<Problem> {
         let token = check_path("tokenFile", self.token_file.as_deref(), "/etc/mainstay/inspect/token");
-        let mut problems: Vec<Problem> = token.into_iter().collect();
-        if let BindAddress::Tcp(address) = self.bind_address
-            && !address.ip().is_loopback()
-            && self.token_file.is_none()
-        {
+        let tls = check_path("tlsDir", self.tls_dir.as_deref(), "/etc/mainstay/inspect-tls");
+        let mut problems: Vec<Problem> = token.into_iter().chain(tls).collect();
+        let address = self.bind_address.socket();
+        let loopback = address.is_some_and(|address| address.ip().is_loopback());
+        if let Some(address) = address.filter(|_| !loopback && !self.auth && self.token_file.is_none()) {
             let message = format!(
                 "{address} can be reached from outside; expected a loopback address such as 127.0.0.1:{} \
-                 (use kubectl port-forward), or a token that readers have to show, in inspect.tokenFile",
+                 (use kubectl port-forward), or a token that readers have to show, by inspect.tokenFile or inspect.auth",
                 address.port()
             );
             problems.push(Problem::message("bindAddress", message));
+        }
+        if self.peers {
+            if loopback || address.is_none() {
+                let expected =
+                    "with inspect.peers an address that the other Pods reach, such as 0.0.0.0:8082";
+                problems.push(Problem::new("bindAddress", &self.bind_address.to_string(), expected));
+            }
+            if !self.auth {
+                let expected = "true with inspect.peers: a token says who asks, of whichever replica";
+                problems.push(Problem::new("auth", &self.auth, expected));
+            }
+            if self.tls_dir.is_none() {
+                let expected =
+                    "with inspect.peers a directory of tls.crt and tls.key: tokens are sent to the leader";
+                problems.push(Problem::new("tlsDir", &"", expected));
+            }
         }
         problems
     }

@@ -160,7 +160,7 @@ shop: {maxOrders: 1001, patience: 10ms, prices: {apple: 0, pear: 1, plum: 0}, co
             r#"m.yaml: leaderElection.leaseName: "A_b"; expected the name of a Lease: lower-case letters, digits, - and ."#,
             "m.yaml: leaderElection.leaseDuration: 7200s; expected whole seconds from 1s to 3600s: the Lease stores no fractions",
             r#"m.yaml: metrics.tlsDir: "./tls"; expected an absolute path such as /etc/mainstay/tls, or "" for none"#,
-            "m.yaml: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082 (use kubectl port-forward), or a token that readers have to show, in inspect.tokenFile",
+            "m.yaml: inspect.bindAddress: 10.0.0.1:8082 can be reached from outside; expected a loopback address such as 127.0.0.1:8082 (use kubectl port-forward), or a token that readers have to show, by inspect.tokenFile or inspect.auth",
             r#"m.yaml: cache.namespaces[2]: "shop"; already listed"#,
             r#"m.yaml: cache.resync: "8761h"; expected a duration from 0s to 8760h"#,
             r#"m.yaml: cache.namespaces[1]: "Shop"; expected the name of a namespace"#,
@@ -405,6 +405,27 @@ fn a_token_opens_the_debug_pages_to_other_hosts() {
             r#"m.yaml: inspect.tokenFile: "run/token"; expected an absolute path such as /etc/mainstay/inspect/token, or "" for none"#,
         ],
     );
+}
+
+#[test]
+fn a_standby_asks_the_leader_only_where_both_can_trust_each_other() {
+    let whole = r#"inspect: {bindAddress: "0.0.0.0:8082", auth: true, tlsDir: /tls, peers: true}"#;
+    assert!(parse(whole).unwrap().inspect.peers);
+    let auth = "m.yaml: inspect.auth: false; expected true with inspect.peers: a token says who asks, of whichever replica";
+    let tls = r#"m.yaml: inspect.tlsDir: ""; expected with inspect.peers a directory of tls.crt and tls.key: tokens are sent to the leader"#;
+    let address = |value: &str| {
+        format!(
+            "m.yaml: inspect.bindAddress: {value:?}; expected with inspect.peers an address that the other Pods reach, such as 0.0.0.0:8082"
+        )
+    };
+    refused("inspect: {peers: true}\n", &[&address("127.0.0.1:8082"), auth, tls]);
+    let changed = |from: &str, to: &str| format!("{}\n", whole.replace(from, to));
+    for nowhere in ["127.0.0.1:8082", "[::1]:8082", ""] {
+        refused(&changed("0.0.0.0:8082", nowhere), &[&address(nowhere)]);
+    }
+    // A token of a file is that of whoever has the file.
+    refused(&changed("auth: true", "tokenFile: /token"), &[auth]);
+    refused(&changed("tlsDir: /tls, ", ""), &[tls]);
 }
 
 #[test]

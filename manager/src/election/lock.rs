@@ -15,6 +15,7 @@ use kube::{Client, Error};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::decide::{Answer, Call, Event};
+use super::notice::Notice;
 use super::record::{Record, Version};
 use super::trouble::{Trouble, trouble_log};
 use crate::client::connect::DeadlineExceeded;
@@ -36,6 +37,7 @@ pub(super) struct LeaseLock {
     name: Arc<str>,
     /// Deadline of each request; of a watch, until it begins.
     deadline: Duration,
+    pub(super) notice: Notice,
 }
 
 /// A request that told nothing about the Lease. Trying again helps unless the server refused it.
@@ -79,6 +81,7 @@ impl LeaseLock {
             namespace: namespace.into(),
             name: name.into(),
             deadline,
+            notice: Notice::default(),
         }
     }
 
@@ -100,10 +103,12 @@ impl LeaseLock {
                 lease.metadata.name = Some(self.name.as_ref().to_owned());
                 lease.metadata.namespace = Some(self.namespace.as_ref().to_owned());
                 record.write_into(&mut lease);
+                self.notice.write_into(&mut lease, record.holder.is_some());
                 ("create", json(&lease).and_then(|lease| requests.create(&post, lease)))
             }
             Call::Update { record, over } => {
-                let lease = over.with(&record);
+                let mut lease = over.with(&record);
+                self.notice.write_into(&mut lease, record.holder.is_some());
                 ("update", json(&lease).and_then(|lease| requests.replace(&self.name, &post, lease)))
             }
         };
@@ -144,6 +149,7 @@ impl LeaseLock {
         if metadata.resource_version.as_deref().is_none_or(str::is_empty) {
             return strange("has no metadata.resourceVersion");
         }
+        self.notice.read(lease);
         Ok(Record::of(lease))
     }
 

@@ -202,10 +202,18 @@ impl Replica {
     }
 
     fn start_with(server: &Server, settings: ElectionSettings) -> Self {
-        Self::start_by(clock(), server, settings)
+        Self::start_as(clock(), server, settings, Notice::default())
     }
 
     fn start_by(clock: Clock, server: &Server, settings: ElectionSettings) -> Self {
+        Self::start_as(clock, server, settings, Notice::default())
+    }
+
+    fn start_telling(server: &Server, settings: ElectionSettings, notice: Notice) -> Self {
+        Self::start_as(clock(), server, settings, notice)
+    }
+
+    fn start_as(clock: Clock, server: &Server, settings: ElectionSettings, notice: Notice) -> Self {
         let (fence, registry) = (Fence::closed(), Registry::new());
         let events: Arc<Mutex<Vec<LeaseEvent>>> = Arc::default();
         let on_event: OnEvent = {
@@ -215,6 +223,7 @@ impl Replica {
         let mut elector =
             Elector::new(settings, server.client(), fence.clone(), &registry, on_event).unwrap();
         elector.clock = clock;
+        let elector = elector.with_notice(notice);
         let (leadership, stop) = (elector.leadership(), CancellationToken::new());
         let (end_work, work) = oneshot::channel();
         let mut work = Some(work);
@@ -460,6 +469,46 @@ async fn labels_and_strategy_of_a_lease_survive_taking_it_and_giving_it_up() {
     assert_eq!(server.spec()["holderIdentity"], "");
     assert_eq!(server.spec()["strategy"], "OldestEmulationVersion", "nor does a release take them away");
     assert_eq!(labels(&server), json!({"team": "a"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_writes_its_notice_with_each_record_and_the_others_read_it() {
+    let server = Server::default();
+    server.0.lock().store(
+        "ADDED",
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "mainstay", "namespace": "default", "annotations": {"team": "a", NOTICE: "old"}},
+            "spec": {},
+        }),
+    );
+    let annotations = || server.0.lock().lease.as_ref().unwrap()["metadata"]["annotations"].clone();
+    let says = Arc::new(Mutex::new("first"));
+    let told = Arc::clone(&says);
+    let settings = |identity| ElectionSettings::new("default", "mainstay", identity);
+    let notice = Notice::new(move || Some((*told.lock()).to_owned()));
+    let mut leader = Replica::start_telling(&server, settings("a"), notice);
+    leader.leads().await;
+    let seen = Notice::new(|| None);
+    let mut standby = Replica::start_telling(&server, settings("b"), seen.clone());
+    standby.knows("a").await;
+    assert_eq!(
+        (annotations(), seen.seen().as_deref()),
+        (json!({"team": "a", NOTICE: "first"}), Some("first"))
+    );
+    *says.lock() = "second";
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    settle().await;
+    assert_eq!(seen.seen().as_deref(), Some("second"), "within a renewal");
+    leader.stop.cancel();
+    leader.work_ended(true);
+    assert!(leader.ended().await.released);
+    standby.leads().await;
+    assert_eq!(
+        (annotations(), seen.seen()),
+        (json!({"team": "a"}), None),
+        "who has nothing to tell leaves nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -235,7 +235,7 @@ pub(crate) struct Turn {
 }
 
 /// The header of every answer of a standby.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Standby {
     pub(crate) identity: String,
     /// The holder of the Lease; `null` if it has none or none is known.
@@ -244,6 +244,12 @@ pub(crate) struct Standby {
     pub(crate) pod: Option<String>,
     /// Of the Pods; `null` outside a cluster.
     pub(crate) namespace: Option<String>,
+    /// The answer is not its own: it is the leader's.
+    #[serde(default)]
+    pub(crate) forwarded: bool,
+    /// Why it is its own, although the leader was to answer.
+    #[serde(default)]
+    pub(crate) trouble: Option<String>,
 }
 
 /// The answer to a reconcile.

@@ -22,7 +22,8 @@ impl Leader {
         let (leading, leader) = self.who(&self.election.as_ref()?.leadership.borrow());
         let pod = leader.as_deref().and_then(pod_of).map(str::to_owned);
         let namespace = self.namespace.clone();
-        let standby = Standby { identity: self.identity.clone(), leader, pod, namespace };
+        let identity = self.identity.clone();
+        let standby = Standby { identity, leader, pod, namespace, forwarded: false, trouble: None };
         (!leading).then_some(standby)
     }
 }
@@ -47,5 +48,5 @@ pub(super) async fn mark(State(leader): State<Leader>, request: Request, next: N
 pub(super) fn told(response: &mut Response, standby: &Standby) {
     // Control characters, which no header can have, are escaped in JSON but for DEL, which is in no identity of ours.
     let header = serde_json::to_vec(standby).ok().and_then(|text| HeaderValue::try_from(text).ok());
-    response.headers_mut().extend(header.map(|header| (http::HeaderName::from_static(STANDBY), header)));
+    header.map(|header| response.headers_mut().insert(STANDBY, header));
 }

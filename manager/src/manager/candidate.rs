@@ -58,7 +58,7 @@ impl Candidate {
             (shared.clusters.own().connections().clone(), shared.fence.clone(), shared.registry.clone());
         let record = record_on_lease(shared.clusters.own().events().clone(), &settings);
         let (elected, history) = (shared.term.clone(), History::default());
-        let noted = history.clone();
+        let (noted, notice) = (history.clone(), shared.notice.clone());
         let on_event: OnEvent = Arc::new(move |event: LeaseEvent| {
             // Before this is forwarded as news, and so before anybody asks for the term to begin.
             if matches!(event, LeaseEvent::BecameLeader { .. }) {
@@ -72,7 +72,7 @@ impl Candidate {
             // Dropped at the end, whichever way that comes.
             let _ended = end_guard;
             let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
-            let elector = Elector::new(settings, client, fence, &registry, on_event)?;
+            let elector = Elector::new(settings, client, fence, &registry, on_event)?.with_notice(notice);
             tokio::select! {
                 () = stop_election.cancelled() => return Ok(()),
                 begun = may_begin => if begun.is_err() { return Ok(()) },

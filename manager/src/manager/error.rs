@@ -32,9 +32,19 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
-    /// There is no certificate to serve metrics with.
-    #[error("metrics.tlsDir cannot be used")]
-    Certificates(#[source] CertificateError),
+    /// There is no certificate to serve with.
+    #[error("{key} cannot be used")]
+    Certificates {
+        /// Path of the key in the configuration.
+        key: &'static str,
+        /// What is wrong with it.
+        source: CertificateError,
+    },
+    /// Nothing says where other replicas reach this one.
+    #[error(
+        "inspect.peers needs the address of this Pod; set the variable POD_IP by fieldRef status.podIP, or bind inspect to one address"
+    )]
+    NoPeerAddress,
     /// There is no token to guard the inspection with.
     #[error("inspect.tokenFile cannot be used")]
     TokenFile(#[source] TokenFileError),

@@ -20,7 +20,10 @@ pub(super) use token_file::{TokenFile, token_required};
 pub(super) struct Guards {
     /// Whether scrapes are [`reviewed`].
     pub(super) reviewed: bool,
-    /// The token of the debug pages; `None` where they are bound to loopback and a request from this host is enough.
+    /// Whether requests to the debug pages are.
+    pub(super) inspect_reviewed: bool,
+    /// The token of the debug pages; `None` where they are reviewed, or bound to loopback and a request from this host is
+    /// enough.
     pub(super) token: Option<TokenFile>,
 }
 
@@ -33,17 +36,18 @@ impl Guards {
     /// Reads the guards from the configuration, and warns where a token crosses the network in plain text.
     pub(super) fn new(configuration: &ManagerConfiguration) -> Result<Self, BuildError> {
         let ManagerConfiguration { metrics, inspect, .. } = configuration;
-        let token = inspect.token_file.as_deref().map(TokenFile::new).transpose();
+        // With reviews the file is for the command that asks.
+        let token = inspect.token_file.as_deref().filter(|_| !inspect.auth).map(TokenFile::new).transpose();
         let token = token.map_err(BuildError::TokenFile)?;
         if metrics.auth && metrics.tls_dir.is_none() && leaves_this_host(metrics.bind_address) {
             warn!(
                 "metrics.auth without metrics.tlsDir: the tokens of scrapers cross the network in plain text"
             );
         }
-        if token.is_some() && leaves_this_host(inspect.bind_address) {
-            warn!("inspect.tokenFile guards plain HTTP: its token crosses the network in plain text");
+        if inspect.tls_dir.is_none() && leaves_this_host(inspect.bind_address) {
+            warn!("inspect.bindAddress without inspect.tlsDir: tokens cross the network in plain text");
         }
-        Ok(Self { reviewed: metrics.auth, token })
+        Ok(Self { reviewed: metrics.auth, inspect_reviewed: inspect.auth, token })
     }
 }
 

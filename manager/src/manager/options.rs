@@ -1,6 +1,7 @@
 //! What a program says of its manager that is in no file.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct ManagerOptions {
     pub log: Option<Arc<dyn SetLogLevel>>,
     /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
     pub pod: Option<ObjectReference>,
+    /// The address of that Pod, where other replicas ask this one if `inspect.peers` says so.
+    pub pod_ip: Option<IpAddr>,
 }
 
 /// Changes which lines the process logs, while it runs. `program::logging::LogHandle` is one.
@@ -45,7 +48,7 @@ pub trait SetLogLevel: fmt::Debug + Send + Sync {
 impl ManagerOptions {
     /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
     /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
-    /// `POD_UID` name, which a Deployment fills by `fieldRef`.
+    /// `POD_UID` name, and its address stands in `POD_IP`; a Deployment fills them by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
         Self {
             name,
@@ -56,13 +59,17 @@ impl ManagerOptions {
             source: None,
             log: None,
             pod: own_pod(),
+            pod_ip: variable("POD_IP").and_then(|address| address.parse().ok()),
         }
     }
 }
 
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The Pod this process runs in, if its environment says so.
 fn own_pod() -> Option<ObjectReference> {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     Some(ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),

@@ -1,5 +1,6 @@
 //! The servers of every manager: probes, metrics, debug pages.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,13 +16,16 @@ use tracing::{error, info};
 use super::candidate::Candidate;
 use super::control::Job;
 use super::guard::{Reviews, reviewed, token_required};
-use super::{BuildError, Shared, own_namespace};
+use super::{BuildError, ManagerOptions, Shared, own_namespace};
 use crate::client::connect::{Connections, Role};
-use crate::config;
+use crate::election::Notice;
 use crate::health::{Checks, Group};
-use crate::inspect::{self, Configuration, Inspect, Leader};
+use crate::inspect::{self, Address, Configuration, Inspect, Leader, Peers};
 use crate::metrics::{Answers, Format, Registry};
 use crate::serve::{Bound, Certificates, Reads, Turns};
+
+/// For whom tokens are made that are shown to the debug pages: no API server takes them.
+const INSPECT_AUDIENCE: &str = "mainstay-inspect";
 
 /// Probes of one group that are answered at the same time: those of a kubelet, and of a few people.
 const PROBES_AT_ONCE: usize = 8;
@@ -55,29 +59,35 @@ impl Shared {
         stop: &CancellationToken,
     ) -> Vec<Job> {
         let mut jobs = Vec::new();
-        let mut serve = |name, bound: Bound, router: Router, reviewers: Option<Connections>| {
+        let mut serve = |name, bound: Bound, router: Router, reviewers: Option<(Connections, _)>| {
             info!(server = name, address = %bound.local_addr(), "serving");
             let stop = stop.clone();
             jobs.push(Job::new(name, move || async move {
                 let router = match reviewers {
                     // Neither leader-only work nor writes that the cache has to learn of.
-                    Some(connections) => reviewed(router, Reviews::new(connections.client(Role::Watches)?)),
+                    Some((connections, audience)) => {
+                        reviewed(router, Reviews::new(connections.client(Role::Watches)?, audience))
+                    }
                     None => router,
                 };
                 Ok(bound.run(router, stop).await?)
             }));
         };
+        let reviewers = || self.clusters.own().connections().clone();
         if let Some(bound) = probes {
             serve("probes", bound, self::probes(&self.checks), None);
         }
         if let Some(bound) = metrics {
-            let reviewers = self.guards.reviewed.then(|| self.clusters.own().connections().clone());
+            let reviewers = self.guards.reviewed.then(|| (reviewers(), None));
             serve("metrics", bound, scrapes(Answers::new(self.registry.clone())), reviewers);
         }
         if let Some((bound, leader)) = inspect {
+            let peers = Peers::new(leader.clone(), self.notice.clone());
             let (pages, token) = (self.debug_pages(leader), self.guards.token.clone());
+            let pages = if self.members.configuration().inspect.peers { peers.before(pages) } else { pages };
             let Some(token) = token else {
-                serve("inspect", bound, pages, None);
+                let reviewers = self.guards.inspect_reviewed.then(|| (reviewers(), Some(INSPECT_AUDIENCE)));
+                serve("inspect", bound, pages, reviewers);
                 return jobs;
             };
             serve("inspect", bound, token_required(pages, token.clone()), None);
@@ -104,19 +114,40 @@ impl Shared {
     }
 }
 
-/// Has metrics served over TLS if the configuration says so, and the reads of the certificate counted.
+/// Has a server use TLS if the configuration says so.
 pub(super) fn secured(
     bound: Option<Bound>,
-    metrics: &config::Metrics,
-    registry: &Registry,
-) -> Result<Option<Bound>, BuildError> {
-    let Some(directory) = &metrics.tls_dir else { return Ok(bound) };
-    let Some(bound) = bound else { return Ok(None) };
-    let certificates = Certificates::load(directory).map_err(BuildError::Certificates)?;
+    key: &'static str,
+    directory: Option<&Path>,
+) -> Result<(Option<Bound>, Option<Certificates>), BuildError> {
+    let Some(directory) = directory else { return Ok((bound, None)) };
+    let Some(bound) = bound else { return Ok((None, None)) };
+    let certificates = Certificates::load(directory);
+    let certificates = certificates.map_err(|source| BuildError::Certificates { key, source })?;
+    Ok((Some(bound.with_certificates(certificates.clone())), Some(certificates)))
+}
+
+/// Says on the Lease, while it is ours, where other replicas ask this one.
+pub(super) fn notice(
+    options: &ManagerOptions,
+    bound: &Bound,
+    certificates: Certificates,
+) -> Result<Notice, BuildError> {
+    let (mut address, holder) = (bound.local_addr(), options.identity.clone());
+    if address.ip().is_unspecified() {
+        address.set_ip(options.pod_ip.ok_or(BuildError::NoPeerAddress)?);
+    }
+    Ok(Notice::new(move || {
+        let own = Address { holder: holder.clone(), address, sha256: certificates.sha256() };
+        serde_json::to_string(&own).ok()
+    }))
+}
+
+/// Registers the counts of reads of the certificate of metrics.
+pub(super) fn count_reads(certificates: &Certificates, registry: &Registry) {
     let Reads { total, errors } = certificates.reads();
     registry.register("certwatcher_read_certificate", "Number of certificate reads", total);
     registry.register("certwatcher_read_certificate_errors", "Number of certificate read errors", errors);
-    Ok(Some(bound.with_certificates(certificates)))
 }
 
 /// Answers each group in turns of its own. Checks may be users' own, and block: while one of readiness hangs, a kubelet

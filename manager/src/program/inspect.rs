@@ -60,6 +60,9 @@ struct Target {
     /// File with the token that the manager asks for [over inspect.tokenFile]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Have the replica that is asked answer, also where inspect.peers has a standby ask the leader
+    #[arg(long, global = true)]
+    own: bool,
     /// How to print the answer; json prints it as it is
     #[arg(short, long, global = true, value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
     output: String,
@@ -194,6 +197,7 @@ impl Target {
 
     fn server(&self, schema: &ConfigSchema, output: &mut Output<'_>) -> Result<Server, Failure> {
         let (mut address, mut token_file) = (self.address.clone(), self.token_file.clone());
+        let mut certificate = None;
         if let Some(path) = &self.config {
             let inspect = match schema.load(path, &Overrides::default()) {
                 Ok(loaded) => loaded.configuration.inspect,
@@ -206,6 +210,7 @@ impl Target {
                 }
             };
             token_file = token_file.or(inspect.token_file);
+            certificate = inspect.tls_dir.map(|directory| client::certificate(&directory)).transpose()?;
             let served = inspect.bind_address.socket();
             if address.is_none() && served.is_none() {
                 let text = "inspect.bindAddress is \"\", so the manager serves no debug pages";
@@ -224,7 +229,7 @@ impl Target {
             let text = "expected HOST:PORT, such as localhost:8082";
             return Err(Failure::wrong_input(format_args!("--address {address:?}: {text}")));
         }
-        Ok(Server::new(address, token))
+        Ok(Server { address, token, certificate, own: self.own })
     }
 }
 

@@ -85,7 +85,9 @@ fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
         return matches!(refused, RegisterError::Settings { .. } | RegisterError::RunsOnce { .. });
     }
     let connect = match problem.downcast_ref::<BuildError>() {
-        Some(BuildError::NoLeaseNamespace | BuildError::Election(_)) => return true,
+        Some(BuildError::NoLeaseNamespace | BuildError::NoPeerAddress | BuildError::Election(_)) => {
+            return true;
+        }
         Some(BuildError::Connect(connect)) => Some(connect),
         _ => problem.downcast_ref::<ConnectError>(),
     };

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{error, info};
 
 use crate::key::Chain;
-use crate::util::{Follower, read_regular};
+use crate::util::{Follower, read_regular, sha256};
 
 /// The files of the directory: the chain, the server's own certificate first, and its key.
 const FILES: [&str; 2] = ["tls.crt", "tls.key"];
@@ -75,6 +75,11 @@ impl Certificates {
     /// Returns the counts of reads, to register them.
     pub fn reads(&self) -> Reads {
         self.0.reads.clone()
+    }
+
+    /// Returns the SHA-256 of the certificate in force, in hexadecimal.
+    pub(crate) fn sha256(&self) -> String {
+        self.0.pair.read().cert.first().map(|own| sha256(own)).unwrap_or_default()
     }
 
     pub(super) fn acceptor(&self) -> Result<TlsAcceptor, rustls::Error> {

@@ -20,7 +20,8 @@ use tokio::time::timeout;
 /// How long an answer may take, its wait for a turn included: longer than any prober waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Turn = Result<OwnedSemaphorePermit, AcquireError>;
+/// A turn that was taken; it is over when this goes.
+pub(crate) type Turn = Result<OwnedSemaphorePermit, AcquireError>;
 
 /// Turns of answers that may block. Cheap to clone; all clones share them.
 #[derive(Clone, Debug)]
@@ -70,11 +71,16 @@ impl Turns {
     }
 }
 
+/// Has bytes keep a turn until they have left this process, or were given up.
+pub(crate) fn held(body: Bytes, turn: Turn) -> Bytes {
+    Bytes::from_owner(Held { body, _turn: turn })
+}
+
 /// Has the body keep the turn.
 fn hold(response: Response, turn: Turn) -> Response {
     let (head, body) = response.into_parts();
     match to_bytes(body, usize::MAX).now_or_never() {
-        Some(Ok(body)) => Response::from_parts(head, Bytes::from_owner(Held { body, _turn: turn }).into()),
+        Some(Ok(body)) => Response::from_parts(head, held(body, turn).into()),
         Some(Err(_)) | None => unfinished(),
     }
 }

@@ -16,6 +16,34 @@ fn guarded_metrics_change_nothing_else_of_the_configuration() {
     assert_eq!(*mounted, expected["metrics"]["tlsDir"]);
 }
 
+#[test]
+fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
+    let file = |documents: &[Value]| -> Value {
+        let map = one_of(documents, "ConfigMap");
+        serde_saphyr::from_str(map["data"]["manager.yaml"].as_str().expect("a file")).expect("YAML")
+    };
+    let component = documents_of("components/inspect-peers");
+    let (mut changed, base) = (file(&component), file(&documents_of_base()));
+    let inspect = changed.as_object_mut().and_then(|file| file.remove("inspect")).expect("its section");
+    assert_eq!(changed, base);
+    let config =
+        json!({"apiVersion": base["apiVersion"], "kind": base["kind"], "inspect": inspect}).to_string();
+    let config =
+        mainstay_controllers::config_schema().parse(&config, "m", &mainstay::config::Overrides::default());
+    assert!(config.expect("valid").configuration.inspect.peers);
+    let patch = &one_of(&component, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(patch["volumeMounts"][0]["mountPath"], inspect["tlsDir"]);
+    let token = inspect["tokenFile"].as_str().expect("a path");
+    assert_eq!(patch["volumeMounts"][1]["mountPath"].as_str(), token.strip_suffix("/token"));
+    let port = patch["ports"][0]["containerPort"].to_string();
+    assert_eq!(
+        inspect["bindAddress"].as_str().and_then(|address| address.strip_prefix("0.0.0.0:")),
+        Some(&*port)
+    );
+    let policy = documents_of("components/network-policy");
+    assert_eq!(one_of(&policy, "NetworkPolicy")["spec"]["ingress"][2]["ports"][0]["port"].to_string(), port);
+}
+
 fn one_of<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
     documents.iter().find(|document| document["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
 }
@@ -45,9 +73,13 @@ fn the_network_policy_is_about_ports_of_the_manager() {
 
 #[test]
 fn every_kustomization_lists_all_files_beside_it() {
-    for folder in
-        ["base", "components/metrics-auth", "components/network-policy", "components/tls-authorities"]
-    {
+    for folder in [
+        "base",
+        "components/inspect-peers",
+        "components/metrics-auth",
+        "components/network-policy",
+        "components/tls-authorities",
+    ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
         let text = std::fs::read_to_string(path.join("kustomization.yaml")).expect("a kustomization");
         let listed: Value = serde_saphyr::from_str(&text).expect("YAML");

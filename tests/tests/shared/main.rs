@@ -35,6 +35,7 @@ mod network_cut;
 mod objects;
 mod old_objects;
 mod own_writes;
+mod peers;
 mod probe_policy;
 mod readiness;
 mod reload;

@@ -77,7 +77,7 @@ fn each_value_says_where_it_came_from() {
     assert!(by_code.settings().iter().all(|setting| setting.origin == Origin::Code));
     // Of an empty text: what `sha256sum` says of it.
     let empty_hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    assert_eq!(loaded::sha256(""), empty_hash);
+    assert_eq!(crate::util::sha256(b""), empty_hash);
     assert_ne!(loaded.hash, empty_hash);
 }
 

@@ -98,7 +98,7 @@ async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
         let header = answer(&pages, request("GET", "localhost", path)).headers_mut().remove(STANDBY);
         header.map_or(Value::Null, |header| serde_json::from_slice(header.as_bytes()).unwrap())
     };
-    let standby = |leader: Value, pod: Value| json!({"identity": "me", "leader": leader, "pod": pod, "namespace": "system"});
+    let standby = |leader: Value, pod: Value| json!({"identity": "me", "leader": leader, "pod": pod, "namespace": "system", "forwarded": false, "trouble": null});
     assert_eq!(told("/debug/caches"), standby(Value::Null, Value::Null));
     for (holder, pod) in [
         ("web-0_b", "web-0".into()),
@@ -109,7 +109,9 @@ async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
         ("w\u{1b}[2J\n\u{e9}_b", Value::Null),
     ] {
         stands.leadership.send_replace(Leadership::Standby { holder: Some(holder.into()) });
-        for path in ["/debug/controllers", "/debug/leader", "/debug/controllers/nobody/queue", "/debug/nowhere"] {
+        for path in
+            ["/debug/controllers", "/debug/leader", "/debug/controllers/nobody/queue", "/debug/nowhere"]
+        {
             assert_eq!(told(path), standby(holder.into(), pod.clone()), "{path}");
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! As controller-runtime's `WithAuthenticationAndAuthorization` does: a `TokenReview`, then a `SubjectAccessReview` of the
 //! path and the method as a verb, with its texts and its times to live. A `ClusterRole` with
-//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper.
+//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper. The debug pages want tokens of an audience of their own,
+//! with which nobody who gets hold of one can ask the API server for anything.
 //!
 //! # Invariants
 //! 1. A request is admitted only if the API server has vouched for its token within the last minute ([`TOKEN_TTL`]) and
@@ -34,6 +35,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::{Digest, bearer, digest};
+use crate::inspect::Admitted;
 use crate::key::Chain;
 use crate::serve::PeerAddress;
 use crate::util::{BoundedMap, Limit, LogEvery, TokenBucket};
@@ -67,6 +69,8 @@ const REMEMBERED: usize = 4096;
 /// The reviews by one API server.
 pub(in crate::manager) struct Reviews {
     client: Client,
+    /// For whom tokens have to be made; `None` takes those of the API server itself.
+    audience: Option<&'static str>,
     /// For tokens that were not admitted before, of unknown and of preferred peers.
     unknown_slots: Semaphore,
     preferred_slots: Semaphore,
@@ -108,15 +112,18 @@ enum ReviewError {
     Flood,
 }
 
-/// Admits only requests that the API server allows.
+/// Admits only requests that the API server allows, and marks them as [`Admitted`].
 pub(in crate::manager) fn reviewed(router: Router, reviews: Reviews) -> Router {
     router.layer(from_fn_with_state(Arc::new(reviews), admit))
 }
 
 async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next) -> Response {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     match reviews.admit(&head).await {
-        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Ok(()) => {
+            head.extensions.insert(Admitted);
+            next.run(Request::from_parts(head, body)).await
+        }
         Err(refusal) => refusal,
     }
 }
@@ -125,7 +132,7 @@ async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next
 
 impl Reviews {
     /// Reviews through this client, which has to belong to the runtime that serves.
-    pub(in crate::manager) fn new(client: Client) -> Self {
+    pub(in crate::manager) fn new(client: Client, audience: Option<&'static str>) -> Self {
         let limit = Limit::per_second(PER_SECOND.into(), BURST);
         let memory = Memory {
             users: BoundedMap::new(REMEMBERED).expire_after(TOKEN_TTL),
@@ -136,12 +143,17 @@ impl Reviews {
             failures: LogEvery::default(),
         };
         let [unknown_slots, preferred_slots] = [AT_ONCE; 2].map(Semaphore::new);
-        Self { client, unknown_slots, preferred_slots, memory: Mutex::new(memory) }
+        Self { client, audience, unknown_slots, preferred_slots, memory: Mutex::new(memory) }
     }
 
     async fn admit(&self, request: &Parts) -> Result<(), Response> {
-        let unauthorized =
-            || (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], "Unauthorized\n").into_response();
+        let unauthorized = || {
+            let expected = self.audience.map(|audience| {
+                format!("; expected a token of the audience {audience}: kubectl create token ACCOUNT --audience={audience}")
+            });
+            let text = format!("Unauthorized{}\n", expected.unwrap_or_default());
+            (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
+        };
         let token = bearer(&request.headers).ok_or_else(unauthorized)?;
         let peer = request.extensions.get::<PeerAddress>();
         let peer = peer.map(|PeerAddress(address)| digest(address.to_string().as_bytes()));
@@ -172,10 +184,16 @@ impl Reviews {
             return Ok(user.clone());
         }
         #[allow(clippy::useless_conversion, reason = "an Option in the types of Kubernetes before 1.36")]
-        let spec = TokenReviewSpec { token: token.to_owned().into(), ..TokenReviewSpec::default() };
+        let spec = TokenReviewSpec {
+            token: token.to_owned().into(),
+            audiences: self.audience.map(|audience| vec![audience.to_owned()]),
+        };
         let answer = self.review(TokenReview { spec, ..TokenReview::default() }, standing).await?;
         let status = answer.status.unwrap_or_default();
-        let user = status.user.filter(|_| status.authenticated == Some(true));
+        // A server that knows of no audiences names none, and has looked at the rest only.
+        let named = |audience: &str| status.audiences.iter().flatten().any(|named| named == audience);
+        let meant = self.audience.is_none_or(named);
+        let user = status.user.filter(|_| status.authenticated == Some(true) && meant);
         self.memory.lock().users.insert(key, user.clone(), Instant::now());
         Ok(user)
     }
@@ -226,7 +244,7 @@ impl Reviews {
     fn failure(&self, error: &ReviewError, text: String) -> Response {
         let failures = self.memory.lock().failures.add(1, Instant::now());
         if let Some(failures) = failures {
-            warn!(error = %Chain(error), failures, "cannot review access to metrics");
+            warn!(error = %Chain(error), failures, "cannot review access");
         }
         match error {
             ReviewError::Flood => {

@@ -6,22 +6,26 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::Authority;
 use http::{Request, Response, StatusCode, request};
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Chain, Failure};
-use crate::inspect::STANDBY;
 use crate::inspect::pages::Standby;
+use crate::inspect::{OWN, STANDBY};
+use crate::reconcile::BoxError;
+use crate::serve::{exchange, shake_hands};
+use crate::util::sha256;
 
 /// For a connection on this machine or through a forwarded port.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,8 +34,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A manager that serves its debug pages.
 pub(super) struct Server {
-    address: String,
-    token: Option<String>,
+    pub(super) address: String,
+    pub(super) token: Option<String>,
+    /// The SHA-256 of the one it has to show; `None` for plain HTTP.
+    pub(super) certificate: Option<String>,
+    /// Whether it is to answer itself.
+    pub(super) own: bool,
 }
 
 /// The answer to a request that was carried out.
@@ -69,10 +77,6 @@ pub(super) fn is_address(text: &str) -> bool {
 // === impl Server ===
 
 impl Server {
-    pub(super) fn new(address: String, token: Option<String>) -> Self {
-        Self { address, token }
-    }
-
     /// Requests a page.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Request::get(path), Bytes::new()).await
@@ -90,6 +94,9 @@ impl Server {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
+        if self.own {
+            request = request.header(OWN, "true");
+        }
         // Address or token may have a character that no header can have.
         let request = request.body(Full::new(body)).map_err(|error| {
             Failure::wrong_input(format_args!("{address} cannot be asked: {}", Chain(&error)))
@@ -100,12 +107,12 @@ impl Server {
                 "no manager answers at {address}; is it running, and is inspect.bindAddress this address?: {error}"
             ))
         })?;
-        let answer = timeout(PATIENCE, exchange(stream, request)).await.map_err(|_elapsed| {
+        let answer = timeout(PATIENCE, self.exchange(stream, request)).await.map_err(|_elapsed| {
             Failure::other(format_args!("no answer from {address} within {}", super::Short(PATIENCE)))
         })?;
         let answer = answer.map_err(|error| {
             let text = "ended before the answer was complete";
-            Failure::other(format_args!("the connection to {address} {text}: {}", Chain(&error)))
+            Failure::other(format_args!("the connection to {address} {text}: {}", Chain(&*error)))
         })?;
         let (status, text) = (answer.status(), String::from_utf8_lossy(answer.body()).into_owned());
         if status.is_success() {
@@ -123,19 +130,26 @@ impl Server {
     }
 }
 
-async fn exchange(
-    stream: TcpStream,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, hyper::Error> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let answer = async move {
-        let (head, body) = sender.send_request(request).await?.into_parts();
-        Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
-        // The sender goes, and the connection with it.
-    };
-    // A failure of the connection is one of the answer, too.
-    let (answer, _ended) = tokio::join!(answer, connection);
-    answer
+/// Returns the SHA-256 of the certificate that a manager shows from this directory.
+pub(super) fn certificate(directory: &Path) -> Result<String, Failure> {
+    let path = directory.join("tls.crt");
+    let own = CertificateDer::from_pem_file(&path);
+    let own =
+        own.map_err(|error| Failure::wrong_input(format_args!("{}: {}", path.display(), Chain(&error))))?;
+    Ok(sha256(&own))
+}
+
+impl Server {
+    async fn exchange(
+        &self,
+        stream: TcpStream,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, BoxError> {
+        match self.certificate.clone() {
+            None => exchange(stream, request, usize::MAX).await,
+            Some(certificate) => exchange(shake_hands(stream, certificate).await?, request, usize::MAX).await,
+        }
+    }
 }
 
 impl fmt::Debug for Server {

@@ -13,10 +13,19 @@ pub(super) fn tell(standby: Option<&Standby>, output: &mut Output<'_>) {
 
 /// `command` is what was typed.
 pub(super) fn note(standby: &Standby, command: &[String]) -> String {
-    let Standby { identity, leader, pod, namespace } = standby;
+    let Standby { identity, leader, pod, namespace, forwarded, trouble } = standby;
     let of = harmless(&format!("this is the state of the standby {identity}, of which nothing runs"));
     let Some(leader) = leader else { return format!("{of}; it knows of no leader") };
-    let leader = harmless(&format!("the leader is {leader}"));
+    if *forwarded {
+        return harmless(&format!(
+            "this is the answer of the leader {leader}, through the standby {identity}"
+        ));
+    }
+    let leader = match trouble {
+        Some(trouble) => format!("the leader {leader} did not answer ({trouble})"),
+        None => format!("the leader is {leader}"),
+    };
+    let leader = harmless(&leader);
     let Some(pod) = pod else { return format!("{of}; {leader}") };
     let namespace = namespace.iter().flat_map(|namespace| ["-n", namespace]);
     let line = ["kubectl", "exec"].into_iter().chain(namespace).chain([pod, "--"]);
@@ -49,7 +58,8 @@ mod tests {
 
     fn standby(leader: Option<&str>, pod: Option<&str>, namespace: Option<&str>) -> Standby {
         let [leader, pod, namespace] = [leader, pod, namespace].map(|text| text.map(str::to_owned));
-        Standby { identity: "web-1_a".to_owned(), leader, pod, namespace }
+        let identity = "web-1_a".to_owned();
+        Standby { identity, leader, pod, namespace, forwarded: false, trouble: None }
     }
 
     fn said(standby: &Standby, command: &[&str]) -> String {
@@ -64,7 +74,8 @@ mod tests {
         assert_eq!(line(&["mainstay", "why", "shop/web"]), expected);
         assert_eq!(line(&["mainstay", "why", "--address", "localhost:9", "shop/web"]), expected);
         assert_eq!(line(&["mainstay", "why", "shop/web", "--address=localhost:9"]), expected);
-        let quoted = line(&["mainstay", "inspect", "queue", "a b", "-n", "", "it's", "$(reboot)", "\u{1b}[2J"]);
+        let quoted =
+            line(&["mainstay", "inspect", "queue", "a b", "-n", "", "it's", "$(reboot)", "\u{1b}[2J"]);
         let expected = r"  kubectl exec -n system web-0 -- mainstay inspect queue 'a b' -n '' 'it'\''s' '$(reboot)' '\u{1b}[2J'";
         assert_eq!(quoted, expected);
     }
@@ -84,5 +95,11 @@ mod tests {
         ] {
             assert_eq!(said(&standby, command), format!("{of}{expected}"));
         }
+        let asked = standby(Some("web-0_b"), Some("web-0"), None);
+        let failed = Standby { trouble: Some("no way\n".to_owned()), ..asked.clone() };
+        let expected = r"; the leader web-0_b did not answer (no way\n), ask it:";
+        assert_eq!(said(&failed, command).lines().next().unwrap(), format!("{of}{expected}"));
+        let expected = "this is the answer of the leader web-0_b, through the standby web-1_a";
+        assert_eq!(said(&Standby { forwarded: true, ..asked }, command), expected);
     }
 }

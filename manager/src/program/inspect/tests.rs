@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::program::{Exit, Parsed, Program};
-use crate::serve::{Bound, Limits};
+use crate::serve::{Bound, Certificates, Limits};
 
 /// A path, and the authorization that came with it.
 type Asked = (String, Option<String>);
@@ -31,11 +31,15 @@ struct Scripted {
 impl Scripted {
     /// Answers each path with this status and text.
     fn start(answers: &[(&str, u16, &str)]) -> Self {
-        Self::start_as(None, answers)
+        Self::start_with(None, None, answers)
     }
 
     /// Says of itself besides that it is a standby.
-    fn start_as(standby: Option<&'static str>, answers: &[(&str, u16, &str)]) -> Self {
+    fn start_with(
+        certificates: Option<Certificates>,
+        standby: Option<&'static str>,
+        answers: &[(&str, u16, &str)],
+    ) -> Self {
         let answers: BTreeMap<String, (u16, Bytes)> = answers
             .iter()
             .map(|(path, status, text)| {
@@ -61,6 +65,10 @@ impl Scripted {
         let thread = std::thread::spawn(move || {
             let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
             told.send(bound.local_addr()).unwrap();
+            let bound = match certificates {
+                Some(certificates) => bound.with_certificates(certificates),
+                None => bound,
+            };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(bound.run(router, stopping)).unwrap();
         });
@@ -138,7 +146,8 @@ fn json_is_what_the_manager_answers() {
 fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
     let queue = QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(":3,", ":2,");
     let standby = r#"{"identity":"web-1_a","leader":"web-0_b","pod":"web-0","namespace":"shop"}"#;
-    let manager = Scripted::start_as(
+    let manager = Scripted::start_with(
+        None,
         Some(standby),
         &[
             ("/debug/controllers/orders/queue?", 200, &queue),
@@ -310,6 +319,40 @@ fn address_and_token_come_from_the_managers_own_configuration() {
     let (exit, _, err) = run(&["caches", "--token-file", "/nonexistent"]);
     let expected = "error: /nonexistent: No such file or directory (os error 2)\n";
     assert_eq!((exit, &*err), (Exit::WrongInput, expected));
+}
+
+#[test]
+fn tls_is_with_the_certificate_that_the_manager_shows_and_no_other() {
+    let (folder, served) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let made = || rcgen::generate_simple_self_signed(["anybody".to_owned()]).unwrap();
+    let shown = made();
+    std::fs::write(served.path().join("tls.crt"), shown.cert.pem()).unwrap();
+    std::fs::write(served.path().join("tls.key"), shown.signing_key.serialize_pem()).unwrap();
+    let certificates = Certificates::load(served.path()).unwrap();
+    let expected = folder.path().join("tls.crt");
+    std::fs::write(&expected, shown.cert.pem()).unwrap();
+    let caches = ("/debug/caches", 200, "{\"caches\":[]}");
+    let manager = Scripted::start_with(Some(certificates), None, &[caches]);
+    let (file, token) = (folder.path().join("manager.yaml"), folder.path().join("token"));
+    let text = format!(
+        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+         inspect: {{bindAddress: \"{}\", auth: true, tlsDir: {}, tokenFile: {}}}\n",
+        manager.address,
+        folder.path().display(),
+        token.display(),
+    );
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(&token, "mine").unwrap();
+    let file = file.display().to_string();
+    let (exit, _, err) = run(&["caches", "--own", "--config", &file]);
+    assert_eq!((exit, &*err), (Exit::Success, ""));
+    assert_eq!(manager.asked.lock()[0].1.as_deref(), Some("Bearer mine"), "reviewed there, shown here");
+    std::fs::write(&expected, made().cert.pem()).unwrap();
+    let (exit, _, err) = run(&["caches", "--config", &file]);
+    assert!(exit == Exit::Failure && err.contains("ended before the answer was complete"), "{err}");
+    assert_eq!(manager.asked.lock().len(), 1, "and its token went nowhere");
+    std::fs::remove_file(&expected).unwrap();
+    assert_eq!(run(&["caches", "--config", &file]).0, Exit::WrongInput);
 }
 
 #[test]

@@ -30,12 +30,16 @@ enum Up {
 
 impl Server {
     fn reviews(&self) -> Reviews {
+        self.reviews_for(None)
+    }
+
+    fn reviews_for(&self, audience: Option<&'static str>) -> Reviews {
         let server = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        Reviews::new(Client::new(service, "default"))
+        Reviews::new(Client::new(service, "default"), audience)
     }
 
     fn guarded(&self) -> Router {
@@ -58,7 +62,12 @@ impl Server {
         }
         let mut answer = question.clone();
         let spec = &question["spec"];
+        let meant = spec["audiences"].as_array().is_none_or(|wanted| *wanted == [json!("pages")]);
         answer["status"] = match spec["token"].as_str() {
+            Some("unaware") => json!({"authenticated": true, "user": {"username": "reader"}}),
+            Some("reader") if spec["audiences"].is_array() && meant => json!({
+                "authenticated": true, "user": {"username": "reader"}, "audiences": ["pages"],
+            }),
             Some(name @ ("reader" | "stranger")) => json!({
                 "authenticated": true,
                 "user": {"username": name, "uid": "7", "groups": ["g"], "extra": {"k": ["v"]}},
@@ -253,4 +262,26 @@ async fn a_crowd_of_unknown_tokens_keeps_no_admitted_peer_waiting() {
     );
     assert_eq!(began.elapsed(), Duration::ZERO);
     crowd.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_has_to_be_for_the_audience_that_is_asked_for() {
+    let server = Server::default();
+    let pages = Router::new()
+        .fallback(async |admitted: Option<axum::Extension<Admitted>>| format!("{}", admitted.is_some()));
+    let guarded = reviewed(pages, server.reviews_for(Some("pages")));
+    let ask = async |token: &str| {
+        let request = http::Request::get("/debug/leader").header(AUTHORIZATION, format!("Bearer {token}"));
+        let answer = guarded.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    assert_eq!(ask("reader").await, (200, "true".to_owned()), "admitted, and marked so");
+    assert_eq!(server.take()[0]["audiences"], json!(["pages"]));
+    // As an old API server, which has looked at no audience, answers.
+    for other in ["unaware", "made-up"] {
+        let (status, text) = ask(other).await;
+        assert!(status == 401 && text.contains("--audience=pages"), "{other}: {status} {text}");
+    }
 }

@@ -1,0 +1,281 @@
+use super::*;
+
+use std::path::Path;
+
+use axum::Extension;
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::controller::Term;
+use crate::election::{Leadership, NOTICE};
+use crate::inspect::{Election, History, standby};
+use crate::key::Fence;
+use crate::serve::{Bound, Certificates, Limits};
+
+/// Method, path, headers and body of a request that came.
+type Came = (String, String, http::HeaderMap, String);
+
+/// A replica whose pages say who it is, and what leadership is told to be.
+struct Replica {
+    leader: Leader,
+    leadership: watch::Sender<Leadership>,
+    notice: Notice,
+    came: Arc<Mutex<Vec<Came>>>,
+}
+
+/// One that serves.
+struct Served {
+    address: Address,
+    stop: CancellationToken,
+    running: JoinSet<()>,
+    _directory: tempfile::TempDir,
+}
+
+fn certificates(directory: &Path) -> Certificates {
+    let made = rcgen::generate_simple_self_signed(["somebody".to_owned()]).unwrap();
+    std::fs::write(directory.join("tls.crt"), made.cert.pem()).unwrap();
+    std::fs::write(directory.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    Certificates::load(directory).unwrap()
+}
+
+// === impl Replica ===
+
+impl Replica {
+    fn new(identity: &str, leadership: Leadership) -> Self {
+        let leadership = watch::Sender::new(leadership);
+        let election = Election {
+            namespace: "system".to_owned(),
+            lease_name: "mainstay".to_owned(),
+            leadership: leadership.subscribe(),
+            history: History::default(),
+        };
+        let leader = Leader {
+            identity: identity.to_owned(),
+            namespace: Some("system".to_owned()),
+            election: Some(election),
+            term: Term::new(),
+            fence: Fence::closed(),
+        };
+        Self { leader, leadership, notice: Notice::default(), came: Arc::default() }
+    }
+
+    fn standby_of(holder: &str) -> Self {
+        Self::new("web-1_a", Leadership::Standby { holder: Some(holder.into()) })
+    }
+
+    /// Its pages, marked as those of every replica, and all requests are admitted.
+    fn pages(&self) -> Router {
+        let (name, came) = (self.leader.identity.clone(), Arc::clone(&self.came));
+        let pages = Router::new().fallback(async move |request: Request| {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            came.lock().push((head.method.to_string(), head.uri.to_string(), head.headers, body));
+            match head.uri.path() {
+                "/debug/long" => vec![b'a'; MOST + 1].into_response(),
+                "/debug/never" => std::future::pending().await,
+                "/debug/controllers/refused" => refusal(StatusCode::FORBIDDEN, "you may not"),
+                _ => name.into_response(),
+            }
+        });
+        let pages = pages.layer(from_fn_with_state(self.leader.clone(), standby::mark));
+        let pages = Peers::new(self.leader.clone(), self.notice.clone()).before(pages);
+        pages.layer(Extension(Admitted))
+    }
+
+    async fn serve(&self) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let certificates = certificates(directory.path());
+        let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
+        let address = Address {
+            holder: self.leader.identity.clone(),
+            address: bound.local_addr(),
+            sha256: certificates.sha256(),
+        };
+        let (stop, pages) = (CancellationToken::new(), self.pages());
+        let (bound, stopping) = (bound.with_certificates(certificates), stop.clone());
+        let running = JoinSet::from_iter([async move { bound.run(pages, stopping).await.unwrap() }]);
+        Served { address, stop, running, _directory: directory }
+    }
+
+    /// Has it see this in the Lease.
+    fn sees(&self, notice: &str) {
+        self.notice.is_seen(notice);
+    }
+
+    /// Status, body, and what a standby says of itself.
+    async fn ask(&self, request: http::Request<&'static str>) -> (u16, String, Value) {
+        let answer = self.pages().oneshot(request.map(Body::from)).await.unwrap();
+        let standby =
+            answer.headers().get(STANDBY).map(|standby| serde_json::from_slice(standby.as_bytes()).unwrap());
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap(), standby.unwrap_or_default())
+    }
+
+    async fn get(&self, path: &str) -> (u16, String, Value) {
+        self.ask(http::Request::get(path).header(AUTHORIZATION, "Bearer mine").body("").unwrap()).await
+    }
+}
+
+impl Served {
+    fn notice(&self) -> String {
+        serde_json::to_string(&self.address).unwrap()
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+fn said(forwarded: bool, trouble: Value) -> Value {
+    json!({
+        "identity": "web-1_a", "leader": "web-0_b", "pod": "web-0", "namespace": "system",
+        "forwarded": forwarded, "trouble": trouble,
+    })
+}
+
+fn leading() -> Replica {
+    Replica::new("web-0_b", Leadership::Leading { transitions: 1 })
+}
+
+#[tokio::test]
+async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
+    let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
+    let served = leader.serve().await;
+    standby.sees(&served.notice());
+    let path = "/debug/controllers/web/queue?state=ready&limit=3";
+    assert_eq!(standby.get(path).await, (200, "web-0_b".to_owned(), said(true, Value::Null)));
+    let action = http::Request::post("/debug/controllers/web/reconcile")
+        .header(CONTENT_TYPE, "application/json")
+        .header(AUTHORIZATION, "Bearer mine")
+        .header(ORIGIN, "http://elsewhere")
+        .header("cookie", "a=b");
+    assert_eq!(standby.ask(action.body("{}").unwrap()).await.1, "web-0_b");
+    let (status, text, _) = standby.get("/debug/controllers/refused").await;
+    assert_eq!(
+        (status, text.trim()),
+        (403, r#"{"error":"you may not"}"#),
+        "what the leader says is passed on"
+    );
+    let came = std::mem::take(&mut *leader.came.lock());
+    assert_eq!((&*came[0].0, &*came[0].1), ("GET", path));
+    let (method, path, headers, body) = &came[1];
+    assert_eq!((&**method, &**path, &**body), ("POST", "/debug/controllers/web/reconcile", "{}"));
+    let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    assert_eq!(
+        (header("authorization"), header("content-type")),
+        (Some("Bearer mine"), Some("application/json"))
+    );
+    assert_eq!(
+        (header("origin"), header(OWN), header("cookie")),
+        (Some("http://elsewhere"), Some("true"), None)
+    );
+    assert!(standby.came.lock().is_empty(), "and nothing is answered twice");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn what_is_about_the_replica_asked_stays_there() {
+    let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
+    let served = leader.serve().await;
+    standby.sees(&served.notice());
+    for path in ["/debug/caches", "/debug/config", "/debug/leader", "/debug/log", "/debug/watches"] {
+        assert_eq!(standby.get(path).await, (200, "web-1_a".to_owned(), said(false, Value::Null)), "{path}");
+    }
+    let own = http::Request::get("/debug/controllers").header(OWN, "true").body("").unwrap();
+    assert_eq!(standby.ask(own).await.1, "web-1_a");
+    // Nobody has vouched for who asks.
+    let stranger = Peers::new(standby.leader.clone(), standby.notice.clone());
+    let stranger = stranger.before(Router::new().fallback(async || "mine"));
+    let answer =
+        stranger.oneshot(Request::get("/debug/controllers").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "mine");
+    assert!(leader.came.lock().is_empty());
+    standby.leadership.send_replace(Leadership::Leading { transitions: 2 });
+    assert_eq!(
+        standby.get("/debug/controllers").await,
+        (200, "web-1_a".to_owned(), Value::Null),
+        "it leads itself"
+    );
+    served.end().await;
+}
+
+#[tokio::test]
+async fn one_hop_is_all() {
+    // It has just stopped leading, and believes that the standby leads.
+    let former = Replica::new("web-0_b", Leadership::Standby { holder: Some("web-1_a".into()) });
+    let standby = Replica::standby_of("web-0_b");
+    let (of_former, of_standby) = (former.serve().await, standby.serve().await);
+    standby.sees(&of_former.notice());
+    former.sees(&of_standby.notice());
+    let (status, text, said) = standby.get("/debug/controllers").await;
+    assert_eq!((status, &*text), (200, "web-0_b"));
+    assert_eq!(
+        (&said["identity"], &said["leader"], &said["forwarded"]),
+        (&json!("web-0_b"), &json!("web-1_a"), &json!(false))
+    );
+    assert_eq!((former.came.lock().len(), standby.came.lock().len()), (1, 0));
+    of_former.end().await;
+    of_standby.end().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
+    let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
+    let served = leader.serve().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, sha256) = (served.address.address, "00".repeat(32));
+    let notice = |holder: &str, address: SocketAddr, sha256: &str| {
+        json!({"holder": holder, "address": address, "sha256": sha256}).to_string()
+    };
+    let nowhere = "the Lease does not say where it serves its pages".to_owned();
+    let wrong = format!("no TLS, with the certificate named in the Lease, at {address}: ");
+    let right = served.notice();
+    for (notice, path, expected) in [
+        ("", "/debug/controllers", &nowhere),
+        ("no JSON", "/debug/controllers", &nowhere),
+        (r#"{"holder":"web-0_b","address":"localhost:1","sha256":""}"#, "/debug/controllers", &nowhere),
+        // Of an earlier holder: an elector that knows of no notices leaves it.
+        (&*notice("web-2_c", address, &served.address.sha256), "/debug/controllers", &nowhere),
+        (&*notice("web-0_b", address, &sha256), "/debug/controllers", &wrong),
+        (&*right, "/debug/long", &format!("no whole answer from {address}: length limit exceeded")),
+    ] {
+        standby.sees(notice);
+        let (status, _, said) = standby.get(path).await;
+        let trouble = said["trouble"].as_str().unwrap_or_default();
+        assert!(status == 200 && trouble.starts_with(expected), "{notice} {path}: {status} {said}");
+        assert_eq!(standby.came.lock().pop().unwrap().1, path, "it answers itself");
+    }
+    assert_eq!(leader.came.lock().len(), 1, "no token went to who has another certificate");
+
+    tokio::time::pause();
+    for (notice, path) in [
+        (&*right, "/debug/never"),
+        (&*notice("web-0_b", silent.local_addr().unwrap(), &sha256), "/debug/controllers"),
+    ] {
+        standby.sees(notice);
+        let post = http::Request::post(path).body("").unwrap();
+        let (status, text, _) = standby.ask(post).await;
+        assert!(status == 502 && text.contains("the leader web-0_b did not answer: "), "{text}");
+        assert!(standby.came.lock().is_empty(), "an action is done once, or not at all");
+    }
+    tokio::time::resume();
+    let gone = served.address.address;
+    served.end().await;
+    standby.sees(&right);
+    let (status, text, said) = standby.get("/debug/controllers").await;
+    assert_eq!((status, &*text), (200, "web-1_a"));
+    let trouble = said["trouble"].as_str().unwrap();
+    assert!(trouble.starts_with(&format!("no connection to {gone}: ")), "{trouble}");
+    standby.leadership.send_replace(Leadership::Standby { holder: None });
+    assert_eq!(standby.get("/debug/controllers").await.2["trouble"], Value::Null, "nobody is to be asked");
+    assert_eq!(NOTICE, "mainstay.dev/inspect");
+}
