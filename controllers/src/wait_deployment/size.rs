@@ -17,12 +17,15 @@ use crate::deployment::FIELD_MANAGER_OF_SIZES;
 use crate::gate::TooLargeStatus;
 use crate::status::StatusWriter;
 
+/// The term, and of which object and generation.
+type Told = (u64, Uid, Option<i64>);
+
 /// What was told of objects that are too large.
 #[derive(Debug)]
 pub(super) struct Sizes {
     status: StatusWriter,
-    /// The term, and of which object and generation. Once for each: the status says it, but cannot be read.
-    told: Mutex<HashMap<Request, (u64, Uid, Option<i64>)>>,
+    /// Once for each: the status says it, but cannot be read.
+    told: Mutex<HashMap<Request, Told>>,
 }
 
 // === impl Sizes ===

@@ -1,6 +1,6 @@
 //! A fuzz target: a configuration that is accepted prints and reads back equal, and a refusal can be printed.
 
-#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
+#![expect(clippy::missing_panics_doc, clippy::expect_used, clippy::panic, reason = "a finding is a panic")]
 
 use std::sync::LazyLock;
 

@@ -31,7 +31,7 @@ use crate::reasons::probe;
 /// Most bytes that are taken of an answer without an end: the bound of a connection, and the largest buffer of a protocol.
 const MOST_READ: usize = 512 * 1024;
 /// Longer than any probe lasts; the clock stands still while there is something to do.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_mins(1);
 
 thread_local! {
     static RUNTIME: Runtime =
@@ -196,12 +196,12 @@ pub fn grpc(data: &[u8]) {
     let found = RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let (client, server) = tokio::io::duplex(4096);
-            let served = answer.serve(server);
+            let answering = answer.serve(server);
             let asked = tokio::time::timeout(HANGS, grpc::health(&check, Connection::new(client)));
             // The server goes on for as long as it is asked.
             tokio::select! {
                 asked = asked => asked,
-                () = async { served.await; std::future::pending().await } => unreachable!(),
+                () = async { answering.await; std::future::pending().await } => unreachable!(),
             }
         })
     });
@@ -330,7 +330,7 @@ pub fn tls(authority: &Authority, data: &[u8]) {
     }
     let check = TlsCheck { address: address(), server_name: "db".to_owned(), ca: None };
     let config = tls::verifying(&roots).expect("a configuration");
-    if how & 3 == 0 {
+    if how.is_multiple_of(4) {
         let found = verdict(&Talk::Tls(&check, config), how >> 1, bytes);
         assert!(found.is_err(), "a server without a key is trusted");
         return;
@@ -343,7 +343,7 @@ pub fn tls(authority: &Authority, data: &[u8]) {
     }
     let leaf = if how & 3 == 1 { sign(authority, &signed) } else { with(original, &signed) };
     let is_same = parts(original) == Some(signed);
-    let found = shake_hands(authority, leaf, &check, config);
+    let found = shake_hands(authority, leaf, &check, &config);
     if is_same {
         assert_eq!(reason(&found), probe::ANSWERED);
     } else if how & 3 == 2 {
@@ -355,7 +355,7 @@ fn shake_hands(
     authority: &Authority,
     leaf: Vec<u8>,
     check: &TlsCheck,
-    config: Arc<rustls::ClientConfig>,
+    config: &Arc<rustls::ClientConfig>,
 ) -> Result<(), Failure> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = vec![CertificateDer::from(leaf)];
@@ -369,11 +369,11 @@ fn shake_hands(
     let found = RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let (client, server) = tokio::io::duplex(64 * 1024);
-            let served = acceptor.accept(server);
-            let asked = tokio::time::timeout(HANGS, tls::verified(check, &config, Connection::new(client)));
+            let accepting = acceptor.accept(server);
+            let asked = tokio::time::timeout(HANGS, tls::verified(check, config, Connection::new(client)));
             tokio::select! {
                 asked = asked => asked,
-                () = async { drop(served.await); std::future::pending().await } => unreachable!(),
+                () = async { drop(accepting.await); std::future::pending().await } => unreachable!(),
             }
         })
     });
@@ -410,14 +410,14 @@ fn wrapped(tag: u8, inside: &[u8]) -> Vec<u8> {
 }
 
 /// A certificate of this content, signed by the authority.
-fn sign(authority: &Authority, signed: &[u8]) -> Vec<u8> {
+fn sign(authority: &Authority, content: &[u8]) -> Vec<u8> {
     let key = signing_key(&authority.key);
     let signer = key.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]).expect("an elliptic curve");
-    let signature = signer.sign(signed).expect("a signature");
+    let signature = signer.sign(content).expect("a signature");
     // ecdsa-with-SHA256.
     let algorithm = [0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
     let bits = wrapped(3, &[&[0], &signature[..]].concat());
-    wrapped(0x30, &[signed, &algorithm, &bits].concat())
+    wrapped(0x30, &[content, &algorithm, &bits].concat())
 }
 
 /// A certificate with another content and the same signature.

@@ -89,7 +89,7 @@ impl Replica {
         pages.layer(Extension(Admitted))
     }
 
-    async fn serve(&self) -> Served {
+    fn serve(&self) -> Served {
         let directory = tempfile::tempdir().unwrap();
         let certificates = certificates(directory.path());
         let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
@@ -135,7 +135,7 @@ impl Served {
     }
 }
 
-fn said(forwarded: bool, trouble: Value) -> Value {
+fn said(forwarded: bool, trouble: &Value) -> Value {
     json!({
         "identity": "web-1_a", "leader": "web-0_b", "pod": "web-0", "namespace": "system",
         "forwarded": forwarded, "trouble": trouble,
@@ -149,10 +149,10 @@ fn leading() -> Replica {
 #[tokio::test]
 async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
-    let served = leader.serve().await;
+    let served = leader.serve();
     standby.sees(&served.notice());
     let path = "/debug/controllers/web/queue?state=ready&limit=3";
-    assert_eq!(standby.get(path).await, (200, "web-0_b".to_owned(), said(true, Value::Null)));
+    assert_eq!(standby.get(path).await, (200, "web-0_b".to_owned(), said(true, &Value::Null)));
     let action = http::Request::post("/debug/controllers/web/reconcile")
         .header(CONTENT_TYPE, "application/json")
         .header(AUTHORIZATION, "Bearer mine")
@@ -185,10 +185,10 @@ async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
 #[tokio::test]
 async fn what_is_about_the_replica_asked_stays_there() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
-    let served = leader.serve().await;
+    let served = leader.serve();
     standby.sees(&served.notice());
     for path in ["/debug/caches", "/debug/config", "/debug/leader", "/debug/log", "/debug/watches"] {
-        assert_eq!(standby.get(path).await, (200, "web-1_a".to_owned(), said(false, Value::Null)), "{path}");
+        assert_eq!(standby.get(path).await, (200, "web-1_a".to_owned(), said(false, &Value::Null)), "{path}");
     }
     let own = http::Request::get("/debug/controllers").header(OWN, "true").body("").unwrap();
     assert_eq!(standby.ask(own).await.1, "web-1_a");
@@ -213,7 +213,7 @@ async fn one_hop_is_all() {
     // It has just stopped leading, and believes that the standby leads.
     let former = Replica::new("web-0_b", Leadership::Standby { holder: Some("web-1_a".into()) });
     let standby = Replica::standby_of("web-0_b");
-    let (of_former, of_standby) = (former.serve().await, standby.serve().await);
+    let (of_former, of_standby) = (former.serve(), standby.serve());
     standby.sees(&of_former.notice());
     former.sees(&of_standby.notice());
     let (status, text, said) = standby.get("/debug/controllers").await;
@@ -230,7 +230,7 @@ async fn one_hop_is_all() {
 #[tokio::test]
 async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
-    let served = leader.serve().await;
+    let served = leader.serve();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, sha256) = (served.address.address, "00".repeat(32));
     let notice = |holder: &str, address: SocketAddr, sha256: &str| {

@@ -12,6 +12,7 @@ use crate::cache::{PAUSED_ANNOTATION, Projection};
 use crate::key::{KindId, Request};
 
 /// What is known of an object.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, PartialEq)]
 pub(in crate::cache) struct Naive {
     pub(in crate::cache) request: Request,
