@@ -90,6 +90,7 @@ pub use actions::SetLogLevel;
 pub use host::Admitted;
 pub use leader::{Election, History, Leader};
 pub use own::{OwnPage, OwnPages, PageError};
+#[cfg(feature = "program")]
 pub(crate) use peers::OWN;
 pub use peers::{Address, Peers};
 pub use query::{sorts, states};
