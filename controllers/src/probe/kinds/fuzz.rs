@@ -109,7 +109,11 @@ fn verdict(talk: &Talk<'_>, how: u8, bytes: &[u8]) -> Result<(), Failure> {
     let piece = if endless { 4096 } else { usize::from(how >> 1).max(1) };
     let found = talk(piece);
     if !endless {
-        assert_eq!(found, talk(usize::MAX), "in one piece it is another verdict");
+        let (found, whole) = (reason(&found), reason(&talk(usize::MAX)));
+        // Whether a broken head is met before its end is missed depends on the pieces.
+        let broken = [probe::PROTOCOL_ERROR, probe::CONNECTION_CLOSED];
+        let is_same = found == whole || broken.contains(&found) && broken.contains(&whole);
+        assert!(is_same, "{found}, and {whole} in one piece");
     }
     found
 }
@@ -405,8 +409,14 @@ fn element(der: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn wrapped(tag: u8, inside: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(inside.len()).unwrap_or(u16::MAX).to_be_bytes();
-    [&[tag, 0x82], &length[..], inside].concat()
+    let [high, low] = u16::try_from(inside.len()).unwrap_or(u16::MAX).to_be_bytes();
+    // The shortest form is the only one.
+    let length = match (high, low) {
+        (0, 0..=0x7f) => vec![low],
+        (0, _) => vec![0x81, low],
+        _ => vec![0x82, high, low],
+    };
+    [&[tag], &length[..], inside].concat()
 }
 
 /// A certificate of this content, signed by the authority.
