@@ -75,7 +75,7 @@ async fn a_standby_says_so_and_how_to_ask_the_leader() {
     until_so("the leader to have tried", async || {
         let (_, tree, note) = mainstay(&["why", &key, "--address", &of_leader]).await;
         assert_eq!(note, "", "it has nothing to say beside the tree");
-        tree.contains("last tried")
+        tree.contains("in a row (NotReady)")
     })
     .await;
     let (_, rows, note) = mainstay(&["inspect", "queue", "wait-deployment", "--address", &of_standby]).await;
@@ -137,7 +137,7 @@ async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
     let through = "this is the answer of the leader web-0_1, through the standby web-1_1\n";
     until_so("the answer of the leader", async || {
         let (code, tree, note) = why(&[]).await;
-        code == Some(0) && tree.contains("last tried") && note == through
+        code == Some(0) && tree.contains("in a row (NotReady)") && note == through
     })
     .await;
     let (_, answer, note) = why(&["-o", "json"]).await;
@@ -167,7 +167,7 @@ async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
     leader.stop().await.expect("stopped in order");
     until_so("the standby to lead, and to answer by itself", async || {
         let (code, tree, note) = why(&[]).await;
-        code == Some(0) && tree.contains("last tried") && note.is_empty()
+        code == Some(0) && tree.contains("in a row (NotReady)") && note.is_empty()
     })
     .await;
     standby.stop().await.expect("stopped in order");
