@@ -162,12 +162,11 @@ fn each_key_alone_applies_when_the_schema_says() {
             r#"controllers["*"].queue.retry.fastSlow"# => &json!({"fast": "1s", "slow": "2s", "maxFast": 3}),
             _ => rich.pointer(&pointer).unwrap_or_else(|| panic!("the rich file has no {path}")),
         };
-        let document = place.iter().rev().fold(other.clone(), |value, name| json!({name.as_str(): value}));
-        let mut document = document;
-        if path.starts_with("inspect.") {
-            // Some of its keys go only with others.
-            document["inspect"] = rich["inspect"].clone();
-        }
+        let mut document = match &*path {
+            // Refused without their neighbours.
+            "inspect.bindAddress" | "inspect.peers" => json!({"inspect": rich["inspect"]}),
+            _ => place.iter().rev().fold(other.clone(), |value, name| json!({name.as_str(): value})),
+        };
         (document["apiVersion"], document["kind"]) = (API_VERSION.into(), KIND.into());
         let new = shop_schema().parse(&document.to_string(), "m.yaml", &Overrides::default());
         let new = new.unwrap_or_else(|error| panic!("{path}: {error}")).configuration;
