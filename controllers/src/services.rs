@@ -16,17 +16,21 @@ use serde::Deserialize;
 use tracing::warn;
 
 use crate::probe::{Behind, ServiceAnswer, Services};
-use facts::{Facts, ServiceFacts, SliceFacts};
+use facts::{Facts, ServiceFacts, SliceFacts, mark};
 
 pub use ready::Endpoints;
 
 /// Which Service a slice belongs to.
 pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
+/// The index of slices by the name of their Service.
+const BY_SERVICE: &str = "by-service";
 /// The index of Services by the addresses that connections to them are made to.
 const BY_ADDRESS: &str = "by-address";
 /// Where those stand in it whose addresses cannot be read.
 const VEILED: &str = "veiled";
+/// Places for the addresses that Services list beside those of the cluster: their number has no bound.
+const PLACES: u32 = 1024;
 /// Most Services that may list one address and port if none has it as a cluster address. Nodes pass connections on to one
 /// of them, so more have no use, and each makes every probe of the address more expensive.
 const MAX_SHARERS: usize = 16;
@@ -140,17 +144,22 @@ struct EndpointConditions {
 impl CachedServices {
     /// Reads from these stores.
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
-        slices.kind_store().index_label(SERVICE_NAME_LABEL);
         let services = Store::<ServiceView>::new(services.kind_store().clone());
         let (service_facts, slice_facts) = (Facts::<ServiceFacts>::default(), Facts::<SliceFacts>::default());
         let of_service = service_facts.clone();
-        // Cannot fail: the handle is new, and has no other index. Without it `behind` fails, and nothing is let through.
-        drop(services.index_view(BY_ADDRESS, move |view| Ok(places(of_service.take_out(view)))));
+        // Neither can fail: the handles are new, and have no other index. Without them `behind` fails, and nothing is let
+        // through.
+        drop(services.index_view(BY_ADDRESS, move |view| Ok(places(of_service.of(view)))));
+        // Not by the label: of a slice whose metadata is too large to be kept the store shows none.
+        let slices = slices.view::<SliceView>();
+        drop(slices.index_view(BY_SERVICE, |view| {
+            Ok(view.meta().labels.get(SERVICE_NAME_LABEL).map(str::to_owned).into_iter().collect())
+        }));
         let forgets = [
             services.kind_store().subscribe(Box::new(service_facts.clone())),
             slices.kind_store().subscribe(Box::new(slice_facts.clone())),
         ];
-        Self { services, slices: slices.view(), service_facts, slice_facts, _forgets: forgets }
+        Self { services, slices, service_facts, slice_facts, _forgets: forgets }
     }
 
     /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
@@ -160,9 +169,8 @@ impl CachedServices {
     }
 
     fn slices_of(&self, namespace: &str, name: &str) -> Result<Vec<Arc<SliceFacts>>, String> {
-        let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
-        let slices = self.slices.list(&select).map_err(cause)?;
-        // A slice that cannot be read hides where connections go, so the whole answer is unknown.
+        let slices = self.slices.list(&Select::index(BY_SERVICE, name).within(namespace)).map_err(cause)?;
+        // A slice that cannot be read, or is too large to be, hides where connections go: the whole answer is unknown.
         let facts = slices.iter().map(|slice| self.slice_facts.of(slice.view()));
         facts.collect::<Result<_, _>>().map_err(cause)
     }
@@ -187,18 +195,17 @@ impl CachedServices {
         }
     }
 
-    /// Returns the endpoints behind one place of the index: a cluster address, which one Service at most has, or an address
-    /// that any number of Services list.
-    fn behind_in(
-        &self,
-        place: String,
-        port: u16,
-        is_cluster_address: bool,
-    ) -> Result<Option<Behind>, String> {
+    /// Returns the endpoints behind an address: a cluster address, which one Service at most has, or one that any number of
+    /// Services list.
+    fn behind_as(&self, ip: IpAddr, port: u16, is_cluster_address: bool) -> Result<Option<Behind>, String> {
+        let place = if is_cluster_address { place_of_cluster_address(ip) } else { place_of_other(mark(ip)) };
         let mut found: Option<Behind> = None;
         let mut sharers = 0;
         for service in self.services.list(&Select::index(BY_ADDRESS, place)).map_err(cause)? {
             let facts = self.service_facts.of(service.view()).map_err(cause)?;
+            if !is_cluster_address && !facts.lists(mark(ip)) {
+                continue;
+            }
             let Some(port) = facts.tcp_port(port) else { continue };
             sharers += 1;
             if sharers > MAX_SHARERS {
@@ -228,8 +235,8 @@ impl Services for CachedServices {
         }
         let (ip, port) = (address.ip().to_canonical(), address.port());
         // Nodes pass a connection to a cluster address on to the Service that has it, even if other Services list it.
-        let own = self.behind_in(place_of_cluster_address(ip), port, true)?;
-        if own.is_some() { Ok(own) } else { self.behind_in(ip.to_string(), port, false) }
+        let own = self.behind_as(ip, port, true)?;
+        if own.is_some() { Ok(own) } else { self.behind_as(ip, port, false) }
     }
 }
 
@@ -238,7 +245,10 @@ fn places(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
     match facts {
         Ok(facts) => {
             let own = facts.cluster_addresses().map(|ip| place_of_cluster_address(ip.to_canonical()));
-            own.chain(facts.other_addresses().map(|ip| ip.to_canonical().to_string())).collect()
+            let mut places: Vec<_> = own.chain(facts.marks().map(place_of_other)).collect();
+            places.sort_unstable();
+            places.dedup();
+            places
         }
         Err(error) => {
             warn!(%error, "while this Service is there, no probe connects: it may stand for any address");
@@ -253,6 +263,11 @@ fn cause(error: impl Display) -> String {
 
 fn place_of_cluster_address(ip: IpAddr) -> String {
     format!("cluster {ip}")
+}
+
+/// Many addresses have one place, so that no Service has more than [`PLACES`] however many it lists.
+fn place_of_other(mark: u32) -> String {
+    format!("other {}", mark % PLACES)
 }
 
 /// Returns the Service whose endpoints a slice lists.

@@ -19,8 +19,7 @@ const TEMPLATE_ANNOTATIONS: [&str; 4] = ["f:spec", "f:template", "f:metadata", "
 ///
 /// The creator is who set the selector: nobody could change it since. What it set and `desired` leaves to others is not
 /// moved, or the next apply would take it away: replicas, labels, annotations.
-pub fn with_creators_fields(managed: &Value, desired: &Value) -> Option<Value> {
-    let mut entries: Vec<Value> = managed.as_array()?.clone();
+pub fn with_creators_fields(mut entries: Vec<Value>, desired: &Value) -> Option<Vec<Value>> {
     let mut moved = Map::new();
     for entry in entries.iter_mut().filter(|entry| is_creator(entry)) {
         let Some(fields) = entry["fieldsV1"].as_object_mut() else { continue };
@@ -43,7 +42,7 @@ pub fn with_creators_fields(managed: &Value, desired: &Value) -> Option<Value> {
             "fieldsV1": moved,
         }));
     }
-    Some(entries.into())
+    Some(entries)
 }
 
 fn is_ours(entry: &Value) -> bool {

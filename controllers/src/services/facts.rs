@@ -2,17 +2,18 @@
 //! probes must not decode Services: authors choose their size, and a few hundred large ones would delay every probe.
 //!
 //! # Invariants
-//! 1. The facts of a Service are taken out of each version before the store shows it, by the function of an index. Where two
-//!    versions arrive together the facts may be those of the other one; a reader then decodes its own version.
+//! 1. The facts of a Service are taken out of each version before the store shows it, by the function of an index, which
+//!    sees the whole of one that is too large to be kept. Where two versions arrive together the facts may be those of the
+//!    other one; a reader then decodes its own version, or fails.
 //! 2. The facts of a slice are taken out at the first read of each version: most slices belong to Services that no probe
 //!    reads.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use mainstay::cache::{Delta, DeltaHandler, ResourceVersion, Uid, View};
-use mainstay::client::Extent;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
@@ -39,8 +40,9 @@ pub(super) struct ServiceFacts {
     form: Form,
     /// Given out by the cluster, from a network of their own.
     cluster_addresses: Box<[IpAddr]>,
-    /// External ones and those of load balancers: the author of the Service chooses them.
-    other_addresses: Box<[IpAddr]>,
+    /// The [`mark`]s of external ones and of those of load balancers, sorted: the author of the Service chooses them, and
+    /// how many.
+    marks: Box<[u32]>,
     /// Those of TCP: number, and the name, which is empty where there is one port alone.
     ports: Box<[(u16, Box<str>)]>,
 }
@@ -71,7 +73,7 @@ struct EndpointFacts {
 
 impl<T: Fact> Facts<T> {
     /// Takes the facts out of a version, and remembers them.
-    pub(super) fn take_out(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
+    fn take_out(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let decoded = view.decode::<T::Decoded>();
         let facts = decoded.map(|decoded| Arc::new(T::of(&decoded)));
         let facts = facts.map_err(|error| Arc::from(error.to_string()));
@@ -80,15 +82,11 @@ impl<T: Fact> Facts<T> {
         facts
     }
 
-    /// Returns the facts of a version that the store has returned.
+    /// Returns the facts of a version.
     pub(super) fn of(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let meta = view.meta();
         let known = self.0.lock().get(&meta.uid).cloned();
-        // Of one that is too large only its way into the store has shown more than metadata.
-        let is_of = |version: &ResourceVersion| {
-            *version == meta.resource_version || matches!(meta.extent, Extent::TooLarge(_))
-        };
-        let known = known.filter(|(version, _)| is_of(version));
+        let known = known.filter(|(version, _)| *version == meta.resource_version);
         known.map_or_else(|| self.take_out(view), |(_, facts)| facts)
     }
 }
@@ -139,7 +137,7 @@ impl Fact for ServiceFacts {
             form,
             // A headless Service has none; its field is "None".
             cluster_addresses: addresses(spec.cluster_ips.iter().chain(first)),
-            other_addresses: addresses(spec.external_ips.iter().chain(ingress)),
+            marks: marks(spec.external_ips.iter().chain(ingress)),
             ports: ports.map(|port| (port.port, port.name.as_str().into())).collect(),
         }
     }
@@ -166,9 +164,15 @@ impl ServiceFacts {
         self.cluster_addresses.iter().copied()
     }
 
-    /// Returns all else that nodes pass on to its endpoints, but for node ports: those are ports of any address of a node.
-    pub(super) fn other_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.other_addresses.iter().copied()
+    /// Returns the marks of all else that nodes pass on to its endpoints, but for node ports: those are ports of any
+    /// address of a node.
+    pub(super) fn marks(&self) -> impl Iterator<Item = u32> {
+        self.marks.iter().copied()
+    }
+
+    /// Returns whether it lists an address of this mark.
+    pub(super) fn lists(&self, mark: u32) -> bool {
+        self.marks.binary_search(&mark).is_ok()
     }
 }
 
@@ -209,6 +213,27 @@ impl SliceFacts {
     pub(super) fn ready_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.endpoints.iter().filter(|endpoint| endpoint.is_ready).map(|endpoint| endpoint.ip)
     }
+}
+
+/// Returns what stands for an address: of four bytes all, of others a hash. Where two have one mark, a probe of either has
+/// to be allowed for the endpoints of both.
+pub(super) fn mark(ip: IpAddr) -> u32 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => {
+            let mut hasher = DefaultHasher::new();
+            ip.hash(&mut hasher);
+            let [one, two, three, four, ..] = hasher.finish().to_le_bytes();
+            u32::from_le_bytes([one, two, three, four])
+        }
+    }
+}
+
+fn marks<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[u32]> {
+    let mut marks: Vec<_> = texts.filter_map(|text| text.parse().ok()).map(mark).collect();
+    marks.sort_unstable();
+    marks.dedup();
+    marks.into()
 }
 
 fn addresses<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[IpAddr]> {

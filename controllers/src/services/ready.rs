@@ -9,7 +9,7 @@ use mainstay::cache::{ReadError, Select};
 use mainstay::key::Request;
 use mainstay_api::plan::PortReference;
 
-use super::{CachedServices, PortView, SERVICE_NAME_LABEL, ServiceSpecView, SliceView};
+use super::{BY_SERVICE, CachedServices, PortView, ServiceSpecView, SliceView};
 
 /// What is known of the endpoints of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl CachedServices {
             Some(Some(port)) => Some(port.name.as_str()),
             Some(None) => return Ok(Endpoints::NoPort),
         };
-        let select = Select::namespace(namespace).label(SERVICE_NAME_LABEL, name);
+        let select = Select::index(BY_SERVICE, name).within(namespace);
         let mut slices = Vec::new();
         for slice in self.slices.list(&select)? {
             slices.push(slice.decode()?);

@@ -150,6 +150,30 @@ fn at_most_sixteen_services_of_one_address_and_port_are_read() {
 }
 
 #[test]
+fn a_slice_that_is_too_large_to_be_kept_hides_where_connections_go() {
+    let spec = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]});
+    let (service, slice) = service_and_slice("shop/web", &spec, "10.1.0.1", 8080);
+    let mut large = slice.clone();
+    large["metadata"]["annotations"] = json!({"x": "x".repeat(300 << 10)});
+    let address = "10.96.0.7:80".parse().unwrap();
+    assert!(cached([(service.clone(), slice)]).behind(address).is_ok());
+    let told = cached([(service, large)]).behind(address).unwrap_err();
+    assert!(told.contains("maxObjectBytes"), "{told}");
+}
+
+#[test]
+fn a_service_has_few_places_in_the_index_however_many_addresses_it_lists() {
+    let ips: Vec<_> = (0..5000).map(|number| format!("203.0.{}.{}", number / 256, number % 256)).collect();
+    let spec = json!({"externalIPs": ips, "ports": [{"port": 80}]});
+    let facts = ServiceFacts::of(&serde_json::from_value(json!({"spec": spec})).unwrap());
+    assert_eq!(places(Ok(Arc::new(facts))).len(), PLACES as usize);
+    let services = cached([service_and_slice("shop/many", &spec, "10.1.0.1", 8080)]);
+    for (address, behind) in [("203.0.19.135:80", 1), ("203.0.19.136:80", 0), ("[::ffff:203.0.0.0]:80", 1)] {
+        assert_eq!(ports_behind(&services, address).len(), behind, "{address}");
+    }
+}
+
+#[test]
 fn a_service_that_cannot_be_decoded_may_have_any_address() {
     let service =
         |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});

@@ -5,29 +5,57 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostParams};
+use kube::core::Request as ApiRequest;
+use kube::{Api, Resource as _};
 use mainstay::cache::Entry;
-use mainstay::client::refusal;
 use mainstay::key::{Key as _, Request};
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::Adoption;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::WaitDeploymentReconciler;
-use super::deed::FORBIDDEN_RETRY;
-use super::refused::is_denial;
+use super::refused::{denies, may_pass};
 use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, ownership, template_only};
 
 /// When to look again at what the cache does not show as it is yet.
 const CHANGED_RETRY: Duration = Duration::from_secs(1);
 
+/// Most bytes of managedFields that are decoded. Any client may add entries, and decoded they take many times their text.
+const MAX_MANAGED_FIELDS: usize = 256 << 10;
+
 /// Somebody was faster.
 #[derive(Debug, thiserror::Error)]
 #[error("the Deployment has changed since it was found to be nobody's")]
 struct Changed;
+
+/// The Deployment cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "managedFields of the Deployment have {0} bytes, more than {MAX_MANAGED_FIELDS}; remove the entries of managers that \
+     are gone"
+)]
+pub(super) struct ManagedFieldsTooLarge(usize);
+
+#[derive(Deserialize)]
+struct Live {
+    metadata: LiveMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LiveMetadata {
+    uid: String,
+    resource_version: String,
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    owner_references: Vec<OwnerReference>,
+    managed_fields: Option<Box<RawValue>>,
+}
 
 // === impl WaitDeploymentReconciler ===
 
@@ -51,19 +79,20 @@ impl WaitDeploymentReconciler {
             return Ok(None);
         }
         // The cache leaves managedFields out.
-        let live = deployments.get(request.name()).await?;
+        let url = Deployment::url_path(&(), request.namespace());
+        let get = ApiRequest::new(url).get(request.name(), &GetParams::default());
+        let Live { metadata: live } = cx.client().request(get.map_err(kube::Error::BuildRequest)?).await?;
         // What was decided on may be long gone; the cache will show it soon.
-        if !is_still(&live.metadata, found) {
+        if !live.is_still(found) {
             return Err(ReconcileError::retry_after(Changed, CHANGED_RETRY));
         }
-        let mut version = live.metadata.resource_version.clone().unwrap_or_default();
+        let mut version = live.resource_version.clone();
         let is_current = version == found.meta().resource_version.to_string();
-        let managed = serde_json::to_value(&live.metadata.managed_fields)?;
-        if let Some(moved) = ownership::with_creators_fields(&managed, desired) {
+        if let Some(moved) = ownership::with_creators_fields(live.managed_fields()?, desired) {
             // Of the version that was read, and of the Deployment that was decided about.
             let metadata = json!({
                 "uid": found.meta().uid.to_string(),
-                "resourceVersion": live.metadata.resource_version,
+                "resourceVersion": live.resource_version,
                 "managedFields": moved,
             });
             let params =
@@ -76,7 +105,8 @@ impl WaitDeploymentReconciler {
         Ok(Some(if is_current { version } else { found.meta().resource_version.to_string() }))
     }
 
-    /// Returns whether the Deployment, which bears no mark of ours, has the object's template all the same.
+    /// Returns whether the Deployment, which bears no mark of ours, has the object's template all the same. Not known to
+    /// have it while the comparison is denied: the write, or its trial, is refused alike then, and the status tells it.
     pub(super) async fn has_same_template(
         &self,
         request: &Request,
@@ -84,7 +114,30 @@ impl WaitDeploymentReconciler {
         desired: &Value,
         cx: &Context,
     ) -> Result<bool, ReconcileError> {
-        is_identical(&deployments(request, cx), found, desired).await
+        match is_identical(&deployments(request, cx), found, desired).await {
+            Err(error) if may_pass(error.source()) => Ok(false),
+            answer => answer,
+        }
+    }
+}
+
+// === impl LiveMetadata ===
+
+impl LiveMetadata {
+    /// Returns whether it is the one that was found, and still nobody's.
+    fn is_still(&self, found: &Entry<LiveDeployment>) -> bool {
+        self.uid == *found.meta().uid.to_string()
+            && self.deletion_timestamp.is_none()
+            && self.owner_references.iter().all(|owner| owner.controller != Some(true))
+    }
+
+    fn managed_fields(&self) -> Result<Vec<Value>, ReconcileError> {
+        let Some(raw) = &self.managed_fields else { return Ok(Vec::new()) };
+        let text = raw.get();
+        if text.len() > MAX_MANAGED_FIELDS {
+            return Err(ReconcileError::terminal(ManagedFieldsTooLarge(text.len())));
+        }
+        Ok(serde_json::from_str(text)?)
     }
 }
 
@@ -93,14 +146,6 @@ impl WaitDeploymentReconciler {
 fn deployments(request: &Request, cx: &Context) -> Api<DynamicObject> {
     let namespace = request.namespace().unwrap_or_default();
     Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
-}
-
-/// Returns whether it is the one that was found, and still nobody's.
-fn is_still(live: &ObjectMeta, found: &Entry<LiveDeployment>) -> bool {
-    let owners = live.owner_references.as_deref().unwrap_or_default();
-    live.uid.as_deref() == Some(&*found.meta().uid.to_string())
-        && live.deletion_timestamp.is_none()
-        && owners.iter().all(|owner| owner.controller != Some(true))
 }
 
 /// Asks the server what the Deployment would be with all defaults, under a name that is free, and compares the templates:
@@ -119,13 +164,35 @@ async fn is_identical(
     let fresh: DynamicObject = serde_json::from_value(fresh)?;
     let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let answer = match deployments.create(&params, &fresh).await {
-        Err(error) if is_denial(&error) || refusal(&error).is_some_and(|status| status.code == 403) => {
-            return Err(ReconcileError::retry_after(error, FORBIDDEN_RETRY));
-        }
         // Nothing that exists is identical with what the server refuses as invalid.
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => return Ok(false),
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) && !denies(&status) => {
+            return Ok(false);
+        }
         answer => answer?,
     };
     let live = found.view().decode::<LiveTemplate>()?;
     Ok(template_only(&answer.data["spec"]["template"]) == template_only(&live.spec.template))
+}
+
+#[cfg(test)]
+mod tests {
+    use mainstay::reconcile::Retry;
+
+    use super::super::deed::refused;
+    use super::*;
+    use crate::gate::Applied;
+
+    #[test]
+    fn managed_fields_that_are_too_large_are_told_and_not_decoded() {
+        let live = |bytes: usize| {
+            let fields = json!([{"manager": "x".repeat(bytes)}]);
+            let metadata = json!({"uid": "d1", "resourceVersion": "5", "managedFields": fields});
+            serde_json::from_str::<LiveMetadata>(&metadata.to_string()).unwrap().managed_fields()
+        };
+        assert_eq!(live(1000).unwrap().len(), 1);
+        let done = refused(live(MAX_MANAGED_FIELDS).unwrap_err()).unwrap();
+        assert_eq!(done.error.unwrap().retry(), Retry::Never);
+        let Applied::Rejected(told) = done.applied else { panic!("{:?}", done.applied) };
+        assert!(told.contains("have 262160 bytes, more than 262144"), "{told}");
+    }
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tracing::info;
 
 use super::WaitDeploymentReconciler;
+use super::adopt::ManagedFieldsTooLarge;
 use super::refused::{is_denial, is_no_dry_run, is_rejection, words_of};
 use super::written::Attempt;
 use crate::deployment::{
@@ -209,7 +210,10 @@ impl WaitDeploymentReconciler {
 // === private ===
 
 /// Ends a write that failed. A refusal that may pass without an edit goes into the status and is retried slowly.
-fn refused(error: ReconcileError) -> Result<Done, ReconcileError> {
+pub(super) fn refused(error: ReconcileError) -> Result<Done, ReconcileError> {
+    if let Some(too_large) = error.source().downcast_ref::<ManagedFieldsTooLarge>() {
+        return Ok(Done::failed(Applied::Rejected(too_large.to_string()), error));
+    }
     let status = refusal(error.source()).map(|status| (status.code, status.message.clone()));
     let applied = match status {
         Some((_, words)) if is_denial(error.source()) => Applied::Denied(words),

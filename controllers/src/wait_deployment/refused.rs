@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use kube::core::Status;
 use mainstay::client::{WriteError, refusal};
 
 /// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
@@ -27,11 +28,19 @@ pub(super) fn is_rejection(error: &WriteError) -> bool {
 /// for a policy and 400 for a webhook that names none. They may admit the same body later: a policy is being rolled out, the
 /// namespace lacks a label, there is a change freeze.
 pub(super) fn is_denial(error: &(dyn Error + 'static)) -> bool {
-    refusal(error).is_some_and(|status| {
-        let is_told = |words: &str| status.message.contains(words);
-        // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status marks a denial.
-        (400..500).contains(&status.code) && (is_told("denied request: ") || is_told("denied the request"))
-    })
+    refusal(error).is_some_and(denies)
+}
+
+/// The same of the status that the API server answered with.
+pub(super) fn denies(status: &Status) -> bool {
+    let is_told = |words: &str| status.message.contains(words);
+    // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status marks a denial.
+    (400..500).contains(&status.code) && (is_told("denied request: ") || is_told("denied the request"))
+}
+
+/// Returns whether it is a refusal that may pass without an edit of the object: by RBAC, a quota or admission.
+pub(super) fn may_pass(error: &(dyn Error + 'static)) -> bool {
+    refusal(error).is_some_and(|status| status.code == 403 || denies(status))
 }
 
 /// Returns whether nobody can say without doing it: an admission webhook with side effects cannot be asked, which the

@@ -157,6 +157,13 @@ async fn a_denied_comparison_does_not_prove_another_template() {
     assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(deed::FORBIDDEN_RETRY));
     let told = objects.get(&web()).unwrap().unwrap();
     assert_eq!(told.condition("Ready").unwrap().reason.as_deref(), Some("AdmissionDenied"));
+    // Where more is decided by it, the rest of the run goes on.
+    let found = gate.deployments.entry(&web()).unwrap().unwrap();
+    let desired = gate.desired(&told);
+    cx.api().refuse_next(403, "Forbidden", "exceeded quota: few");
+    assert!(!gate.has_same_template(&web(), &found, &desired, &cx).await.unwrap());
+    cx.api().refuse_next(500, "InternalError", "etcd is away");
+    gate.has_same_template(&web(), &found, &desired, &cx).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]

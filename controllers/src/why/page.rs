@@ -78,7 +78,7 @@ impl Why {
             Ok(plan) => {
                 answer.on_deadline = format!("{:?}", plan.on_deadline);
                 answer.r#match = format!("{:?}", plan.match_policy);
-                answer.dependencies = self.each(request, &object, &plan, now, told)?;
+                answer.dependencies = self.each(request, &object, &plan, now, told);
             }
         }
         Ok(Some(answer))
@@ -112,7 +112,7 @@ impl Why {
         plan: &Plan,
         now: Timestamp,
         told: &mut BTreeSet<Request>,
-    ) -> Result<Vec<Dependency>, PageError> {
+    ) -> Vec<Dependency> {
         let described = self.dependencies.describe(request, plan);
         let mut lines = Vec::with_capacity(plan.dependencies.len());
         for (dependency, described) in plan.dependencies.iter().zip(described) {
@@ -131,11 +131,12 @@ impl Why {
                 Described::Nothing => {}
             }
             if let Some(next) = waits_in_turn(request, &dependency.check) {
-                line.waits = self.answer(&next, now, told)?.map(Box::new);
+                // Of one that cannot be read the line itself says why.
+                line.waits = self.answer(&next, now, told).ok().flatten().map(Box::new);
             }
             lines.push(line);
         }
-        Ok(lines)
+        lines
     }
 }
 

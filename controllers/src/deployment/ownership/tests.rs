@@ -32,8 +32,8 @@ fn desired(replicas: Option<i32>) -> Value {
 #[test]
 fn what_the_creator_set_and_we_write_becomes_ours_and_the_rest_stays() {
     let other = entry("kubectl-rollout", "Update", &json!({"f:spec": {"f:template": {}}}));
-    let managed = json!([entry("old", "Update", &of_creator()), other]);
-    let moved = with_creators_fields(&managed, &desired(None)).unwrap();
+    let managed = vec![entry("old", "Update", &of_creator()), other.clone()];
+    let moved = with_creators_fields(managed, &desired(None)).unwrap();
     let left = json!({
         "f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:theirs": {}, ".": {}}},
         "f:spec": {
@@ -56,9 +56,9 @@ fn what_the_creator_set_and_we_write_becomes_ours_and_the_rest_stays() {
 
 #[test]
 fn replicas_are_moved_only_where_they_are_written() {
-    let managed = json!([entry("old", "Update", &json!({"f:spec": {"f:replicas": {}, "f:selector": {}}}))]);
-    let moved = with_creators_fields(&managed, &desired(Some(3))).unwrap();
-    assert_eq!(moved.as_array().unwrap().len(), 1, "nothing is left to the creator");
+    let managed = vec![entry("old", "Update", &json!({"f:spec": {"f:replicas": {}, "f:selector": {}}}))];
+    let moved = with_creators_fields(managed, &desired(Some(3))).unwrap();
+    assert_eq!(moved.len(), 1, "nothing is left to the creator");
     assert!(moved[0]["fieldsV1"]["f:spec"].get("f:replicas").is_some());
 }
 
@@ -66,14 +66,14 @@ fn replicas_are_moved_only_where_they_are_written() {
 fn nothing_is_moved_twice_and_nobody_elses() {
     let spec = json!({"f:spec": {"f:selector": {}}});
     let ours = entry(FIELD_MANAGER, "Apply", &spec);
-    assert_eq!(with_creators_fields(&json!([ours]), &desired(None)), None, "orphaned by a deletion");
-    let both = with_creators_fields(&json!([ours, entry("old", "Apply", &spec)]), &desired(None)).unwrap();
-    assert_eq!(both, json!([ours]));
+    assert_eq!(with_creators_fields(vec![ours.clone()], &desired(None)), None, "orphaned by a deletion");
+    let both = vec![ours.clone(), entry("old", "Apply", &spec)];
+    assert_eq!(with_creators_fields(both, &desired(None)).unwrap(), [ours]);
     let mut status = entry("old", "Update", &spec);
     status["subresource"] = json!("status");
-    assert_eq!(with_creators_fields(&json!([status]), &desired(None)), None);
+    assert_eq!(with_creators_fields(vec![status], &desired(None)), None);
     let mut beta = entry("old", "Update", &spec);
     beta["apiVersion"] = json!("apps/v1beta1");
-    assert_eq!(with_creators_fields(&json!([beta]), &desired(None)), None, "other names, perhaps");
-    assert_eq!(with_creators_fields(&Value::Null, &desired(None)), None);
+    assert_eq!(with_creators_fields(vec![beta], &desired(None)), None, "other names, perhaps");
+    assert_eq!(with_creators_fields(Vec::new(), &desired(None)), None);
 }

@@ -56,19 +56,21 @@ fn facts_of_another_version_are_not_taken_for_those_of_this_one() {
 }
 
 #[test]
-fn facts_of_a_service_that_is_too_large_are_those_of_its_way_in() {
-    let service = |ports: usize| {
+fn facts_of_a_version_that_is_too_large_are_those_of_its_way_in_and_of_no_other() {
+    // An index function is shown the whole of a version of which the store keeps metadata.
+    let service = |version: &str, ports: usize| {
         let ports: Vec<_> =
             (0..ports).map(|number| json!({"name": format!("p{number}"), "port": number})).collect();
-        let metadata =
-            json!({"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": ports.len().to_string()});
+        let metadata = json!({"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version});
         let service = json!({"metadata": metadata, "spec": {"clusterIP": "10.96.0.7", "ports": ports}});
         let store = Store::<Service>::from_values(&KindId::of::<Service>(), [service]);
         store.list(&Select::all()).unwrap().pop().unwrap()
     };
     let facts = Facts::<ServiceFacts>::default();
-    let (small, large) = (service(1), service(20_000));
-    assert!(large.view().bytes().is_err(), "only metadata is kept");
-    let taken_out = facts.take_out(small.view()).unwrap();
-    assert!(Arc::ptr_eq(&facts.of(large.view()).unwrap(), &taken_out));
+    let (whole, kept) = (service("7", 1), service("7", 20_000));
+    assert!(kept.view().bytes().is_err(), "only metadata is kept");
+    let taken_out = facts.of(whole.view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(kept.view()).unwrap(), &taken_out));
+    let next = facts.of(service("8", 20_000).view()).unwrap_err();
+    assert!(next.contains("maxObjectBytes"), "{next}");
 }

@@ -4,6 +4,7 @@ use mainstay::cache::Store;
 use mainstay::key::KindId;
 use serde_json::{Value, json};
 
+use super::super::SERVICE_NAME_LABEL;
 use super::*;
 
 fn number(port: u16) -> PortReference {

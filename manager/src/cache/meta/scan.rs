@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::SharedSeed;
@@ -32,6 +33,9 @@ const PARTIAL: &str = "PartialObjectMetadata";
 
 /// Members up to which looking through all earlier ones for a namesake is the faster way.
 const FEW: usize = 16;
+
+/// Bytes up to which labels, owners and finalizers are kept of an object whose metadata is too large.
+const SHORT: usize = 4096;
 
 /// An object opened for reading: enough to find it in a store, and to go on to [`Scan::finish`] where it is new.
 pub(in crate::cache) struct Scan<'a> {
@@ -121,21 +125,20 @@ impl<'a> Scan<'a> {
         };
         let kept = if extent == Extent::Whole { projection } else { Projection::Metadata };
         let size = self.size_of_body(&home.head, kept);
-        // Metadata may be too large by itself. Labels alone would then take several times their bytes.
+        // Metadata may be too large by itself. Long lists would then take several times their bytes.
         let bare = !home.affords(size);
+        let list = |raw: Option<&'a str>| raw.filter(|raw| !bare || raw.len() <= SHORT);
         let body = if bare { self.identity(&home.head) } else { self.body(&home.head, kept, size) };
         let (paused, reconcile_at_hash) = self.metadata.steering()?;
         let meta = Meta {
             generation: read(self.metadata.generation)?,
-            labels: if bare { Labels::default() } else { home.pool.labels(&self.metadata.labels()?) },
-            owners: home
-                .pool
-                .owners(&read::<Vec<_>>(self.metadata.owners.filter(|_| !bare))?.unwrap_or_default()),
+            labels: home.pool.labels(&labels(list(self.metadata.labels))?),
+            owners: home.pool.owners(&read::<Vec<_>>(list(self.metadata.owners))?.unwrap_or_default()),
             extent,
             deleting: self.is_deleting(),
             finalizers: home
                 .pool
-                .finalizers(&read::<Vec<_>>(self.metadata.finalizers.filter(|_| !bare))?.unwrap_or_default()),
+                .finalizers(&read::<Vec<_>>(list(self.metadata.finalizers))?.unwrap_or_default()),
             annotations_hash: present(self.metadata.annotations).map_or(0, hash_of),
             paused,
             reconcile_at_hash,
@@ -148,11 +151,21 @@ impl<'a> Scan<'a> {
         Ok((meta, body))
     }
 
-    /// Returns the whole body where it is too large to be kept.
-    pub(in crate::cache) fn too_large(&self, home: &Home, projection: Projection) -> Option<Bytes> {
+    /// Returns all labels and the whole body where they are too large to be kept.
+    pub(in crate::cache) fn too_large(
+        &self,
+        home: &Home,
+        projection: Projection,
+    ) -> Result<Option<(Labels, Bytes)>, ScanError> {
         let size = self.size_of_body(&home.head, projection);
         let refused = projection == Projection::Full && !home.affords(size);
-        refused.then(|| self.body(&home.head, projection, size))
+        refused.then(|| Ok((self.labels()?, self.body(&home.head, projection, size)))).transpose()
+    }
+
+    /// Returns all labels, shared with no other object.
+    pub(in crate::cache) fn labels(&self) -> Result<Labels, ScanError> {
+        let labels = labels(self.metadata.labels)?;
+        Ok(Labels(labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value))).collect()))
     }
 
     /// Returns whether its deletion was asked for.
@@ -378,16 +391,6 @@ impl<'a> Metadata<'a> {
     }
 
     /// Returns the labels, sorted by key.
-    fn labels(&self) -> Result<Vec<LabelText<'a>>, ScanError> {
-        let mut pairs = Vec::with_capacity(if self.labels.is_some() { 8 } else { 0 });
-        strings("labels", self.labels, |key, value| pairs.push((key, value)))?;
-        pairs.sort_unstable();
-        match pairs.array_windows().find(|[(one, _), (next, _)]| one == next) {
-            Some([(key, _), _]) => Err(ScanError::Twice(format!("metadata.labels.{key}"))),
-            None => Ok(pairs),
-        }
-    }
-
     /// Returns what the annotations of this project say: [`Meta::paused`] and [`Meta::reconcile_at_hash`].
     fn steering(&self) -> Result<(bool, u64), ScanError> {
         let (mut paused, mut reconcile_at_hash) = (false, 0);
@@ -414,6 +417,17 @@ fn read<'a, T: Deserialize<'a>>(field: Option<&'a str>) -> Result<Option<T>, Sca
 fn text<'a>(name: &'static str, field: Option<&'a str>) -> Result<Option<Cow<'a, str>>, ScanError> {
     let Some(raw) = present(field) else { return Ok(None) };
     Value { start: 0, text: raw }.string().map(Some).ok_or(ScanError::Type(name))
+}
+
+/// Returns labels sorted by key.
+fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError> {
+    let mut pairs = Vec::with_capacity(if raw.is_some() { 8 } else { 0 });
+    strings("labels", raw, |key, value| pairs.push((key, value)))?;
+    pairs.sort_unstable();
+    match pairs.array_windows().find(|[(one, _), (next, _)]| one == next) {
+        Some([(key, _), _]) => Err(ScanError::Twice(format!("metadata.labels.{key}"))),
+        None => Ok(pairs),
+    }
 }
 
 /// Goes through an object whose values are strings.

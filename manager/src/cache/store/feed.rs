@@ -206,8 +206,7 @@ impl Core {
     }
 
     fn close(&self, scan: Scan<'_>) -> Result<Taken, ScanError> {
-        let whole =
-            if self.functions().is_empty() { None } else { scan.too_large(&self.home, self.projection()) };
+        let whole = scan.too_large(&self.home, self.projection())?;
         let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
         // An object that is too large to keep is also too large to decode.
         if let Some(transform) = self.transform.get()
@@ -223,9 +222,10 @@ impl Core {
             let extent = if grown { seen.extent } else { Extent::Changed };
             meta = Meta { extent, annotations_hash, content_hash, status_hash, ..meta };
         }
-        let whole = whole.filter(|_| matches!(meta.extent, Extent::TooLarge(_)));
-        let whole = whole
-            .map(|body| View::new(self.home.clone(), Meta { extent: Extent::Whole, ..meta.clone() }, body));
+        let whole = whole.map(|(labels, body)| {
+            let meta = Meta { labels, extent: Extent::Whole, ..meta.clone() };
+            View::new(self.home.clone(), meta, body)
+        });
         Ok(Taken { view: View::new(self.home.clone(), meta, body), whole })
     }
 
@@ -266,10 +266,14 @@ impl Core {
         if matches!(self.own_writes, Coverage::Nothing) {
             return false;
         }
-        let Ok(taken) = self.open(raw.into()).and_then(|scan| self.close(scan)) else { return false };
-        if let Coverage::Labels(selector) = &self.own_writes
-            && !selector.matches(&taken.view.meta().labels)
-        {
+        let Ok(scan) = self.open(raw.into()) else { return false };
+        let left = match &self.own_writes {
+            // Of an object that is too large not all labels are kept.
+            Coverage::Labels(selector) => scan.labels().is_ok_and(|labels| !selector.matches(&labels)),
+            _ => false,
+        };
+        let Ok(taken) = self.close(scan) else { return false };
+        if left {
             self.step(|table| table.left(taken.view.meta(), writer));
             return true;
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::{Rig, config_map, object, request};
 use crate::cache::{CacheSettings, ReadError, ResourceVersion, Scope, Select, View};
-use crate::client::{Current, Extent};
+use crate::client::{Current, Extent, Writer};
 
 const LIMIT: usize = 2000;
 
@@ -88,8 +88,33 @@ async fn managed_fields_do_not_count_and_of_metadata_that_is_too_large_the_ident
     let view = store.get(&request("labelled")).unwrap().unwrap();
     let metadata = json!({"name": "labelled", "namespace": "shop", "uid": "u2", "resourceVersion": "6"});
     assert_eq!(kept(&view), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
-    assert!(view.bytes().is_err() && view.meta().labels.is_empty());
+    assert!(view.bytes().is_err());
+    assert_eq!(view.meta().labels.get("app"), Some("web"), "short lists are kept");
     assert_eq!((store.status().too_large, store.status().left_out.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_long_lists_only_index_functions_and_selectors_of_own_writes_know() {
+    let mut long = filled("a", "u1", 5, 10);
+    long["metadata"]["finalizers"] = json!(["shop/a"]);
+    let labels = long["metadata"]["labels"].as_object_mut().unwrap();
+    labels.extend((0..500).map(|number| (format!("label-{number}"), json!("x"))));
+    let mut rig = Rig::start(settings());
+    let scope = Scope::all().labels("app=web".parse().unwrap());
+    let store = rig.cache.store::<ConfigMap>(scope);
+    let app = |view: &View| Ok(view.meta().labels.get("app").map(String::from).into_iter().collect());
+    store.index_view("app", app).unwrap();
+    let stream = rig.server.next().await.stream();
+    stream.event("ADDED", &long);
+    stream.end_of_initial_events(10);
+    store.kind_store().settled().await;
+    let found = store.list(&Select::index("app", "web")).unwrap();
+    assert!(found[0].meta().labels.is_empty());
+    assert_eq!(found[0].meta().finalizers.len(), 1);
+    long["metadata"]["resourceVersion"] = "12".into();
+    store.kind_store().core().written(long.to_string().as_bytes(), Writer::default());
+    let kept = store.entry(&request("a")).unwrap().expect("its labels select it");
+    assert_eq!(kept.meta().resource_version.to_string(), "12");
 }
 
 #[tokio::test(start_paused = true)]
