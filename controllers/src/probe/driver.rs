@@ -35,15 +35,16 @@ pub struct Driver {
     pub(super) shared: Arc<Shared>,
 }
 
-/// One run of a driver. Its end forgets all targets.
+/// One run of a driver. Its end removes all targets, and calls back for the objects that wait: the next term may have
+/// begun before, and their reconciles in it are over.
 struct Term<'a>(&'a Shared);
 
 // === impl Driver ===
 
 impl Driver {
     /// Probes until `stop` is cancelled. Then connections are dropped, and all targets and results are
-    /// forgotten, with the objects that wait: they would be old news in the next run, and waiting objects
-    /// register again.
+    /// forgotten, with the objects that wait: they would be old news in the next run. The callback gets these
+    /// objects, so that they register again.
     ///
     /// # Cancel safety
     /// May be dropped, to the same effect.
@@ -77,8 +78,9 @@ impl Driver {
 
 impl Drop for Term<'_> {
     fn drop(&mut self) {
-        self.0.targets.lock().clear();
+        let waiting = self.0.targets.lock().clear();
         self.0.metrics.outage.set(0);
+        self.0.publish(waiting);
     }
 }
 

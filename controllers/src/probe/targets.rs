@@ -215,10 +215,11 @@ impl Targets {
         changed
     }
 
-    /// Forgets all targets.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new(Arc::clone(&self.policy), self.metrics.clone());
+    /// Forgets all targets. Returns the objects that waited for them.
+    pub(super) fn clear(&mut self) -> Vec<Request> {
+        let new = Self::new(Arc::clone(&self.policy), self.metrics.clone());
         self.metrics.count_targets(0);
+        std::mem::replace(self, new).requests.into_keys().collect()
     }
 
     /// Returns whether the manager itself seems to be cut off.

@@ -113,7 +113,8 @@ impl Bench {
         let net = Arc::new(FakeNet::default());
         let seams = seams(&net);
         let (sender, changed) = mpsc::unbounded_channel();
-        let changed_to = move |request| sender.send(request).unwrap();
+        // The driver may end after the test.
+        let changed_to = move |request| drop(sender.send(request));
         let (engine, run) = Engine::with_slots(limit, policy, seams, changed_to, &Registry::new());
         let stop = CancellationToken::new();
         let mut driver = tokio::task::JoinSet::new();
@@ -398,6 +399,7 @@ async fn stopping_closes_sockets_and_nobody_is_told_old_news_later() {
     bench.stop.cancel();
     let driver = bench.driver.join_next().await.unwrap().unwrap();
     assert_eq!(bench.net.open.load(Ordering::Relaxed), 0);
+    assert_eq!(bench.told(), ["shop/known", "shop/silent"], "they register again");
 
     // Another replica leads for an hour.
     bench.net.hosts.lock().clear();
@@ -439,6 +441,22 @@ async fn what_is_asked_for_between_two_terms_is_not_probed_in_the_next() {
     pass(1.0).await;
     let last = bench.net.dialled.lock().last().unwrap().1;
     assert_eq!((bench.dials(), last), (2, "10.0.0.2:80".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_waits_in_a_term_that_began_before_the_driver_ended_is_told_to_ask_again() {
+    let mut bench = Bench::new(8, any());
+    let (lead, leading) = watch::channel(true);
+    bench.engine = bench.engine.clone().while_leading(leading);
+    pass(1.0).await;
+
+    // The Lease is won back before the driver has been polled.
+    lead.send(false).unwrap();
+    bench.stop.cancel();
+    lead.send(true).unwrap();
+    bench.watch("web", "10.0.0.1:80", 10);
+    drop(bench.driver.join_next().await.unwrap().unwrap());
+    assert_eq!((bench.states("web"), bench.told()), (vec![], vec!["shop/web".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]

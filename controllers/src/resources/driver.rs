@@ -27,7 +27,6 @@ use tracing::{info, warn};
 use super::kinds::{Served, Step, Trouble};
 use super::rights::{Answer, Question};
 use super::{Known, Listener, Open, Resources, Shared, Subject};
-use crate::dependencies::Waiters;
 use crate::settings::ProbePolicy;
 
 /// Longest duration of one request.
@@ -151,15 +150,16 @@ impl Shared {
         }
     }
 
-    /// Forgets everything; the reconciles of the next term register their checks again.
-    fn clear(&self) {
-        let open = {
+    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before, and their
+    /// reconciles in it are over.
+    pub(super) fn clear(&self) {
+        let (open, waiting) = {
             let mut known = self.known.lock();
             known.rights.clear();
-            known.waiters = Waiters::default();
-            known.kinds.clear()
+            (known.kinds.clear(), std::mem::take(&mut known.waiters).all())
         };
         drop(open);
+        waiting.into_iter().for_each(&self.enqueue);
     }
 }
 

@@ -366,6 +366,16 @@ fn only_conditions_of_finished_work_are_final() {
     assert!(!check("apps/Deployment", "Available") && !check("tekton.dev/PipelineRun", "Succeeded=False"));
 }
 
+/// The Lease may be won back before the end of the last term is seen here.
+#[tokio::test]
+async fn the_end_of_a_term_enqueues_the_objects_that_wait() {
+    let bench = Bench::with_jobs(waits_for(&migrate("Complete")), [job("migrate", "Complete")]);
+    bench.enqueued();
+    bench.resources.shared.clear();
+    assert_eq!(bench.enqueued(), 1);
+    assert_eq!(bench.observation(), NOT_YET);
+}
+
 #[tokio::test]
 async fn nothing_is_enqueued_after_forget() {
     let bench = Bench::with_jobs(waits_for(&migrate("Complete")), [job("migrate", "Complete")]);

@@ -95,6 +95,10 @@ impl GateMetrics {
     /// counts each once.
     pub(crate) fn clear(&self) {
         let mut states = self.states.lock();
+        // The next term has begun already: what its reconciles have seen stays.
+        if *self.leading.borrow() {
+            return;
+        }
         states.clear();
         for state in Decision::STATES {
             self.gates.get_or_create(&[("state", state)]).set(0);

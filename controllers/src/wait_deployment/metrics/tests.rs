@@ -18,4 +18,6 @@ fn a_standby_counts_no_gates() {
     leading.send_replace(true);
     metrics.observe(&web, "open");
     assert_eq!((count("closed"), count("open")), (0, 1), "and begins anew when it leads again");
+    metrics.clear();
+    assert_eq!((count("closed"), count("open")), (0, 1), "an end of the last term that comes late");
 }
