@@ -212,6 +212,11 @@ impl TestCluster {
         self.cluster().folder().join(format!("{}-{name}", self.namespace))
     }
 
+    /// Returns a path beside the logs of the control plane, which are kept if the test fails.
+    pub fn log_path(&self, name: &str) -> PathBuf {
+        self.cluster().folder().join("logs").join(name)
+    }
+
     /// Runs kubectl in this test's namespace and returns what it printed.
     pub async fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments).await;

@@ -1,5 +1,5 @@
 //! A server in front of the API server that answers some requests for Leases in its place: late, wrongly or not at all;
-//! or keeps from being watched what it is told to.
+//! or refuses everything, or keeps from being watched what it is told to.
 //!
 //! Everything else is carried in the name of one ServiceAccount, whoever asks: the audit log tells who that is.
 
@@ -18,13 +18,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
+use mainstay::client::infer;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::cluster::{TestCluster, client_of};
+use crate::cluster::TestCluster;
 use crate::manifests::Identity;
 
 /// Speaks HTTP without TLS. Dropping it cuts every connection.
@@ -32,8 +33,7 @@ use crate::manifests::Identity;
 pub struct Impostor {
     identity: Identity,
     lies: Arc<Lies>,
-    /// Collections, such as `configmaps`, of which nothing passes.
-    severed: watch::Sender<BTreeSet<String>>,
+    trouble: watch::Sender<Trouble>,
     /// Accepts, and owns the connections.
     _serving: JoinSet<()>,
 }
@@ -49,11 +49,28 @@ pub enum Lie {
     Changed(&'static str, Value),
     /// 429, with an hour as `Retry-After`.
     Busy,
+    /// This status, as the API server words it; 429 with a second as `Retry-After`.
+    Refused(u16),
     /// The true answer, so much later.
     Late(Duration),
     /// None, for ever.
     Silence,
 }
+
+/// What everybody gets, until it is mended.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    /// Collections, such as `configmaps`, of which nothing passes.
+    severed: BTreeSet<String>,
+    /// The status of every answer. Watches that were answered before are spared.
+    refused: Option<u16>,
+    /// Whether a connection ends with its first answer. [`Impostor::mend`] leaves this as it is.
+    closes: bool,
+}
+
+/// A request that waits for its connection to the server is given up after this, far sooner than a Lease runs out: its
+/// sender may hold the Lease no longer, and cannot call it back.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 type AnswerBody = UnsyncBoxBody<Bytes, kube::Error>;
 
@@ -62,7 +79,7 @@ type AnswerBody = UnsyncBoxBody<Bytes, kube::Error>;
 struct Carrier {
     client: Client,
     lies: Arc<Lies>,
-    severed: watch::Receiver<BTreeSet<String>>,
+    trouble: watch::Receiver<Trouble>,
 }
 
 #[derive(Debug, Default)]
@@ -81,14 +98,14 @@ impl Impostor {
         let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has one: {error}"));
         let lies = Arc::new(Lies::default());
         let mut serving = JoinSet::new();
-        let client = client_of(&identity.kubeconfig).await;
-        let (severed, from) = watch::channel(BTreeSet::new());
-        serving.spawn(serve(listener, Carrier { client, lies: Arc::clone(&lies), severed: from }));
-        let kubeconfig = cluster.scratch("impostor.kubeconfig");
+        let client = client(identity).await;
+        let (trouble, from) = watch::channel(Trouble::default());
+        serving.spawn(serve(listener, Carrier { client, lies: Arc::clone(&lies), trouble: from }));
+        let kubeconfig = identity.kubeconfig.with_extension("impostor.kubeconfig");
         let text = kubeconfig_of(address, cluster.namespace()).to_string();
         std::fs::write(&kubeconfig, text).unwrap_or_else(|error| panic!("{}: {error}", kubeconfig.display()));
         let identity = Identity { kubeconfig, ..identity.clone() };
-        Self { identity, lies, severed, _serving: serving }
+        Self { identity, lies, trouble, _serving: serving }
     }
 
     /// Returns the same identity, behind it.
@@ -99,12 +116,26 @@ impl Impostor {
     /// Ends the watches of a collection, such as `configmaps`, and breaks the connection of whoever asks for it, until
     /// [`Impostor::mend`].
     pub fn sever(&self, collection: &str) {
-        self.severed.send_if_modified(|severed| severed.insert(collection.to_owned()));
+        self.trouble.send_modify(|trouble| {
+            trouble.severed.insert(collection.to_owned());
+        });
+    }
+
+    /// Answers every request with this status, until [`Impostor::mend`]. Watches that are answered already go on.
+    pub fn refuse(&self, code: u16) {
+        self.trouble.send_modify(|trouble| trouble.refused = Some(code));
     }
 
     /// Lets everything pass again.
     pub fn mend(&self) {
-        self.severed.send_modify(BTreeSet::clear);
+        self.trouble
+            .send_modify(|trouble| *trouble = Trouble { closes: trouble.closes, ..Trouble::default() });
+    }
+
+    /// Closes each connection after its first answer, or no longer does; cuts all connections if that is a change. Clients
+    /// keep idle connections, and tasks for them, for up to three minutes; without idle ones they can be counted.
+    pub fn close_after_answers(&self, closes: bool) {
+        self.trouble.send_if_modified(|trouble| std::mem::replace(&mut trouble.closes, closes) != closes);
     }
 
     /// Answers so many of the next requests for Leases like this.
@@ -129,11 +160,18 @@ async fn serve(listener: TcpListener, carrier: Carrier) {
             accepted = listener.accept() => {
                 let Ok((connection, _)) = accepted else { continue };
                 let carrier = carrier.clone();
+                let mut trouble = carrier.trouble.clone();
+                let closes = trouble.borrow().closes;
                 let answer = service_fn(move |request| answer(request, carrier.clone()));
-                let serving = hyper::server::conn::http1::Builder::new();
-                let serving = serving.serve_connection(TokioIo::new(connection), answer);
-                // A client that goes away is none of our business.
-                connections.spawn(async move { drop(serving.await) });
+                let mut serving = hyper::server::conn::http1::Builder::new();
+                let serving = serving.keep_alive(!closes).serve_connection(TokioIo::new(connection), answer);
+                connections.spawn(async move {
+                    // A client that goes away is none of our business.
+                    tokio::select! {
+                        _ = serving => {}
+                        _ = trouble.wait_for(|trouble| trouble.closes != closes) => {}
+                    }
+                });
             }
             Some(_ended) = connections.join_next() => {}
         }
@@ -141,10 +179,11 @@ async fn serve(listener: TcpListener, carrier: Carrier) {
 }
 
 async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Response<AnswerBody>> {
-    let Carrier { client, lies, severed } = carrier;
-    let lie = lies.about(&request);
+    let Carrier { client, lies, trouble } = carrier;
+    let refused = trouble.borrow().refused.map(Lie::Refused);
+    let lie = refused.or_else(|| lies.about(&request));
     let collection = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-    if severed.borrow().contains(&collection) {
+    if trouble.borrow().severed.contains(&collection) {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
     let uri = request.uri().clone();
@@ -164,10 +203,15 @@ async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Resp
         Some(Lie::Page(code)) => page(code, format!("<html>\n<h1>{code}</h1>\n</html>\n").repeat(100)),
         Some(Lie::Text(text)) => page(200, text.to_owned()),
         Some(Lie::Busy) => {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": "too many requests", "reason": "TooManyRequests", "code": 429});
-            let mut response = page(429, status.to_string());
+            let mut response = page(429, status_of(429).to_string());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("3600"));
+            response
+        }
+        Some(Lie::Refused(code)) => {
+            let mut response = page(code, status_of(code).to_string());
+            if code == 429 {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
             response
         }
         Some(Lie::Changed(pointer, value)) => {
@@ -180,23 +224,34 @@ async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Resp
             page(200, lease.to_string())
         }
     };
-    Ok(response.map(|body| until_severed(body, collection, severed)))
+    Ok(response.map(|body| until_severed(body, collection, trouble)))
 }
 
 /// Ends a body, which the client takes for the end of its watch, when its collection is severed.
-fn until_severed(
-    body: Body,
-    collection: String,
-    mut severed: watch::Receiver<BTreeSet<String>>,
-) -> AnswerBody {
+fn until_severed(body: Body, collection: String, mut trouble: watch::Receiver<Trouble>) -> AnswerBody {
     // An impostor that is gone severs nothing more.
     let end = async move {
-        if severed.wait_for(|severed| severed.contains(&collection)).await.is_err() {
+        if trouble.wait_for(|trouble| trouble.severed.contains(&collection)).await.is_err() {
             std::future::pending::<()>().await;
         }
     };
     let frames = body.into_data_stream().take_until(Box::pin(end)).map_ok(Frame::data);
     UnsyncBoxBody::new(StreamBody::new(frames))
+}
+
+async fn client(identity: &Identity) -> Client {
+    let client = async {
+        let mut config = infer(Some(&identity.kubeconfig), None).await?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        anyhow::Ok(Client::try_from(config)?)
+    };
+    client.await.unwrap_or_else(|error| panic!("{identity:?} makes no client: {error:#}"))
+}
+
+fn status_of(code: u16) -> Value {
+    let reason = if code == 429 { "TooManyRequests" } else { "InternalError" };
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "refused by the test", "reason": reason, "code": code})
 }
 
 /// Has the API server answer; this end of the connection has its own credentials.

@@ -105,6 +105,27 @@ impl TestCluster {
         self.install(&documents_of_base()).await
     }
 
+    /// As [`TestCluster::install_base`], with further ServiceAccounts that have the same rights: with one for each replica
+    /// the audit log tells them apart.
+    pub async fn install_base_for(&self, others: &[&str]) {
+        let mut documents = documents_of_base();
+        for document in &mut documents {
+            if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
+                let of = |name: &&str| {
+                    let mut subject = subjects[0].clone();
+                    subject["name"] = (*name).into();
+                    subject
+                };
+                let more: Vec<Value> = others.iter().map(of).collect();
+                subjects.extend(more);
+            }
+        }
+        let account =
+            |name: &&str| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        documents.extend(others.iter().map(account));
+        self.install(&documents).await;
+    }
+
     /// As [`TestCluster::install_base`], with these rules more in the test's namespace, as a Role lists them.
     pub async fn install_base_with(&self, rules: &Value) -> Identity {
         let mut documents = documents_of_base();

@@ -148,15 +148,20 @@ impl ManagerProcess {
 
     /// Waits for the process to end, and for the last line of its log.
     pub async fn ended(&mut self) -> ExitStatus {
-        let ended = async {
-            let status = self.child.wait().await;
-            while self.reader.join_next().await.is_some() {}
-            status
-        };
-        match tokio::time::timeout(PATIENCE, ended).await {
-            Ok(Ok(status)) => status,
-            other => panic!("the process did not end: {other:?}; its log: {:#?}", self.log.lock()),
+        match tokio::time::timeout(PATIENCE, self.end()).await {
+            Ok(status) => status,
+            Err(elapsed) => panic!("the process did not end: {elapsed}; its log: {:#?}", self.log.lock()),
         }
+    }
+
+    /// As [`ManagerProcess::ended`], however long it takes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn end(&mut self) -> ExitStatus {
+        let status = self.child.wait().await;
+        while self.reader.join_next().await.is_some() {}
+        status.unwrap_or_else(|error| panic!("nobody can tell how the process ended: {error}"))
     }
 
     /// Returns its log so far.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail the test by panicking, as tests do")]
 
+mod chaos;
 mod dev;
 mod end;
 mod freeze;

@@ -14,8 +14,6 @@ use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::ha::install_two_accounts;
-
 /// Begins the names of objects whose turn shows that what was asked for before them is done.
 const MARKER: &str = "marker-";
 
@@ -360,7 +358,7 @@ async fn a_deployment_deleted_by_hand_is_made_again_once_the_dependencies_hold()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_killed_between_trial_and_creation_leaves_exactly_one_deployment() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    install_two_accounts(&cluster).await;
+    cluster.install_base_for(&["mainstay-too"]).await;
     let changes =
         json!({"leaderElection": {"leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s"}});
     let start = async |user: &'static str| {

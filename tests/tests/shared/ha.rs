@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::{Term, Write, outside_of_terms, terms};
 use mainstay_tests::fixtures::{wait_deployment, wait_probe};
-use mainstay_tests::manifests::{Identity, documents_of_base};
+use mainstay_tests::manifests::Identity;
 use mainstay_tests::process::get;
 use mainstay_tests::report::figure;
 use mainstay_tests::sockets::Prerequisite;
@@ -81,7 +81,7 @@ impl Replica {
 
 impl Pair {
     async fn start(cluster: &TestCluster, changes: &Value) -> Self {
-        install_two_accounts(cluster).await;
+        cluster.install_base_for(&["mainstay-too"]).await;
         let leader = Replica::start(cluster, "mainstay", changes).await;
         leader.logged("became leader").await;
         let standby = Replica::start(cluster, "mainstay-too", changes).await;
@@ -203,21 +203,6 @@ async fn assert_taken_over_in_time(cluster: &TestCluster, pair: &Pair, name: &st
 fn short_lease() -> Value {
     let duration = format!("{}s", SHORT_LEASE.as_secs());
     json!({"leaderElection": {"leaseDuration": duration, "renewDeadline": "3s", "retryPeriod": "1s"}})
-}
-
-/// Installs what we ship with a second ServiceAccount that has the same rights.
-pub(super) async fn install_two_accounts(cluster: &TestCluster) {
-    let mut documents = documents_of_base();
-    for document in &mut documents {
-        if let Some(subjects) = document.get_mut("subjects").and_then(Value::as_array_mut) {
-            let mut too = subjects[0].clone();
-            too["name"] = "mainstay-too".into();
-            subjects.push(too);
-        }
-    }
-    let too = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mainstay-too"}});
-    documents.push(too);
-    cluster.install(&documents).await;
 }
 
 async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) {

@@ -19,8 +19,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::ha::install_two_accounts;
-
 /// How long each side says that its records hold. They differ, so that a candidate that counted its own would be found.
 const OURS_HOLDS: Duration = Duration::from_secs(4);
 const THEIRS_HOLDS: Duration = Duration::from_secs(5);
@@ -213,7 +211,7 @@ impl Replica {
 #[tokio::test]
 async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold_it_both() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    install_two_accounts(&cluster).await;
+    cluster.install_base_for(&["mainstay-too"]).await;
     let ours = cluster.kubeconfig_of(Side::Ours.user()).await;
     let theirs = cluster.kubeconfig_of(Side::Theirs.user()).await;
     let stage = Stage { cluster: &cluster, ours, theirs };

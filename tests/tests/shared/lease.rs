@@ -18,7 +18,6 @@ use mainstay_tests::report::figure_of_time;
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde_json::{Value, json};
 
-use super::ha::install_two_accounts;
 use super::{holder, renewed};
 
 /// How long a replica holds where others wait for its time to run out.
@@ -64,7 +63,7 @@ fn said(process: &ManagerProcess, words: &str) -> usize {
 
 /// Two replicas with the rights that we ship, the first of which leads.
 async fn pair(cluster: &TestCluster, holds: Duration) -> (ManagerProcess, String, ManagerProcess) {
-    install_two_accounts(cluster).await;
+    cluster.install_base_for(&["mainstay-too"]).await;
     let leader = account(cluster, "mainstay").await;
     pair_of(cluster, &leader, holds).await
 }
@@ -290,7 +289,7 @@ fn lies() -> Vec<(Lie, &'static str)> {
 #[tokio::test]
 async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_no_answer_ends_in_time() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    install_two_accounts(&cluster).await;
+    cluster.install_base_for(&["mainstay-too"]).await;
     let impostor = Impostor::before(&cluster, &account(&cluster, "mainstay").await).await;
     let (mut leader, name, mut standby) = pair_of(&cluster, impostor.identity(), HOLDS).await;
     let leases = cluster.api::<Lease>();
