@@ -8,8 +8,8 @@
 //! key; a weak one (a resync, an echo of our own write) does neither, so that a failing object does not defeat its own
 //! backoff by writing its status.
 //!
-//! - **Lanes**: live events go before initial lists, both before retries, which have a share of the workers and a turn
-//!   now and then. Whoever has been ready for `max_wait` goes before everybody: nothing starves.
+//! - **Lanes**: live events go before new objects, these before initial lists, all before retries, which have a share of
+//!   the workers and a turn now and then. Whoever has been ready for `max_wait` goes before everybody: nothing starves.
 //! - **Outcomes**: `done` lets the key go, `requeue_after` brings it back without a failure, `retry` puts it on the
 //!   backoff of its [`RetryPolicy`], `terminal` and `park` set it aside until a strong add, `put_back` undoes the
 //!   hand-out. A guard that is dropped counts as a failure, unless the queue shuts down or does not lead.

@@ -30,6 +30,7 @@ impl From<queue::Counts> for Counts {
         Self {
             ready: Ready {
                 live: counts.ready_live,
+                new: counts.ready_new,
                 background: counts.ready_background,
                 retry: counts.ready_retry,
             },

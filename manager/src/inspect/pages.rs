@@ -56,6 +56,9 @@ pub(crate) struct Counts {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) live: usize,
+    /// Missing in an answer of an older version.
+    #[serde(default)]
+    pub(crate) new: usize,
     pub(crate) background: usize,
     pub(crate) retry: usize,
 }

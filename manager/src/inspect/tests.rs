@@ -156,7 +156,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
     sleep(Duration::from_millis(100)).await;
     let inspect = inspect(&live.controllers).pages();
     let expected = concat!(
-        r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"background":0,"retry":0},"delayed":2,"#,
+        r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},"delayed":2,"#,
         r#""running":1,"dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"#,
         r#""matched":4,"truncated":false,"next":null,"keys":["#,
         r#"{"key":"shop/fails","namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
@@ -222,7 +222,7 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
     let inspect = inspect(&live.controllers).pages();
     let standby = concat!(
         r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"enabled":true,"paused":false,"queue":"#,
-        r#"{"ready":{"live":1,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
+        r#"{"ready":{"live":1,"new":0,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
         r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
         "\n",
     );

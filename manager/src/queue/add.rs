@@ -33,9 +33,11 @@ pub enum Strength {
 /// How urgent an add is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    /// The initial list of a watch, a resync, or a new object of the controller's own kind.
+    /// The initial list of a watch, or a resync. The only one that a full queue refuses.
     Background,
-    /// An event.
+    /// A new object of the controller's own kind.
+    New,
+    /// Any other event.
     Live,
 }
 
@@ -73,7 +75,9 @@ pub enum Retried {
 pub enum Lane {
     /// Events, and keys whose last run asked for this moment.
     Live,
-    /// Initial lists, resyncs and new objects.
+    /// New objects of the controller's own kind.
+    New,
+    /// Initial lists and resyncs.
     Background,
     /// Keys whose failure backoff has run out.
     Retry,
@@ -100,7 +104,7 @@ impl Add {
         Self::strong(Cause::bare(Trigger::Manual))
     }
 
-    /// Puts it behind live events.
+    /// Puts it behind live events and new objects.
     #[must_use]
     pub fn in_background(self) -> Self {
         Self { band: Band::Background, ..self }
@@ -126,6 +130,7 @@ impl Lane {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
+            Self::New => "new",
             Self::Background => "background",
             Self::Retry => "retry",
         }

@@ -1,7 +1,8 @@
 //! Which ready key is next.
 //!
-//! Fresh work goes before retries, live events before the initial list, and nothing starves: retries have a share of
-//! the workers and a turn now and then, and whoever has waited for `max_wait` goes before everybody.
+//! Fresh work goes before retries, live events before new objects and these before the initial list, and nothing
+//! starves: retries have a share of the workers and a turn now and then, and whoever has waited for `max_wait` goes
+//! before everybody.
 //!
 //! The choice, in this order:
 //! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh, whatever its lane;
@@ -24,7 +25,7 @@ const MOST_TURNS_PERCENT: u32 = 50;
 #[derive(Debug)]
 pub(super) struct Lanes {
     /// One list per lane, in the order of [`Lane`].
-    lists: [List; 3],
+    lists: [List; 4],
     /// All ready keys, the one that became ready first at the head.
     by_age: List,
     /// Running keys that were handed out in the retry lane's turn.
@@ -129,7 +130,7 @@ impl Lanes {
         let head = |lane: Lane| self.lists[lane as usize].head();
         let retry = head(Lane::Retry).filter(|_| self.has_place_for_retry() && self.token_at(now) <= now);
         let retry = retry.map(|slot| Choice { slot, as_retry: true, contested: false });
-        let fresh = head(Lane::Live).or_else(|| head(Lane::Background));
+        let fresh = [Lane::Live, Lane::New, Lane::Background].into_iter().find_map(head);
         let fresh = fresh.map(|slot| Choice { slot, as_retry: false, contested: false });
         match (fresh, retry) {
             (Some(fresh), Some(retry)) if self.running_retries < self.most_retries => {

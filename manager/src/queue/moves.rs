@@ -218,6 +218,7 @@ impl Lane {
     pub(super) fn of(band: Band) -> Self {
         match band {
             Band::Live => Self::Live,
+            Band::New => Self::New,
             Band::Background => Self::Background,
         }
     }
@@ -236,6 +237,7 @@ impl Lane {
     pub(super) fn why(self) -> Why {
         match self {
             Self::Live => Why::Added(Band::Live),
+            Self::New => Why::Added(Band::New),
             Self::Background => Why::Added(Band::Background),
             Self::Retry => Why::Backoff,
         }
@@ -245,7 +247,8 @@ impl Lane {
     pub(super) fn raised(self, band: Band, strong: bool) -> Self {
         match (self, band) {
             (Self::Retry, _) if strong => Self::of(band),
-            (Self::Background, Band::Live) => Self::Live,
+            (Self::Background, Band::New) => Self::New,
+            (Self::Background | Self::New, Band::Live) => Self::Live,
             _ => self,
         }
     }

@@ -32,6 +32,8 @@ pub struct Snapshot<Q> {
 pub struct Counts {
     /// Ready in the lane of live events.
     pub ready_live: usize,
+    /// Ready in the lane of new objects.
+    pub ready_new: usize,
     /// Ready in the lane of initial lists and resyncs.
     pub ready_background: usize,
     /// Ready in the lane of retries.
@@ -103,7 +105,7 @@ pub enum State {
 impl Counts {
     /// Returns how many keys wait for a worker.
     pub fn ready(&self) -> usize {
-        self.ready_live + self.ready_background + self.ready_retry
+        self.ready_live + self.ready_new + self.ready_background + self.ready_retry
     }
 }
 
@@ -146,6 +148,7 @@ impl<Q: Key> Inner<Q> {
     pub(super) fn counts(&self) -> Counts {
         Counts {
             ready_live: self.lanes.len_of(Lane::Live),
+            ready_new: self.lanes.len_of(Lane::New),
             ready_background: self.lanes.len_of(Lane::Background),
             ready_retry: self.lanes.len_of(Lane::Retry),
             delayed: self.delays.len(),

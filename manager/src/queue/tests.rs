@@ -60,6 +60,11 @@ fn weak() -> Add {
     Add::weak(Cause::bare(Trigger::Resync))
 }
 
+/// An add of an object that is new.
+fn new() -> Add {
+    Add { band: Band::New, ..strong() }
+}
+
 fn background() -> Add {
     Add::strong(Cause::bare(Trigger::Initial)).in_background()
 }

@@ -242,11 +242,15 @@ impl<Q: Key> Feed<Q> {
     /// How a key is added; `own` if its run wrote the delta.
     fn add(&self, delta: &Delta<'_>, own: bool) -> Add {
         let strength = strength(delta, self.primary, own);
-        // Who creates thousands of objects at once must not delay those who change one.
-        let is_new = self.primary && delta.old.is_none();
+        let band = match delta.old {
+            _ if delta.initial || delta.resync => Band::Background,
+            // A burst of creations must not delay changes.
+            None if self.primary => Band::New,
+            _ => Band::Live,
+        };
         Add {
             strength,
-            band: if delta.initial || delta.resync || is_new { Band::Background } else { Band::Live },
+            band,
             // Of a weak one it would end the backoff after all: the run wrote the spec itself, and then failed.
             new_generation: self.primary && strength == Strength::Strong && asks_anew(delta),
             ..Add::strong(Cause::bare(trigger(delta)))

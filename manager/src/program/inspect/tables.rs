@@ -8,7 +8,7 @@ use super::table::{Role, Table};
 use crate::inspect::configuration::Page;
 
 pub(super) fn controllers(page: &Controllers) -> Table {
-    let ready = |Ready { live, background, retry }: &Ready| live + background + retry;
+    let ready = |Ready { live, new, background, retry }: &Ready| live + new + background + retry;
     Table::new(
         &page.controllers,
         &[

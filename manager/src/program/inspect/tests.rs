@@ -109,7 +109,7 @@ fn run_whole(args: &[&str]) -> (Exit, String, String) {
     (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-const QUEUE: &str = r#"{"controller":"orders","leading":true,"queue":{"ready":{"live":0,"background":0,"retry":0},
+const QUEUE: &str = r#"{"controller":"orders","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},
 "delayed":2,"running":0,"dirty":0,"parked":0,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},
 "matched":3,"truncated":true,"next":null,"keys":[
 {"key":"shop/web","namespace":"shop","name":"web","state":"backoff","lane":null,"attempts":7,"sinceSeconds":0.3,"nextRunSeconds":0.312,"reason":null,

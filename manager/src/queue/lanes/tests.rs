@@ -11,7 +11,7 @@ impl Lanes {
         assert_eq!(in_lanes.len(), by_age.len(), "a ready key is in one list and not in the other");
         assert_eq!(by_age.len(), self.by_age.len(), "the list by age has lost count");
         assert!(self.lists.iter().all(|list| list.walk(slots).len() == list.len()), "a lane has lost count");
-        for lane in [Lane::Live, Lane::Background, Lane::Retry] {
+        for lane in [Lane::Live, Lane::New, Lane::Background, Lane::Retry] {
             for slot in self.lists[lane as usize].walk(slots) {
                 let Place::Ready { lane: said, .. } = slots.get(slot).place else { panic!("not ready") };
                 assert_eq!(said, lane, "a key is in another lane than it says");

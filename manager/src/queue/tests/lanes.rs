@@ -3,27 +3,31 @@ use tokio::time::timeout;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn live_events_come_before_initial_lists_and_first_come_first_served_within_each() {
+async fn live_events_come_before_new_objects_and_initial_lists_and_first_come_first_served_within_each() {
     let queue = queue();
     for id in [1, 2] {
         queue.add(Id(id), background());
+        queue.add(Id(2 + id), new());
+        queue.add(Id(4 + id), strong());
     }
-    for id in [3, 4] {
-        queue.add(Id(id), strong());
-    }
-    assert_eq!(drain(&queue), [3, 4, 1, 2]);
+    assert_eq!(drain(&queue), [5, 6, 3, 4, 1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_live_event_raises_a_background_key_behind_the_live_ones_and_nothing_lowers_it() {
     let queue = queue();
-    for id in [1, 2] {
+    for id in [1, 2, 4, 5] {
         queue.add(Id(id), background());
     }
     queue.add(Id(3), strong());
     assert_eq!(queue.add(Id(2), weak()), Added::Merged);
     queue.add(Id(3), background());
-    assert_eq!(drain(&queue), [3, 2, 1]);
+    for id in [4, 5, 3] {
+        queue.add(Id(id), new());
+    }
+    queue.add(Id(4), background());
+    queue.add(Id(5), weak());
+    assert_eq!(drain(&queue), [3, 2, 5, 4, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +194,7 @@ async fn retries_without_a_token_wait_in_their_lane_and_fresh_work_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_oldest_key_goes_first_once_it_has_waited_long_enough_whatever_its_lane() {
-    for late in [background(), strong()] {
+    for late in [background(), new(), strong()] {
         let queue = queue_with(QueueSettings { retry_share: 1, ..exact() }, 1);
         if late.band == Band::Live {
             make_retry(&queue, 1).await;

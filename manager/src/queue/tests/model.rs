@@ -312,7 +312,7 @@ fn any_settings(random: &mut fastrand::Rng) -> QueueSettings {
 fn any_add(random: &mut fastrand::Rng) -> Add {
     Add {
         strength: if random.bool() { Strength::Strong } else { Strength::Weak },
-        band: if random.bool() { Band::Live } else { Band::Background },
+        band: random.choice([Band::Live, Band::New, Band::Background]).unwrap(),
         cause: Cause::bare(Trigger::Updated),
         after: (random.u8(0..4) == 0).then(|| ms(random.u64(0..50))),
         new_generation: random.u8(0..8) == 0,

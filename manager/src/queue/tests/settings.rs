@@ -10,7 +10,8 @@ async fn a_full_queue_refuses_new_keys_in_the_background_only() {
     assert_eq!(queue.add(Id(3), background().after(ms(1))), Added::Refused);
     assert_eq!(queue.add(Id(1), background()), Added::Merged);
     assert_eq!(queue.add(Id(4), strong()), Added::Queued);
-    assert_eq!(drain(&queue), [4, 1, 2]);
+    assert_eq!(queue.add(Id(5), new()), Added::Queued);
+    assert_eq!(drain(&queue), [4, 5, 1, 2]);
 }
 
 #[tokio::test(start_paused = true)]

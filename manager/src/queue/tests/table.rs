@@ -7,11 +7,12 @@ use super::*;
 use crate::queue::machine::{Job, Next, Outcome};
 
 /// Two failures lie behind every key that can have some.
-const STATES: [&str; 11] = [
+const STATES: [&str; 12] = [
     "absent",
     "delayed",
     "backoff",
     "ready live",
+    "ready new",
     "ready background",
     "ready retry",
     "running",
@@ -21,10 +22,11 @@ const STATES: [&str; 11] = [
     "paused",
 ];
 
-const EVENTS: [&str; 16] = [
+const EVENTS: [&str; 17] = [
     "weak add",
     "weak background add",
     "strong add",
+    "new object",
     "strong background add",
     "new generation",
     "weak add in 1 s",
@@ -57,6 +59,7 @@ impl Bench {
                 bench.happen("requeue after 60 s");
             }
             "ready live" => bench.happen("strong add"),
+            "ready new" => bench.happen("new object"),
             "ready background" => bench.happen("strong background add"),
             _ => bench.fail_twice(state),
         }
@@ -89,6 +92,7 @@ impl Bench {
             "weak add" => self.add(weak()),
             "weak background add" => self.add(weak().in_background()),
             "strong add" => self.add(strong()),
+            "new object" => self.add(new()),
             "strong background add" => self.add(background()),
             "new generation" => self.add(strong().with_new_generation()),
             "weak add in 1 s" => self.add(weak().after(ms(1000))),

@@ -213,7 +213,7 @@ async fn a_hundred_workers_drain_twenty_thousand_random_adds() {
         producers.spawn(async move {
             let mut random = fastrand::Rng::with_seed(seed);
             for _ in 0..1000 {
-                let add = [strong(), weak(), background()][random.usize(0..3)].clone();
+                let add = [strong(), weak(), new(), background()][random.usize(0..4)].clone();
                 let add = if random.bool() { add.after(ms(random.u64(0..3))) } else { add };
                 let id = random.u32(0..KEYS);
                 keys[id as usize].wanted.fetch_add(1, Ordering::Relaxed);

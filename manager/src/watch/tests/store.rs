@@ -186,13 +186,13 @@ async fn a_predicate_may_drop_any_kind_of_event() {
     }
 }
 
-/// How many keys are ready in the lanes of live events and of initial lists. Takes them out.
-async fn lanes(bench: &Bench) -> (usize, usize) {
+/// How many keys are ready in the lanes of live events, new objects and initial lists. Takes them out.
+async fn lanes(bench: &Bench) -> [usize; 3] {
     // Time for the delivery.
     sleep(Duration::from_millis(1)).await;
     let counts = bench.queue.counts();
     bench.run(counts.ready()).await;
-    (counts.ready_live, counts.ready_background)
+    [counts.ready_live, counts.ready_new, counts.ready_background]
 }
 
 /// An object that `web` owns.
@@ -224,13 +224,13 @@ async fn what_is_merely_listed_or_resynced_is_background_work_through_every_hand
     ];
     for (handler, source) in handlers {
         let bench = Bench::start(&[owned("a", 5)], 0, source).await;
-        assert_eq!(lanes(&bench).await, (0, 1), "{handler}: listed");
+        assert_eq!(lanes(&bench).await, [0, 0, 1], "{handler}: listed");
         bench.cache.resynced();
-        assert_eq!(lanes(&bench).await, (0, 1), "{handler}: seen again");
+        assert_eq!(lanes(&bench).await, [0, 0, 1], "{handler}: seen again");
         bench.cache.changed(&owned("a", 11));
-        assert_eq!(lanes(&bench).await, (1, 0), "{handler}: changed");
+        assert_eq!(lanes(&bench).await, [1, 0, 0], "{handler}: changed");
         bench.cache.changed(&owned("b", 12));
-        assert_eq!(lanes(&bench).await, (1, 0), "{handler}: created");
+        assert_eq!(lanes(&bench).await, [1, 0, 0], "{handler}: created");
     }
 }
 
@@ -239,12 +239,32 @@ async fn a_new_object_of_the_controllers_own_kind_waits_behind_changes_of_others
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
     let bench = Bench::start(&[], 0, source).await;
     bench.cache.changed(&object("a", "a", 11));
-    assert_eq!(lanes(&bench).await, (0, 1), "created");
+    assert_eq!(lanes(&bench).await, [0, 1, 0], "created");
     bench.cache.changed(&object("a", "a", 12));
-    assert_eq!(lanes(&bench).await, (1, 0), "changed");
+    assert_eq!(lanes(&bench).await, [1, 0, 0], "changed");
     bench.cache.changed(&object("b", "b", 13));
     bench.cache.changed(&object("b", "b", 14));
-    assert_eq!(lanes(&bench).await, (1, 0), "changed before it had its turn");
+    assert_eq!(lanes(&bench).await, [1, 0, 0], "changed before it had its turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_object_goes_before_a_long_list_and_is_taken_in_while_others_fill_the_queue() {
+    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
+    let bench = Bench::start(&objects(3), 3, source).await;
+    let full = || assert_eq!(bench.queue.counts().ready(), 3, "the queue is full");
+    full();
+    bench.cache.changed(&object("a", "a", 11));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(bench.run(1).await, ["a"], "before all that was listed");
+    // All three fail, and their backoff is over.
+    for _ in 0..3 {
+        let _retried: Retried = bench.get().await.retry("no luck");
+    }
+    sleep(Duration::from_mins(1)).await;
+    full();
+    bench.cache.changed(&object("b", "b", 12));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(bench.run(1).await, ["b"], "though retries fill the queue");
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +276,7 @@ async fn what_a_handler_says_of_a_key_stands_over_what_the_event_says() {
         StoreSource::new(cache.store.clone(), live)
     };
     let bench = Bench::start(&objects(1), 0, source).await;
-    assert_eq!(lanes(&bench).await, (1, 0), "though it is merely listed");
+    assert_eq!(lanes(&bench).await, [1, 0, 0], "though it is merely listed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+/// The lanes of fresh work, in the order in which they are served.
+const FRESH: [Lane; 3] = [Lane::Live, Lane::New, Lane::Background];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Delayed { until: u64, backoff: bool, lane: Lane },
@@ -127,7 +130,11 @@ impl Model {
     }
 
     fn tell(&mut self, id: u32, strength: Strength, band: Band, until: Option<u64>, new: bool) -> Added {
-        let lane = if band == Band::Live { Lane::Live } else { Lane::Background };
+        let lane = match band {
+            Band::Live => Lane::Live,
+            Band::New => Lane::New,
+            Band::Background => Lane::Background,
+        };
         let strong = strength == Strength::Strong || new;
         let full = self.settings.max_depth > 0 && self.ready() >= self.settings.max_depth;
         let order = self.next_event();
@@ -168,8 +175,8 @@ impl Model {
                 if first { Added::Dirtied } else { Added::Merged }
             }
             At::Ready { lane: old, since } => {
-                let fresher =
-                    (old == Lane::Retry && strong) || (old == Lane::Background && lane == Lane::Live);
+                let rank = |lane| FRESH.into_iter().position(|fresh| fresh == lane);
+                let fresher = rank(old).map_or(strong, |old| rank(lane) < Some(old));
                 if until.is_none() && fresher {
                     entry.at = At::Ready { lane, since };
                     entry.lane_order = order;
@@ -214,7 +221,7 @@ impl Model {
         if let Some((id, _)) = aged.min_by_key(|(_, entry)| entry.age_order) {
             return Some((*id, false, false));
         }
-        let fresh = self.best(Lane::Live).or_else(|| self.best(Lane::Background));
+        let fresh = FRESH.into_iter().find_map(|lane| self.best(lane));
         let token = self.settings.retry.rate.is_none() || self.tokens >= 1000;
         let held = self.running_retries();
         let share = usize::from(self.settings.retry_share);
