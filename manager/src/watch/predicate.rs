@@ -2,12 +2,14 @@
 //!
 //! Most predicates judge updates alone: whether a generation changed cannot be asked of an object that has just come.
 //! About such a delta they are [indifferent](Verdict::Indifferent), and it passes, also under [`not`](Predicate::not):
-//! a filter for idle updates never hides that an object came or went, however it is combined.
+//! a filter for idle updates never hides that an object came or went, however it is combined. So they are of an update
+//! by which an object becomes too large to be decoded, or is so no longer.
 //!
 //! Predicates save reconciles, not memory: to leave objects out of the cache, narrow its
 //! [`Scope`](crate::cache::Scope). A change of the annotations that pause or ask for a reconcile passes all of them.
 
-use crate::cache::{Delta, LabelSelector, Meta};
+use crate::cache::{Delta, LabelSelector, Meta, View};
+use crate::client::Extent;
 
 /// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>) -> bool` is one.
 ///
@@ -214,10 +216,19 @@ impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
     }
 }
 
+/// Returns whether the object has become too large to be decoded, or is so no longer: a run may fare otherwise now,
+/// whichever part of it has changed.
+pub(super) fn changes_readability(delta: &Delta<'_>) -> bool {
+    let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge(_));
+    matches!((delta.old, delta.new), (Some(old), Some(new)) if is_too_large(old) != is_too_large(new))
+}
+
 /// Judges an update by its two states; everything else is none of this predicate's business.
 fn of_update(delta: &Delta<'_>, matters: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
     match (delta.old, delta.new) {
-        (Some(old), Some(new)) if !delta.resync => matters(old.meta(), new.meta()).into(),
+        (Some(old), Some(new)) if !delta.resync && !changes_readability(delta) => {
+            matters(old.meta(), new.meta()).into()
+        }
         _ => Verdict::Indifferent,
     }
 }

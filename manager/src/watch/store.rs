@@ -8,7 +8,8 @@
 //!    change of nothing but status. Everything else counts in full.
 //! 4. Failures belong to what failed: a new generation of the primary, or another object of its name, begins without.
 //!    One that the run of the key wrote itself does not: see 3.
-//! 5. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full.
+//! 5. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full. That an object
+//!    becomes too large to be decoded, or is so no longer, counts in full too.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
 use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, View};
 use crate::key::{Cause, Key, ObjectKey, Request, Subject, Trigger};
@@ -295,14 +297,22 @@ fn is_steered(delta: &Delta<'_>) -> bool {
     asked || old.paused != new.paused
 }
 
-/// A delta is weak if it says nothing new: a resync, or to a key what its own run wrote, also to other objects than the
-/// primary (a reconcile that writes a child and then fails must not undo its own backoff). What the run of another key
-/// wrote, or another controller of this process, is as new as if it came from elsewhere. Of the primary, an update of
-/// nothing but status and managedFields says nothing new about what is asked for either. Kinds without generations have no
-/// status apart, so there every update counts. A person's request counts whoever wrote it down.
+/// How much a delta counts for a key; `own` if the run of the key wrote it. The first case that holds decides:
+///
+/// | case | strength |
+/// |---|---|
+/// | by annotation `mainstay.dev/paused` begins or ends, or `mainstay.dev/reconcile-at` asks, whoever wrote it | strong |
+/// | the object becomes too large to be decoded, or is so no longer | strong |
+/// | a resync | weak |
+/// | the run's own write of the primary, whose answer may also show edits by others | strong |
+/// | any other write of its own: a run that writes a child and then fails must not undo its own backoff | weak |
+/// | a change of nothing but status and managedFields, of a primary that counts generations | weak |
+/// | everything else, also what the run of another key or another controller of this process wrote | strong |
+///
+/// Of kinds without generations every update by others counts: they have no status apart.
 pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength {
     let weak = match (delta.old, delta.new) {
-        _ if is_steered(delta) => false,
+        _ if is_steered(delta) || changes_readability(delta) => false,
         _ if delta.resync => true,
         _ if own => !(primary && may_show_foreign_edits(delta)),
         (Some(old), Some(new)) => primary && new.meta().generation.is_some() && same_but_status(old, new),

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::deliver::Deliverer;
 use crate::cache::home::Home;
 use crate::cache::meta::{Labels, ResourceVersion, Scan};
-use crate::cache::settings::Limits;
 use crate::cache::store::{Core, EventKind};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::client::Writer;
@@ -135,7 +134,8 @@ impl ByHand {
 
     /// Has not synced yet.
     pub(crate) fn unlisted() -> Self {
-        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+        let limits = CacheSettings::default().limits();
+        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], limits);
         let store = Arc::new(KindStore::new(core));
         store.core().start();
         let mut deliverer = JoinSet::new();

@@ -10,14 +10,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::tests::fixtures::{ByHand, object};
-use crate::cache::{Delta, HandlerTrouble, View};
+use crate::cache::{CacheSettings, Delta, HandlerTrouble, View};
 use crate::client::Writer;
 use crate::key::{Cause, Key as _, Request, Trigger};
 use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
-    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, Sink, Source, SourceError, SourceMetrics,
-    SourcesSynced, StoreSource, enqueue_mapped,
+    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, GenerationChanged, Sink, Source, SourceError,
+    SourceMetrics, SourcesSynced, StoreSource, enqueue_mapped,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -358,6 +358,33 @@ async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_
     assert_eq!((key.state, key.attempts), (State::Backoff, 2));
     bench.cache.changed(&generation(5, "u1", 20));
     assert_eq!(bench.get().await.attempt(), 1, "what another wrote is tried at once, and anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whatever_changed() {
+    // Status does not count for the generation, nor does what a run writes itself end a wait.
+    let sized = |bytes: usize, version| {
+        let mut object = generation(1, "u1", version);
+        object["status"] = json!({"log": "x".repeat(bytes)});
+        object
+    };
+    let (small, large) = (10, CacheSettings::default().max_object_bytes);
+    for (case, from, to, expected) in [
+        ("shrunk", large, small, State::Ready),
+        ("grown", small, large, State::Ready),
+        ("still too large", large, large + 1, State::Parked),
+    ] {
+        let source = |cache: &ByHand| {
+            let store = StoreSource::new(cache.store.clone(), EnqueueForObject);
+            store.primary().filtered(GenerationChanged)
+        };
+        let bench = Bench::start(&[sized(from, 5)], 0, source).await;
+        let _parked: Retried = bench.get().await.terminal("no luck");
+        bench.cache.changed(&sized(to, 11));
+        // Time for the delivery.
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(bench.state("a"), Some(expected), "{case}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
