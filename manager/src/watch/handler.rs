@@ -83,7 +83,7 @@ impl<Q: Key> Enqueue<Q> {
     }
 
     /// Returns how [`Enqueue::add`] adds: what the delta itself says about strength and band. The key whose run wrote it is
-    /// added weakly instead, as far as that write is all it tells.
+    /// added weakly instead, unless the answer may also show edits by others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }

@@ -321,13 +321,18 @@ pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength 
     if weak { Strength::Weak } else { Strength::Strong }
 }
 
-/// Returns whether the answer to an own write may also show edits by others: another generation or other finalizers, unless
-/// the write was for the very version that was stored. No later event shows these edits again. The beginning of a
-/// deletion always counts, because the object may have something to clean up.
+/// Returns whether the answer to an own write may also show edits by others, which no later event shows again: another
+/// generation (where there is none, other content) or other finalizers, unless the write was for the very version that was
+/// stored. Never another status, which a failing run reports each time. The beginning of a deletion always counts,
+/// because the object may have something to clean up.
 fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     let (old, Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let Some(old) = old else { return new.deleting };
-    let asks = old.generation != new.generation || old.finalizers != new.finalizers;
+    let asks = old.finalizers != new.finalizers
+        || match new.generation {
+            Some(_) => old.generation != new.generation,
+            None => old.content_hash != new.content_hash,
+        };
     let alone = || delta.own_write.is_some_and(|writer| writer.was_on(&old.resource_version));
     old.deleting != new.deleting || (asks && !alone())
 }

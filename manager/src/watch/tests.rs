@@ -127,6 +127,22 @@ fn an_own_write_is_strong_if_its_answer_shows_foreign_edits() {
         let of = |primary| format!("{:?}", strength(&delta, primary, true));
         assert_eq!((&*of(true), &*of(false)), (primary, other), "{what}");
     }
+    // Of a kind without generations whatever differs may be another's.
+    let bare = |mut object: Value| {
+        object["metadata"].as_object_mut().expect("metadata").remove("generation");
+        view_of(&object)
+    };
+    let before = bare(base());
+    for (what, writer, new, expected) in [
+        ("content", unknown, with("/spec/replicas", json!(2)), "Strong"),
+        ("content, of the version it had seen", seen, with("/spec/replicas", json!(2)), "Weak"),
+        ("status", unknown, with("/status/ready", json!(1)), "Weak"),
+        ("labels", unknown, with("/metadata/labels", json!({})), "Weak"),
+    ] {
+        let new = bare(new);
+        let delta = Delta { own_write: Some(writer), ..delta(Some(&before), Some(&new)) };
+        assert_eq!(format!("{:?}", strength(&delta, true, true)), expected, "{what}, without a generation");
+    }
     let own = |old, new| Delta { own_write: Some(unknown), ..delta(old, new) };
     for delta in [own(None, Some(&old)), own(Some(&old), None)] {
         assert_eq!(format!("{:?}", strength(&delta, true, true)), "Weak", "made or removed by it: {delta:?}");
