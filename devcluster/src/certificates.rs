@@ -78,7 +78,7 @@ impl Certificates {
                 Err(source) => Err(CertificateError::Write { path, source }),
             }
         };
-        // For whoever signs further identities, such as users of a test.
+        // Tests sign further client certificates with it.
         write("ca.key", authority_key_text)?;
         Ok(Self {
             authority: write("ca.crt", authority_certificate.pem())?,

@@ -64,7 +64,9 @@ pub struct Options {
 pub struct DevCluster {
     // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a whole stop or
     // start, so that two callers take turns.
-    clients: Mutex<Vec<Process>>,
+    clients: Vec<Process>,
+    /// None in a bare cluster, and after a restart that failed.
+    controllers: Mutex<Option<Process>>,
     /// None while stopped by hand.
     apiserver: Mutex<Option<Process>>,
     /// None while stopped by hand.
@@ -116,7 +118,7 @@ impl DevCluster {
         }
 
         if shell.options.bare {
-            return Ok(Self::of(Vec::new(), apiserver, etcd, shell));
+            return Ok(Self::of(Vec::new(), None, apiserver, etcd, shell));
         }
 
         let mut controllers = spawn_controllers(&shell)?;
@@ -132,12 +134,18 @@ impl DevCluster {
             shell.until("kube-scheduler", watched, || shell.ready(port, "/readyz")).await?;
             shell.until("the Node", watched, || shell.node_ready()).await?;
         }
-        Ok(Self::of(vec![kwok, scheduler, controllers], apiserver, etcd, shell))
+        Ok(Self::of(vec![kwok, scheduler], Some(controllers), apiserver, etcd, shell))
     }
 
-    fn of(clients: Vec<Process>, apiserver: Process, etcd: Process, shell: Shell) -> Self {
+    fn of(
+        clients: Vec<Process>,
+        controllers: Option<Process>,
+        apiserver: Process,
+        etcd: Process,
+        shell: Shell,
+    ) -> Self {
         let (apiserver, etcd) = (Mutex::new(Some(apiserver)), Mutex::new(Some(etcd)));
-        Self { clients: Mutex::new(clients), apiserver, etcd, shell }
+        Self { clients, controllers: Mutex::new(controllers), apiserver, etcd, shell }
     }
 
     /// Returns the administrator's kubeconfig. It points at files beside it and ends with the cluster.
@@ -177,9 +185,10 @@ impl DevCluster {
 
     /// Returns the numbers of the running processes.
     pub async fn process_ids(&self) -> Vec<u32> {
-        let (clients, etcd) = (self.clients.lock().await, self.etcd.lock().await);
+        let (controllers, etcd) = (self.controllers.lock().await, self.etcd.lock().await);
         let apiserver = self.apiserver.lock().await;
-        clients.iter().chain(etcd.as_ref()).chain(apiserver.as_ref()).filter_map(Process::id).collect()
+        let others = [&controllers, &etcd, &apiserver].into_iter().filter_map(|process| process.as_ref());
+        self.clients.iter().chain(others).filter_map(Process::id).collect()
     }
 
     /// Asks the API server to end, kills it after two seconds, and returns when it is gone. Its data stay.
@@ -240,22 +249,24 @@ impl DevCluster {
     /// # Errors
     /// If it cannot be started.
     pub async fn restart_controllers(&self) -> Result<(), StartError> {
-        let mut clients = self.clients.lock().await;
-        if let Some(at) = clients.iter().position(|client| client.name() == CONTROLLERS) {
-            clients.remove(at).stop(Duration::ZERO).await;
-            let mut process = spawn_controllers(&self.shell)?;
-            let watched = &mut [&mut process];
-            self.shell.until(CONTROLLERS, watched, || self.shell.controllers_ready()).await?;
-            clients.push(process);
+        if self.shell.options.bare {
+            return Ok(());
         }
+        let mut controllers = self.controllers.lock().await;
+        if let Some(process) = controllers.take() {
+            process.stop(Duration::ZERO).await;
+        }
+        let mut process = spawn_controllers(&self.shell)?;
+        self.shell.until(CONTROLLERS, &mut [&mut process], || self.shell.controllers_ready()).await?;
+        *controllers = Some(process);
         Ok(())
     }
 
     /// Ends every program and removes the folder, and returns when that is done.
     pub async fn stop(self) {
         // Nothing is worth a goodbye here: the data go with the folder.
-        let servers = self.apiserver.into_inner().into_iter().chain(self.etcd.into_inner());
-        for process in self.clients.into_inner().into_iter().chain(servers) {
+        let others = [self.controllers, self.apiserver, self.etcd].into_iter().filter_map(Mutex::into_inner);
+        for process in self.clients.into_iter().chain(others) {
             process.stop(Duration::ZERO).await;
         }
         self.shell.folder.remove().await;
@@ -272,3 +283,6 @@ fn spawn_controllers(shell: &Shell) -> Result<Process, StartError> {
     let port = shell.controller_manager_port.number();
     shell.spawn(CONTROLLERS, &command_line::controller_manager(port, &shell.certificates, &shell.kubeconfig))
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,7 +26,7 @@ const NAMES: [&str; 6] =
 /// A folder that holds every program by its usual name.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// Where to look: what the environment says, as a value.
