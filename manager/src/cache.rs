@@ -55,7 +55,7 @@ use futures_util::future::join_all;
 use kube::Resource;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -307,7 +307,13 @@ impl Cache {
                 let span = tracing::info_span!("cache", kind = %core.kind, cluster);
                 let kind = core.kind.clone();
                 let task = AssertUnwindSafe(self.0.clone().run_store(core, stop.clone())).catch_unwind();
-                tasks.spawn(async move { (kind, task.await) }.instrument(span));
+                let logged = async move {
+                    if let Err(panic) = task.await {
+                        tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
+                        resume_unwind(panic);
+                    }
+                };
+                tasks.spawn(logged.instrument(span));
             }
             // The stop first: a declaration or an end can wait for ever then.
             tokio::select! {
@@ -322,13 +328,6 @@ impl Cache {
             resume_panic(ended);
         }
     }
-}
-
-/// Resumes the panic of a store's task, if it had one.
-fn resume_panic(ended: Result<(KindId, std::thread::Result<()>), JoinError>) {
-    let Ok((kind, Err(panic))) = ended else { return };
-    tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
-    resume_unwind(panic);
 }
 
 // === impl Inner ===

@@ -12,10 +12,21 @@ mod repeats;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::panic::resume_unwind;
+
+use tokio::task::JoinError;
+
 pub use bounded::BoundedMap;
 pub use bucket::{Limit, TokenBucket};
 pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
 pub use repeats::{LogEvery, LogOnce};
+
+/// Resumes the panic of a task, if it ended by one.
+pub(crate) fn resume_panic(ended: Result<(), JoinError>) {
+    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+        resume_unwind(panic);
+    }
+}
 
 /// Returns the SHA-256 of some bytes in hexadecimal, as `sha256sum` prints it.
 pub(crate) fn sha256(bytes: &[u8]) -> String {

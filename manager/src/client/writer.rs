@@ -57,8 +57,8 @@ impl Writer {
     }
 
     /// Returns whether the write was for this version, so that all it changed is its own.
-    pub(crate) fn was_on(self, version: &impl ToString) -> bool {
-        self.version.is_some_and(|on| on.to_string() == version.to_string())
+    pub(crate) fn was_on(self, version: Option<u64>) -> bool {
+        version.is_some() && self.version == version
     }
 
     /// Makes a client whose requests go the way of `client`'s, in this writer's name. Its one task runs on the runtime

@@ -7,7 +7,6 @@
 //!    longer than [`PATIENCE`].
 
 use std::collections::BTreeSet;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -24,6 +23,7 @@ use super::cluster::{Cluster, ClusterError};
 use super::readiness;
 use crate::client::EventWriter;
 use crate::health::Finding;
+use crate::util::resume_panic;
 
 /// How long a store is waited for whose cluster neither answers nor fails: as long as opening a connection may take, so
 /// that a server that swallows all packets is told like one that refuses them.
@@ -230,12 +230,6 @@ async fn run_all<T, F>(
     }
     while let Some(ended) = running.join_next().await {
         resume_panic(ended);
-    }
-}
-
-fn resume_panic(ended: Result<(), JoinError>) {
-    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-        resume_unwind(panic);
     }
 }
 

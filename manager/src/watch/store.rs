@@ -333,7 +333,7 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
             Some(_) => old.generation != new.generation,
             None => old.content_hash != new.content_hash,
         };
-    let alone = || delta.own_write.is_some_and(|writer| writer.was_on(&old.resource_version));
+    let alone = || delta.own_write.is_some_and(|writer| writer.was_on(old.resource_version.number()));
     old.deleting != new.deleting || (asks && !alone())
 }
 

@@ -30,6 +30,11 @@ impl ResourceVersion {
         Self(number.map_or_else(|| Form::Opaque(Arc::new(text.into())), Form::Number))
     }
 
+    /// Returns the number, if it is one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        if let Form::Number(number) = self.0 { Some(number) } else { None }
+    }
+
     /// Orders two versions; `None` when they differ and at least one is not a number.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (&self.0, &other.0) {

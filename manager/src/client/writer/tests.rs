@@ -72,7 +72,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     }
     let told = names.0.lock().clone();
     assert_eq!(
-        told.iter().map(|writer| writer.was_on(&"7")).collect::<Vec<_>>(),
+        told.iter().map(|writer| writer.was_on(Some(7))).collect::<Vec<_>>(),
         [true, true, false, false, false]
     );
     for writer in told {

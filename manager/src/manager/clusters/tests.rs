@@ -270,9 +270,12 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
     std::thread::scope(|threads| threads.spawn(|| drop(elsewhere.client().clone())).join()).unwrap();
     assert_eq!(tasks() - before, 3);
     drop((cx, there, elsewhere));
-    while tasks() > before {
-        tokio::task::yield_now().await;
-    }
+    let ended = async {
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("clients end with the run");
 }
 
 /// Writes one object.
