@@ -181,18 +181,22 @@ impl ProxyVariables {
         url.parse().map(Some).map_err(unusable)
     }
 
-    /// Returns whether `NO_PROXY` names the server. hyper-util reads names, addresses and networks; ports and, for
-    /// addresses, the star are left to us.
+    /// Returns whether `NO_PROXY` names the server. hyper-util reads names, addresses and networks; ports, `*.`
+    /// before a name, brackets and, for addresses, the star are left to us.
     fn excepts(&self, server: &Uri) -> bool {
         let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
         let of_this_port =
             self.no.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
                 Some((host, number)) if !host.contains(':') || host.ends_with(']') => {
-                    (number.parse() == Ok(port)).then(|| host.trim_matches(['[', ']']))
+                    (number.parse() == Ok(port)).then_some(host)
                 }
                 _ => Some(entry),
             });
-        let entries: Vec<_> = of_this_port.collect();
+        let plain = of_this_port.map(|host| {
+            let host = host.trim_matches(['[', ']']);
+            host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host)
+        });
+        let entries: Vec<_> = plain.collect();
         let matcher = Matcher::builder().all("http://proxy").no(entries.join(",")).build();
         entries.contains(&"*") || matcher.intercept(server).is_none()
     }

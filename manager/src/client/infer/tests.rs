@@ -128,9 +128,16 @@ fn no_proxy_names_hosts_suffixes_networks_ports_and_all() {
     let named = "https://api.example.com:6443";
     assert!(through("", named));
     assert!(through("other.com, pi.example.com", named));
-    for no in
-        ["example.com", ".example.com", "api.example.com", "x,API.example.com", "*", "api.example.com:6443"]
-    {
+    for no in [
+        "example.com",
+        ".example.com",
+        "*.example.com",
+        "*.example.com:6443",
+        "api.example.com",
+        "x,API.example.com",
+        "*",
+        "api.example.com:6443",
+    ] {
         assert!(!through(no, named), "{no}");
     }
     assert!(through("api.example.com:443", named), "another port");
@@ -141,6 +148,7 @@ fn no_proxy_names_hosts_suffixes_networks_ports_and_all() {
         ("*", "https://10.1.2.3:6443"),
         ("fd00::/8", "https://[fd00::1]:6443"),
         ("[fd00::1]:443", "https://[fd00::1]"),
+        ("[fd00::1]", "https://[fd00::1]"),
     ] {
         assert!(!through(no, server), "{no} {server}");
     }
