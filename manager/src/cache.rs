@@ -69,6 +69,7 @@ use self::status::Families;
 use self::store::{Core, Ended};
 use self::transform::Transform;
 use crate::key::{KindId, KindScope, panic_text};
+use crate::util::resume_panic;
 use crate::metrics::Registry;
 
 pub use changes::{Aspect, Changes};

@@ -156,7 +156,7 @@ impl View {
     /// Fails for an object of which only metadata is kept, and for one longer than `limit`; 0 = no limit.
     pub(super) fn check_size(&self, limit: usize) -> Result<(), ReadError> {
         let (size, kept) = match self.0.meta.extent {
-            Extent::TooLarge(size) => (usize::try_from(size).unwrap_or(usize::MAX), false),
+            Extent::TooLarge { size, .. } => (usize::try_from(size).unwrap_or(usize::MAX), false),
             _ => (self.0.body.plain_len(), true),
         };
         if kept && (limit == 0 || size <= limit) {
@@ -167,7 +167,7 @@ impl View {
     }
 
     pub(super) fn is_too_large(&self) -> bool {
-        matches!(self.0.meta.extent, Extent::TooLarge(_))
+        matches!(self.0.meta.extent, Extent::TooLarge { .. })
     }
 
     fn damaged(&self, source: Damage) -> ReadError {

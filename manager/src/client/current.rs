@@ -41,8 +41,13 @@ pub enum Extent {
     Whole,
     /// Its `metadata`: it comes from a metadata-only store.
     Metadata,
-    /// Its `metadata`: the whole, of so many bytes, is longer than `cache.maxObjectBytes`.
-    TooLarge(u32),
+    /// Its `metadata`: the whole is longer than `cache.maxObjectBytes`.
+    TooLarge {
+        /// Bytes of the whole.
+        size: u32,
+        /// Whether the metadata alone is longer too: only name, namespace, uid and resourceVersion were read.
+        bare: bool,
+    },
     /// What a transform of the cache has made of it; nobody knows what is missing.
     Changed,
 }

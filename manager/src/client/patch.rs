@@ -111,8 +111,8 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     ///
     /// Nothing was sent if `edit` fails ([`WriteError::Abandoned`]), or changes the name, namespace, uid,
     /// resourceVersion, type or status, puts another object in place of the given one, changes more than the metadata
-    /// of an object from a metadata-only store, or anything of one that a transform of the cache has changed
-    /// ([`WriteError::Malformed`]).
+    /// of an object from a metadata-only store or longer than `cache.maxObjectBytes`, or anything of one whose metadata
+    /// alone is longer or that a transform of the cache has changed ([`WriteError::Malformed`]).
     ///
     /// # Cancel safety
     /// Dropping it may leave the request sent. Look again before you edit again.

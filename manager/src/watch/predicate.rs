@@ -219,7 +219,7 @@ impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
 /// Returns whether the object has become too large to be decoded, or is so no longer: a run may fare otherwise now,
 /// whichever part of it has changed.
 pub(super) fn changes_readability(delta: &Delta<'_>) -> bool {
-    let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge(_));
+    let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge { .. });
     matches!((delta.old, delta.new), (Some(old), Some(new)) if is_too_large(old) != is_too_large(new))
 }
 

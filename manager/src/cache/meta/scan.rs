@@ -119,7 +119,10 @@ impl<'a> Scan<'a> {
         let full = projection == Projection::Full;
         let whole = self.size_of_body(&home.head, projection);
         let extent = match projection {
-            _ if !home.affords(whole) => Extent::TooLarge(u32::try_from(whole).unwrap_or(u32::MAX)),
+            _ if !home.affords(whole) => Extent::TooLarge {
+                size: u32::try_from(whole).unwrap_or(u32::MAX),
+                bare: !home.affords(self.size_of_body(&home.head, Projection::Metadata)),
+            },
             Projection::Full => Extent::Whole,
             Projection::Metadata => Extent::Metadata,
         };

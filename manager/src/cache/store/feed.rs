@@ -210,7 +210,7 @@ impl Core {
         let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
         // An object that is too large to keep is also too large to decode.
         if let Some(transform) = self.transform.get()
-            && !matches!(meta.extent, Extent::TooLarge(_))
+            && !matches!(meta.extent, Extent::TooLarge { .. })
             && let Some(changed) = transform.apply(&body)?
         {
             let seen;
@@ -218,7 +218,7 @@ impl Core {
             // By labels, owners and finalizers the server and other controllers judge: what is read without decoding
             // stays as the server has it. Of the rest a change counts that is left to be seen.
             let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
-            let grown = matches!(seen.extent, Extent::TooLarge(_));
+            let grown = matches!(seen.extent, Extent::TooLarge { .. });
             let extent = if grown { seen.extent } else { Extent::Changed };
             meta = Meta { extent, annotations_hash, content_hash, status_hash, ..meta };
         }

@@ -171,8 +171,8 @@ impl Subject<'_> {
                 changed(before, after).find(|name| *name != "metadata"),
                 "only the metadata was read; read the whole object, from a store or with live",
             ),
-            Extent::TooLarge(_) => (
-                changed(before, after).find(|name| *name != "metadata"),
+            Extent::TooLarge { bare, .. } => (
+                changed(before, after).find(|name| bare || *name != "metadata"),
                 "the object is longer than cache.maxObjectBytes; use ensure_live, or live",
             ),
             Extent::Changed => (

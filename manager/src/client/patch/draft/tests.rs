@@ -290,6 +290,25 @@ fn what_was_not_read_is_not_edited() {
 }
 
 #[test]
+fn a_finalizer_is_added_to_a_large_object_only_if_its_finalizers_were_read() {
+    let kind = KindId::of::<ConfigMap>();
+    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    let finalized = |bare| {
+        let read = Cached(live(&stored(&kind, &json!({}))), Extent::TooLarge { size: 300_000, bare });
+        subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+            map.metadata.finalizers.get_or_insert_default().push("x/y".to_owned());
+            Ok(())
+        })
+    };
+    assert!(matches!(finalized(false), Ok(Draft::Patch { .. })));
+    let error = finalized(true).err().unwrap().to_string();
+    assert!(
+        error.contains("the edit changed metadata, and the object is longer than cache.maxObjectBytes"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_a_transform_has_changed_is_not_edited() {
     let kind = KindId::of::<Deployment>();
     let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
