@@ -1,7 +1,7 @@
 //! One connection stack per role, so that what must not leave late cannot hide behind what may.
 //!
 //! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the log of the
-//! server's warnings (not for the Lease), the request count, kube's base-URI and header layers, the credentials of now
+//! server's warnings (not for the Lease), the request count, kube's base-URI and header layers, the current credentials
 //! with kube's authorisation layer, hyper's pool, TLS, a proxy's tunnel where there is one, and our own TCP connector. It is
 //! built here and not by kube because kube's default retries any request with a cloneable body for minutes, which
 //! would carry a Lease renewal past its deadline and a leader's write past its term.
@@ -39,7 +39,7 @@ use crate::key::Fence;
 use crate::metrics::Registry;
 
 use count::counted;
-use credentials::{Credentials, identified};
+use credentials::{Credentials, Pace, identified};
 use deadline::{connect_deadline, deadlined};
 use fenced::{guarded, transport};
 use metrics::RequestMetrics;
@@ -159,7 +159,7 @@ impl Connections {
     fn measured(config: kube::Config, metrics: RequestMetrics) -> Result<Self, ConnectError> {
         install_crypto_provider();
         let proxy = config.proxy_url.as_ref().map(|url| Proxy::new(url, &config.cluster_url)).transpose()?;
-        let credentials = Credentials::new(config.clone());
+        let credentials = Credentials::new(config.clone(), Pace::default());
         let (warnings, observer) = (Warnings::new(), ObserverSlot::default());
         Ok(Self { config, proxy, credentials, metrics, warnings, observer })
     }

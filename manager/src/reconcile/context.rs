@@ -23,7 +23,7 @@ pub struct Surroundings {
     /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
     /// while one is made, which awaits nothing.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
-    /// Fenced by the Lease if the controller needs it. Its writes carry no run.
+    /// Fenced by the Lease if the controller needs it. Requests of this client are not attributed to a run.
     pub client: kube::Client,
     /// Where Events are written from.
     pub events: Recorder,

@@ -2,14 +2,16 @@
 //!
 //! They are fetched on a thread of their own: a plug-in is a child process, and a file may be on a volume that hangs.
 //! Requests go on with the old ones meanwhile, and wait only while there are none that can be used. After a 401 the
-//! credentials are fetched at once, as in client-go; the request itself is not repeated.
+//! credentials are fetched at once, and requests wait for that for [`Pace::patience`]; if it fails they go on with the old
+//! ones, as in client-go. The request that was refused is not repeated.
 //!
 //! # Invariants
 //! 1. All roles of one [`Connections`](super::Connections) share one identity: a plug-in runs once for all, and a
 //!    refresh token that is good for one use is used by one.
-//! 2. At most one fetch is under way, and fetches begin at least [`RETRY`] apart.
+//! 2. At most one fetch is under way, and fetches begin at least [`Pace::pause`] apart.
 //! 3. No new request travels on a connection of an earlier certificate.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,19 +25,29 @@ use kube::client::{Body, ConfigExt as _};
 use kube::config::{AuthInfo, ExecConfig};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 use tower::{BoxError, Layer as _, Service as _, service_fn};
 use tracing::warn;
 
 use crate::key::{BootInstant, Chain};
+use crate::util::{LogEvery, read_regular};
 
 use super::{Stack, plugin};
 
-/// Between the beginnings of two fetches, whatever the server or the plug-in says.
-pub(super) const RETRY: Duration = Duration::from_secs(5);
 /// How long before their end credentials are fetched anew; a quarter of their life if that is shorter.
 const AHEAD: Duration = Duration::from_mins(1);
 /// How often files are read anew, as in client-go.
 const FILES_PERIOD: Duration = Duration::from_mins(1);
+
+/// Limits that a test sets otherwise.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    /// Between the beginnings of two fetches, whatever the server or the plug-in says.
+    pub(super) pause: Duration,
+    /// How long a fetch may take before requests no longer wait for it, if the server refused credentials that have not
+    /// ended. Shorter than a renewal of the Lease may take, so that it can still use them.
+    pub(super) patience: Duration,
+}
 
 /// The credentials of one [`Connections`](super::Connections). All clones are the same.
 #[derive(Clone)]
@@ -48,6 +60,8 @@ pub(super) struct Credentials {
 struct Source {
     given: kube::Config,
     kind: Kind,
+    /// Fetches that failed, for the log.
+    failures: Mutex<LogEvery>,
 }
 
 enum Kind {
@@ -75,15 +89,17 @@ pub(super) struct Identity {
 /// The credentials in use, and the latest fetch. Time is passed in.
 #[derive(Default)]
 struct State {
+    pace: Pace,
     current: Option<Current>,
     latest: Option<Fetch>,
 }
 
 struct Current {
     identity: Arc<Identity>,
-    /// As in the identity, unless a 401 brought both forward.
+    /// As in the identity, unless a 401 brought it forward.
     due: BootInstant,
-    end: BootInstant,
+    /// Whether the server refused it and no fetch has failed since.
+    refused: bool,
 }
 
 struct Fetch {
@@ -91,6 +107,13 @@ struct Fetch {
     outcome: Outcome,
     /// Whether the outcome has been taken in.
     over: bool,
+}
+
+/// What a request waits for.
+struct Awaited {
+    outcome: Outcome,
+    /// What it uses instead if the fetch fails or takes longer than this.
+    instead: Option<(Arc<Identity>, Duration)>,
 }
 
 type Outcome = Shared<oneshot::Receiver<Result<Arc<Identity>, Arc<CredentialError>>>>;
@@ -146,12 +169,21 @@ pub(super) fn identified(
     })))
 }
 
+// === impl Pace ===
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { pause: Duration::from_secs(5), patience: Duration::from_secs(2) }
+    }
+}
+
 // === impl Credentials ===
 
 impl Credentials {
-    pub(super) fn new(given: kube::Config) -> Self {
+    pub(super) fn new(given: kube::Config, pace: Pace) -> Self {
         let kind = Kind::of(&given.auth_info);
-        Self { source: Arc::new(Source { given, kind }), state: Arc::default() }
+        let source = Arc::new(Source { given, kind, failures: Mutex::default() });
+        Self { source, state: Arc::new(Mutex::new(State { pace, ..State::default() })) }
     }
 
     /// Fetches what needs no plug-in, unless it is there already, so that an error comes before the first request.
@@ -163,14 +195,20 @@ impl Credentials {
         Ok(state.current.as_ref().map(|current| Arc::clone(&current.identity)))
     }
 
-    /// Returns the present credentials, and waits only while there are none that can be used.
+    /// Returns the present credentials. Waits while there are none that can be used, and for the fetch after a 401.
     async fn now(&self) -> Result<Arc<Identity>, Arc<CredentialError>> {
         let known = self.state.lock().at(BootInstant::now(), || fetch_beside(&self.source));
-        match known {
-            Ok(identity) => Ok(identity),
-            Err(outcome) => outcome
-                .await
-                .unwrap_or_else(|_| Err(Arc::new(CredentialError::new("credentials were not fetched")))),
+        let Awaited { outcome, instead } = match known {
+            Ok(identity) => return Ok(identity),
+            Err(awaited) => awaited,
+        };
+        let lost = |_| Err(Arc::new(CredentialError::new("credentials were not fetched")));
+        let fetched = outcome.map(|sent| sent.unwrap_or_else(lost));
+        match instead {
+            None => fetched.await,
+            Some((identity, wait)) => {
+                Ok(timeout(wait, fetched).await.ok().and_then(Result::ok).unwrap_or(identity))
+            }
         }
     }
 
@@ -211,14 +249,16 @@ impl Source {
             Kind::Plugin(exec) => {
                 auth.exec = None;
                 read_files(auth)?;
-                plugin::run(exec, auth)?
+                plugin::run(exec, auth, plugin::LIMIT)?
             }
         };
+        // Of two files that are replaced one after the other, the second may be missing.
+        config.rustls_client_config().map_err(useless)?;
         let never = BootInstant::from_boot(Duration::MAX);
         let fetched = BootInstant::now();
         let (due, end) = match (&self.kind, until) {
             (Kind::Files, _) => (fetched + FILES_PERIOD, never),
-            // Over already: a life of zero.
+            // An expiry in the past counts as a lifetime of zero.
             (_, Some(until)) => {
                 renewal(fetched, until.duration_since(Timestamp::now()).try_into().unwrap_or_default())
             }
@@ -244,8 +284,10 @@ fn fetch_beside(source: &Arc<Source>) -> Outcome {
     let source = Arc::clone(source);
     let thread = std::thread::Builder::new().name("credentials".to_owned()).spawn(move || {
         let identity = source.fetch().map(Arc::new).map_err(Arc::new);
-        if let Err(error) = &identity {
-            warn!(server = %source.given.cluster_url, error = %Chain(error), "no new credentials");
+        if let Err(error) = &identity
+            && let Some(failures) = source.failures.lock().add(1, Instant::now())
+        {
+            warn!(server = %source.given.cluster_url, failures, error = %Chain(error), "no new credentials");
         }
         // The receiver is gone if no request waited.
         drop(fetched.send(identity));
@@ -259,7 +301,8 @@ fn fetch_beside(source: &Arc<Source>) -> Outcome {
 /// Puts what files hold in the places of their names.
 fn read_files(auth: &mut AuthInfo) -> Result<(), CredentialError> {
     let read = |path: &str| {
-        std::fs::read(path).map_err(|error| CredentialError::new(format!("{path} cannot be read")).on(error))
+        read_regular(Path::new(path))
+            .map_err(|error| CredentialError::new(format!("{path} cannot be read")).on(error))
     };
     if let (None, Some(path)) = (&auth.token, auth.token_file.take()) {
         let token = String::from_utf8_lossy(&read(&path)?).trim().to_owned();
@@ -280,30 +323,36 @@ fn read_files(auth: &mut AuthInfo) -> Result<(), CredentialError> {
 // === impl State ===
 
 impl State {
-    /// Returns the identity to use now, or else the outcome to wait for. Starts a fetch if the identity is due.
-    fn at(&mut self, now: BootInstant, start: impl FnOnce() -> Outcome) -> Result<Arc<Identity>, Outcome> {
+    /// Returns the identity to use now, or else what to wait for. Starts a fetch if the identity is due.
+    fn at(&mut self, now: BootInstant, start: impl FnOnce() -> Outcome) -> Result<Arc<Identity>, Awaited> {
         self.settle();
         if let Some(current) = self.current.as_ref().filter(|current| now < current.due) {
             return Ok(Arc::clone(&current.identity));
         }
         let latest = match self.latest.take() {
-            Some(latest) if !latest.over || now < latest.began + RETRY => latest,
+            Some(latest) if !latest.over || now < latest.began + self.pace.pause => latest,
             _ => Fetch { began: now, outcome: start(), over: false },
         };
         let latest = self.latest.insert(latest);
-        match &self.current {
-            Some(current) if now < current.end => Ok(Arc::clone(&current.identity)),
-            _ => Err(latest.outcome.clone()),
+        let left = (latest.began + self.pace.patience).saturating_since(now);
+        match self.current.as_ref().filter(|current| now < current.identity.end) {
+            Some(current) if !current.refused || latest.over || left.is_zero() => {
+                Ok(Arc::clone(&current.identity))
+            }
+            usable => {
+                let instead = usable.map(|current| (Arc::clone(&current.identity), left));
+                Err(Awaited { outcome: latest.outcome.clone(), instead })
+            }
         }
     }
 
-    /// Makes an identity due and useless, unless there is a later one.
+    /// Makes an identity due and has requests wait for the next, unless there is a later one.
     fn refused(&mut self, identity: &Arc<Identity>, now: BootInstant) {
         self.settle();
         if let Some(current) =
             self.current.as_mut().filter(|current| Arc::ptr_eq(&current.identity, identity))
         {
-            (current.due, current.end) = (now, now);
+            (current.due, current.refused) = (now, true);
         }
     }
 
@@ -314,6 +363,8 @@ impl State {
         latest.over = true;
         if let Ok(Ok(identity)) = outcome {
             self.current = Some(Current::new(identity));
+        } else if let Some(current) = &mut self.current {
+            current.refused = false;
         }
     }
 }
@@ -322,8 +373,7 @@ impl State {
 
 impl Current {
     fn new(identity: Arc<Identity>) -> Self {
-        let (due, end) = (identity.due, identity.end);
-        Self { identity, due, end }
+        Self { due: identity.due, identity, refused: false }
     }
 }
 

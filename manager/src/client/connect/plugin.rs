@@ -17,10 +17,8 @@ use tokio::process::Command;
 
 use super::credentials::CredentialError;
 
-/// How long a plug-in may take if a person may have to log in.
-const INTERACTIVE_LIMIT: Duration = Duration::from_mins(5);
-/// How long it may take otherwise. client-go waits for ever.
-const LIMIT: Duration = Duration::from_mins(1);
+/// How long a plug-in may take; five times as long if a person may have to log in. client-go waits without a limit.
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// The value of `KUBERNETES_EXEC_INFO`, which the plug-in reads.
 #[derive(Serialize)]
@@ -56,8 +54,12 @@ struct Status {
 }
 
 /// Runs the plug-in, stores its credentials in `auth` and returns when they end. Blocks its thread until the plug-in
-/// has ended.
-pub(super) fn run(exec: &ExecConfig, auth: &mut AuthInfo) -> Result<Option<Timestamp>, CredentialError> {
+/// has ended, or kills it after `limit`.
+pub(super) fn run(
+    exec: &ExecConfig,
+    auth: &mut AuthInfo,
+    limit: Duration,
+) -> Result<Option<Timestamp>, CredentialError> {
     let name = exec.command.as_deref().unwrap_or_default();
     let failed = |what: String| CredentialError::new(format!("credential plug-in {name} {what}"));
     let interactive = match exec.interactive_mode {
@@ -69,7 +71,7 @@ pub(super) fn run(exec: &ExecConfig, auth: &mut AuthInfo) -> Result<Option<Times
     };
     let mut command =
         command(exec, interactive).map_err(|error| failed("cannot be asked".to_owned()).on(error))?;
-    let limit = if interactive { INTERACTIVE_LIMIT } else { LIMIT };
+    let limit = if interactive { 5 * limit } else { limit };
 
     let unstarted = |error| {
         let hint = exec.install_hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();

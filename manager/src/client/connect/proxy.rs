@@ -99,7 +99,7 @@ where
     let once = service_fn(move |_| {
         future::ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
     });
-    // That is where the stream leads already.
+    // Placeholder: the stream is already connected to the proxy.
     let proxy = Uri::from_static("http://proxy");
     match protocol {
         Protocol::Connect(None) => Ok(Tunnel::new(proxy, once).call(server).await?),

@@ -469,6 +469,12 @@ async fn read_to(stream: &mut tokio::net::TcpStream, end: &[u8]) -> Vec<u8> {
     read
 }
 
+/// Connections whose credentials are fetched as often as they are refused, however long that takes.
+fn eager(config: kube::Config) -> Connections {
+    let credentials = Credentials::new(config.clone(), Pace { pause: Duration::ZERO, patience: LONG });
+    Connections { credentials, ..Connections::new(config, &Registry::new()).unwrap() }
+}
+
 /// A plug-in that counts its runs in a file, and whose token is that count.
 fn counting_plugin(folder: &std::path::Path) -> kube::config::ExecConfig {
     let count = folder.join("count").display().to_string();
@@ -490,14 +496,11 @@ async fn a_plugin_runs_once_for_all_roles_and_again_after_a_401() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = kube::Config::new(format!("http://{}", server.address).parse().unwrap());
     config.auth_info.exec = Some(counting_plugin(folder.path()));
-    let connections = Connections::new(config, &Registry::new()).unwrap();
+    let connections = eager(config);
     let watches = connections.client(Role::Watches).unwrap();
     let writes = connections.client(Role::Writes(Fence::open())).unwrap();
     let mut connection = 0;
     for (client, token) in [(&watches, "1"), (&writes, "1"), (&watches, "1"), (&watches, "2")] {
-        if token == "2" {
-            tokio::time::sleep(credentials::RETRY).await;
-        }
         client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
         let arrived = server.arrival().await;
         assert_eq!(arrived.headers[header::AUTHORIZATION], format!("Bearer {token}"));
@@ -525,7 +528,7 @@ async fn after_a_401_files_are_read_anew_and_a_new_certificate_gets_connections_
         config.auth_info.token_file = Some(path("token"));
         config.auth_info.client_certificate = Some(path("crt"));
         config.auth_info.client_key = Some(path("key"));
-        let client = Connections::new(config, &Registry::new()).unwrap().client(Role::Watches).unwrap();
+        let client = eager(config).client(Role::Watches).unwrap();
         let mut ask = async || {
             client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
             let arrived = server.arrival().await;
@@ -538,6 +541,27 @@ async fn after_a_401_files_are_read_anew_and_a_new_certificate_gets_connections_
         }
         assert_eq!(ask().await, ("Bearer one".to_owned(), 1), "nobody has refused it yet");
         assert_eq!(ask().await, ("Bearer two".to_owned(), if new_certificate { 2 } else { 1 }));
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_whose_key_is_not_written_yet_leaves_the_last_pair_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let made = || rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+    let answers = [401, 200].map(|code| Answer::Say(code, "{}".to_owned()));
+    let mut server = TestServer::start(answers).await;
+    let old = made();
+    std::fs::write(path("crt"), old.cert.pem()).unwrap();
+    std::fs::write(path("key"), old.signing_key.serialize_pem()).unwrap();
+    let mut config = kube::Config::new(format!("http://{}", server.address).parse().unwrap());
+    config.auth_info.client_certificate = Some(path("crt"));
+    config.auth_info.client_key = Some(path("key"));
+    let client = eager(config).client(Role::Watches).unwrap();
+    for _ in 0..2 {
+        client.send(get("/version")).await.unwrap().into_body().collect_bytes().await.unwrap();
+        assert_eq!(server.arrival().await.connection, 1);
+        std::fs::write(path("crt"), made().cert.pem()).unwrap();
     }
 }
 

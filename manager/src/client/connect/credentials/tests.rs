@@ -31,13 +31,13 @@ fn ask(state: &mut State, seconds: u64) -> (Option<Arc<Identity>>, Option<Ending
     let known = match known {
         Ok(identity) => Some(identity),
         // What a request that waits would get now.
-        Err(outcome) => outcome.now_or_never().and_then(|ended| ended.ok()?.ok()),
+        Err(awaited) => awaited.outcome.now_or_never().and_then(|ended| ended.ok()?.ok()),
     };
     (known, began)
 }
 
 fn with(identity: &Arc<Identity>) -> State {
-    State { current: Some(Current::new(Arc::clone(identity))), latest: None }
+    State { current: Some(Current::new(Arc::clone(identity))), ..State::default() }
 }
 
 fn is(known: Option<Arc<Identity>>, expected: &Arc<Identity>) -> bool {
@@ -104,6 +104,34 @@ fn refused_credentials_are_fetched_at_once_and_no_more_often_than_allowed() {
     let (known, fetch) = ask(&mut state, 54);
     assert!(is(known, &same) && fetch.is_none());
     assert!(ask(&mut state, 55).1.is_some());
+}
+
+#[test]
+fn refused_credentials_are_used_again_if_the_fetch_fails_and_they_have_not_ended() {
+    let old = identity(1000, 2000);
+    let mut state = with(&old);
+    state.refused(&old, at(50));
+    let (known, fetch) = ask(&mut state, 50);
+    assert!(known.is_none(), "it waits for new ones");
+    assert!(fetch.unwrap().send(Err(Arc::new(CredentialError::new("no")))).is_ok());
+    assert!(is(ask(&mut state, 51).0, &old));
+    let (known, fetch) = ask(&mut state, 55);
+    assert!(is(known, &old) && fetch.is_some(), "no request waits for another attempt");
+    assert!(ask(&mut state, 2000).0.is_none(), "they have ended");
+}
+
+#[test]
+fn requests_wait_two_seconds_for_the_fetch_that_a_refusal_has_caused() {
+    let old = identity(1000, 2000);
+    let mut state = with(&old);
+    state.refused(&old, at(50));
+    let (_ending, outcome) = oneshot::channel();
+    let outcome = outcome.shared();
+    let mut wait = |seconds| state.at(at(seconds), || outcome.clone()).err()?.instead;
+    let (instead, left) = wait(51).unwrap();
+    assert!(is(Some(instead), &old));
+    assert_eq!(left, Duration::from_secs(2));
+    assert!(wait(53).is_none());
 }
 
 #[test]

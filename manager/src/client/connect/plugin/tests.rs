@@ -1,4 +1,8 @@
+use std::io::Read as _;
+use std::time::Instant;
+
 use super::*;
+use crate::util::os::open_without_waiting;
 
 const API_VERSION: &str = "client.authentication.k8s.io/v1";
 
@@ -20,7 +24,7 @@ fn writes(status: &serde_json::Value) -> ExecConfig {
 
 fn outcome(exec: &ExecConfig) -> Result<(serde_json::Value, Option<Timestamp>), String> {
     let mut auth = AuthInfo::default();
-    let until = run(exec, &mut auth).map_err(|error| error.to_string())?;
+    let until = run(exec, &mut auth, LIMIT).map_err(|error| error.to_string())?;
     Ok((serde_json::to_value(auth).unwrap(), until))
 }
 
@@ -55,6 +59,24 @@ fn a_plugin_reads_its_exec_info_and_its_variables() {
     let told = "{.kind.:.ExecCredential.,.apiVersion.:.client.authentication.k8s.io/v1.,\
                 .spec.:{.interactive.:false,.cluster.:{.server.:.https://s.}}}";
     assert_eq!(auth["token"], format!("north {told}"));
+}
+
+#[test]
+fn a_plugin_that_takes_too_long_is_killed_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("alive");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut alive = open_without_waiting(&path).unwrap();
+    let mut exec = plugin(&format!("exec 3>{}; exec sleep 60", path.display()));
+    exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    let error = run(&exec, &mut AuthInfo::default(), Duration::from_millis(500)).unwrap_err();
+    assert_eq!(error.to_string(), "credential plug-in /bin/sh was killed: it took longer than 500ms");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // An error means that a writer has the pipe open.
+    while alive.read(&mut [0]).is_err() {
+        assert!(Instant::now() < deadline, "it still runs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
