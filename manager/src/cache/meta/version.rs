@@ -32,7 +32,10 @@ impl ResourceVersion {
 
     /// Returns the number, if it is one.
     pub(crate) fn number(&self) -> Option<u64> {
-        if let Form::Number(number) = self.0 { Some(number) } else { None }
+        match self.0 {
+            Form::Number(number) => Some(number),
+            Form::Opaque(_) => None,
+        }
     }
 
     /// Orders two versions; `None` when they differ and at least one is not a number.
