@@ -69,8 +69,8 @@ use self::status::Families;
 use self::store::{Core, Ended};
 use self::transform::Transform;
 use crate::key::{KindId, KindScope, panic_text};
-use crate::util::resume_panic;
 use crate::metrics::Registry;
+use crate::util::resume_panic;
 
 pub use changes::{Aspect, Changes};
 pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
