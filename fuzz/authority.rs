@@ -9,9 +9,9 @@ pub(super) fn authority() -> Authority {
     let (key, leaf_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let (pem, key_bytes) = (params.self_signed(&key).unwrap().pem(), key.serialize_der());
+    let pem = params.self_signed(&key).unwrap().pem();
     let mut leaf = CertificateParams::new(vec!["db".to_owned(), "db.example.com".to_owned()]).unwrap();
     leaf.serial_number = Some(SerialNumber::from(vec![1, 2, 3, 4]));
     let signed = leaf.signed_by(&leaf_key, &Issuer::new(params, key)).unwrap();
-    Authority { pem, key: key_bytes, leaf: signed.der().to_vec(), leaf_key: leaf_key.serialize_der() }
+    Authority { pem, leaf: signed.der().to_vec(), leaf_key: leaf_key.serialize_der() }
 }

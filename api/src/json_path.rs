@@ -18,6 +18,7 @@
 
 mod find;
 #[cfg(any(test, fuzzing))]
+#[path = "json_path/tests/fuzz.rs"]
 pub(crate) mod fuzz;
 mod parse;
 

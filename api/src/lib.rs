@@ -15,6 +15,7 @@ pub mod json_path;
 pub mod plan;
 
 #[cfg(any(test, fuzzing))]
+#[path = "tests/fuzz.rs"]
 pub mod fuzz;
 
 pub mod address;

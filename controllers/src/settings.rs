@@ -2,6 +2,7 @@
 
 mod allow;
 #[cfg(any(test, fuzzing))]
+#[path = "settings/tests/fuzz.rs"]
 pub mod fuzz;
 mod network;
 

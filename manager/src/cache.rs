@@ -17,6 +17,7 @@ mod fixture;
 mod frame;
 mod function;
 #[cfg(any(test, fuzzing))]
+#[path = "cache/tests/fuzz.rs"]
 pub mod fuzz;
 mod handle;
 mod home;

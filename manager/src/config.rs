@@ -17,6 +17,7 @@ mod controllers;
 mod default_file;
 mod document;
 #[cfg(any(test, fuzzing))]
+#[path = "config/tests/fuzz.rs"]
 pub mod fuzz;
 mod loaded;
 mod log_filter;

@@ -12,6 +12,7 @@ mod control;
 mod environment;
 mod error;
 #[cfg(any(test, fuzzing))]
+#[path = "manager/tests/fuzz.rs"]
 pub mod fuzz;
 mod gates;
 mod guard;

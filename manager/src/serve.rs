@@ -14,6 +14,7 @@
 mod ask;
 mod connection;
 #[cfg(any(test, fuzzing))]
+#[path = "serve/tests/fuzz.rs"]
 pub(crate) mod fuzz;
 mod peers;
 mod taken;

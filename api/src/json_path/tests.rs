@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::fuzz::{select, written};
+use super::fuzz::select;
 use super::*;
 
 fn path(text: &str) -> JsonPath {
@@ -28,6 +28,29 @@ fn pod() -> Value {
             "owners": [{"ref": {"kind": "Job"}, "main": true, "weight": 2}, {"ref": {"kind": "Pod"}, "main": false}],
         },
     })
+}
+
+/// Returns a text of the steps.
+fn written(steps: &[Step]) -> String {
+    let field = |name: &String| {
+        let escaped =
+            name.chars().map(|next| format!("{}{next}", if ".$@*".contains(next) { "\\" } else { "" }));
+        format!(".{}", escaped.collect::<String>())
+    };
+    let step = |step: &Step| match step {
+        Step::Field(name) => field(name),
+        Step::Index(index) => format!("[{index}]"),
+        Step::Filter(Filter { fields, literal }) => {
+            let fields: String = fields.iter().map(field).collect();
+            let literal = match literal {
+                Value::String(text) if text.contains('"') => format!("'{text}'"),
+                Value::String(text) => format!("\"{text}\""),
+                literal => literal.to_string(),
+            };
+            format!("[?(@{fields}=={literal})]")
+        }
+    };
+    steps.iter().map(step).collect()
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod dns;
 mod failure;
 #[cfg(any(test, fuzzing))]
+#[path = "kinds/tests/fuzz.rs"]
 pub mod fuzz;
 mod grpc;
 mod http;

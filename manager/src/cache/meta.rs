@@ -18,8 +18,6 @@ use crate::client::Extent;
 use crate::key::{Key, Request};
 
 pub(super) use pool::Pool;
-#[cfg(any(test, fuzzing))]
-pub(super) use scan::naive;
 pub(super) use scan::{Glimpse, Scan, annotation};
 pub use uid::Uid;
 pub use version::ResourceVersion;

@@ -3,7 +3,7 @@
 //! HTTP/2 is left to those who know it; of gRPC there are two messages, which `message` writes and reads.
 //! <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>
 
-mod message;
+pub(super) mod message;
 
 use bytes::Bytes;
 use h2::RecvStream;

@@ -469,8 +469,5 @@ pub(super) fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     hasher.finish()
 }
 
-#[cfg(any(test, fuzzing))]
-pub(in crate::cache) mod naive;
-
 #[cfg(test)]
 mod tests;

@@ -234,6 +234,7 @@ impl fmt::Debug for Dictionary {
 }
 
 #[cfg(any(test, fuzzing))]
+#[path = "codec/tests/fuzz.rs"]
 pub(in crate::cache) mod fuzz;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(super) fn request(service: &str) -> Bytes {
 }
 
 /// Reads field 1, an enum, of a `HealthCheckResponse`. `None` for what is no such message.
-pub(super) fn is_serving(framed: &[u8]) -> Option<bool> {
+pub(in crate::probe::kinds) fn is_serving(framed: &[u8]) -> Option<bool> {
     let (prefix, mut message) = framed.split_at_checked(PREFIX)?;
     let [0, length @ ..] = prefix else { return None };
     let length = u32::from_be_bytes(length.try_into().ok()?);

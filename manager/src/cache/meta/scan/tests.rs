@@ -1,12 +1,13 @@
 //! The scanner against a naive reading of the same bytes as a tree.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use proptest::prelude::*;
 use serde_json::{Value as Tree, json};
 
-use super::naive::{Naive, naive};
 use super::*;
+use crate::cache::tests::fixtures::config_map;
 
 /// An object as a list of members, so that a name may come twice.
 #[derive(Clone, Debug)]
@@ -14,6 +15,22 @@ enum Node {
     Leaf(Tree),
     List(Vec<Node>),
     Object(Vec<(String, Node)>),
+}
+
+/// What a tree says about the object.
+#[derive(Debug, PartialEq)]
+struct Naive {
+    request: Request,
+    uid: String,
+    version: String,
+    generation: Option<i64>,
+    labels: BTreeMap<String, String>,
+    owners: Vec<(String, bool)>,
+    finalizers: Vec<String>,
+    deleting: bool,
+    annotated: bool,
+    has_status: bool,
+    body: Tree,
 }
 
 // === impl Node ===
@@ -79,8 +96,68 @@ fn quote(text: &str, random: &mut fastrand::Rng, out: &mut String) {
     out.push('"');
 }
 
+/// Reads what the scanner reads; `None` where a field is missing or of another type.
+fn naive(raw: &str) -> Option<Naive> {
+    let mut tree: Tree = serde_json::from_str(raw).ok()?;
+    let text = |value: &Tree| match value {
+        Tree::Null => Some(None),
+        value => value.as_str().map(|text| Some(text.to_owned())),
+    };
+    if text(&tree["kind"])?.is_some_and(|kind| kind != "ConfigMap") {
+        return None;
+    }
+    tree["kind"] = json!("ConfigMap");
+    tree["apiVersion"] = json!("v1");
+    let meta = tree["metadata"].as_object_mut()?;
+    meta.remove("managedFields");
+    let meta = meta.clone();
+    let get = |name: &str| meta.get(name).unwrap_or(&Tree::Null);
+    let texts = |name: &str| match get(name) {
+        Tree::Null => Some(BTreeMap::new()),
+        value => {
+            let pairs = value.as_object()?.iter();
+            pairs.map(|(key, value)| Some((key.clone(), text(value)?.unwrap_or_default()))).collect()
+        }
+    };
+    let owner = |owner: &Tree| {
+        let named = ["uid", "apiVersion", "kind", "name"].iter().all(|field| owner[*field].is_string());
+        let controller = owner.get("controller").map_or(Some(false), Tree::as_bool)?;
+        named.then(|| (owner["uid"].as_str().unwrap_or_default().to_owned(), controller))
+    };
+    let list = |name: &str| match get(name) {
+        Tree::Null => Some(Vec::new()),
+        value => value.as_array().cloned(),
+    };
+    Some(Naive {
+        request: Request::new(text(get("namespace"))?.as_deref(), &text(get("name"))??),
+        uid: text(get("uid"))??,
+        version: text(get("resourceVersion"))??,
+        generation: if get("generation").is_null() { None } else { Some(get("generation").as_i64()?) },
+        labels: texts("labels")?,
+        owners: list("ownerReferences")?.iter().map(owner).collect::<Option<_>>()?,
+        finalizers: list("finalizers")?.iter().map(|one| text(one)?).collect::<Option<_>>()?,
+        deleting: !get("deletionTimestamp").is_null(),
+        annotated: !get("annotations").is_null(),
+        has_status: !tree["status"].is_null(),
+        body: tree,
+    })
+}
+
 fn scanned(raw: &str) -> Result<Naive, ScanError> {
-    naive::scanned(Scan::open(raw.as_bytes())?)
+    let (meta, body) = Scan::open(raw.as_bytes())?.finish(&Home::new(config_map(), 0), Projection::Full)?;
+    Ok(Naive {
+        uid: meta.uid.to_string(),
+        version: meta.resource_version.to_string(),
+        generation: meta.generation,
+        labels: meta.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        owners: meta.owners.iter().map(|owner| (owner.uid.to_string(), owner.controller)).collect(),
+        finalizers: meta.finalizers.iter().map(ToString::to_string).collect(),
+        deleting: meta.deleting,
+        annotated: meta.annotations_hash != 0,
+        has_status: meta.status_hash != 0,
+        body: serde_json::from_slice(&body).expect("the body is JSON"),
+        request: meta.request,
+    })
 }
 
 fn word() -> impl Strategy<Value = String> {

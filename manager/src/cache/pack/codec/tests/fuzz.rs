@@ -5,17 +5,15 @@
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
-use super::{Damage, Dictionary, Packed, Samples, TRAILER, Workbench};
+use super::{Damage, Dictionary, Packed, Samples, Workbench};
 
 /// Without text, and trained on bodies that are alike.
 static DICTIONARIES: LazyLock<[Arc<Dictionary>; 2]> = LazyLock::new(|| {
     let mut samples = Samples::default();
     for number in 0..64 {
-        let body = format!(
-            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"shop-{number}","namespace":"shop","uid":"{number:032x}","resourceVersion":"{}","labels":{{"app.kubernetes.io/name":"shop","app.kubernetes.io/instance":"shop-{number}"}}}},"data":{{"url":"http://shop-{number}.shop.svc:8080"}}}}"#,
-            number * 977
-        );
-        samples.add(body.as_bytes());
+        let metadata =
+            format!(r#"{{"name":"shop-{number}","namespace":"shop","uid":"{number:032x}","labels":{{}}}}"#);
+        samples.add(format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}"#).as_bytes());
     }
     [Samples::default(), samples]
         .map(|samples| Arc::new(Dictionary::train(0, &samples).expect("memory for a dictionary")))
@@ -45,13 +43,11 @@ pub fn packed(data: &[u8]) {
     let length = body.len() * if first & 8 == 0 { 1 } else { 16 };
     frame.extend_from_slice(&u32::try_from(length).unwrap_or_default().to_le_bytes());
     let damaged = Packed { dictionary: Arc::clone(dictionary), frame: frame.into() };
-    assert_eq!(damaged.len(), damaged.frame.len());
     if let Ok(text) = plain(&damaged) {
         assert_eq!(text.len(), length, "never more, nor less, than was packed");
     }
     // A reader is as good as before.
     assert_eq!(plain(&packed).as_deref(), Ok(body));
-    assert!(plain(&Packed { frame: packed.frame[..TRAILER - 1].into(), ..packed }).is_err());
 }
 
 fn plain(packed: &Packed) -> Result<Vec<u8>, Damage> {

@@ -1,0 +1,31 @@
+//! A fuzz target: sections that are accepted print and read back equal.
+
+#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
+
+use std::sync::LazyLock;
+
+use mainstay::config::{ConfigError, ConfigSchema, Overrides};
+
+use super::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
+
+static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(crate::config_schema);
+
+/// Reads a file of this program without its first two lines.
+pub fn sections(data: &[u8]) {
+    let Ok(body) = std::str::from_utf8(data) else { return };
+    let Ok(read) = sections_of(body) else { return };
+    let again = sections_of(&read).expect("it reads what it prints");
+    assert_eq!(again, read);
+}
+
+/// Reads a file, and prints the sections of this program.
+fn sections_of(body: &str) -> Result<String, ConfigError> {
+    let text = format!("apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n{body}");
+    let read = SCHEMA.parse(&text, "m.yaml", &Overrides::default())?.configuration;
+    let policy = read.section::<ProbePolicy>(PROBE_POLICY).expect("it is declared");
+    let wait = read.section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT).expect("it is declared");
+    // JSON is YAML.
+    let policy = serde_json::to_string(&*policy).expect("it can be written");
+    let wait = serde_json::to_string(&*wait).expect("it can be written");
+    Ok(format!("{PROBE_POLICY}: {policy}\n{WAIT_DEPLOYMENT}: {wait}\n"))
+}

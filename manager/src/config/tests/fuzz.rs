@@ -1,0 +1,33 @@
+//! A fuzz target: a configuration that is accepted prints and reads back equal, and a refusal can be printed.
+
+#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
+
+use std::sync::LazyLock;
+
+use super::{ConfigSchema, Overrides};
+
+/// How every file begins.
+pub const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
+
+static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(ConfigSchema::new);
+
+/// Reads a file without its first two lines.
+pub fn configuration(data: &[u8]) {
+    let Ok(body) = std::str::from_utf8(data) else { return };
+    let read = |body: &str| SCHEMA.parse(&format!("{HEAD}{body}"), "m.yaml", &Overrides::default());
+    let configuration = match read(body) {
+        Ok(loaded) => loaded.configuration,
+        Err(error) => {
+            let lines = error.lines();
+            assert!((1..=101).contains(&lines.len()), "{} lines", lines.len());
+            return lines.iter().for_each(|line| assert!(!line.contains(char::is_control), "{line:?}"));
+        }
+    };
+    // JSON is YAML.
+    let tree = configuration.tree();
+    let sections = tree.as_object().into_iter().flatten();
+    let printed: String = sections.map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let again = read(&printed).expect("it reads what it prints").configuration;
+    assert_eq!(again, configuration);
+    assert_eq!(configuration.reloaded(&again), configuration);
+}
