@@ -393,7 +393,6 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// Returns the labels, sorted by key.
     /// Returns what the annotations of this project say: [`Meta::paused`] and [`Meta::reconcile_at_hash`].
     fn steering(&self) -> Result<(bool, u64), ScanError> {
         let (mut paused, mut reconcile_at_hash) = (false, 0);
