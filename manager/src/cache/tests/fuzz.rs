@@ -1,6 +1,6 @@
 //! A fuzz target: what a server sends, and what is kept of it.
 
-#![expect(clippy::expect_used, reason = "a finding is a panic")]
+#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -21,8 +21,8 @@ pub use super::pack::fuzz::packed;
 pub fn watch(data: &[u8]) {
     let [first, second, bytes @ ..] = data else { return };
     let limit = usize::from(*second) * 16;
-    let (read, each): (fn(&[u8], usize, usize) -> Vec<Found>, fn(&[u8])) =
-        if first & 1 == 0 { (lines, event) } else { (items, object) };
+    let is_stream = first & 1 == 0;
+    let read = if is_stream { lines } else { items };
     let found = read(bytes, usize::from(first >> 1).max(1), limit);
     let in_one = read(bytes, bytes.len().max(1), limit);
     let is_same = |(one, other): (&Found, &Found)| match (one, other) {
@@ -35,7 +35,9 @@ pub fn watch(data: &[u8]) {
         found.len() == in_one.len() && found.iter().zip(&in_one).all(is_same),
         "{found:?} and {in_one:?}"
     );
-    found.iter().flatten().for_each(|bytes| each(bytes));
+    for bytes in found.iter().flatten() {
+        if is_stream { event(bytes) } else { object(bytes) }
+    }
 }
 
 /// A line or an item, or the beginning of one that is too long.
@@ -88,7 +90,10 @@ fn object(raw: &[u8]) {
         return;
     };
     assert_eq!((glimpse.request.as_ref(), glimpse.uid.as_ref()), (Some(&meta.request), Some(&meta.uid)));
-    assert_eq!(meta.labels.iter().count(), tree["metadata"]["labels"].as_object().map_or(0, |all| all.len()));
+    assert_eq!(
+        meta.labels.iter().count(),
+        tree["metadata"]["labels"].as_object().map_or(0, serde_json::Map::len)
+    );
     tree["kind"] = "ConfigMap".into();
     tree["apiVersion"] = "v1".into();
     tree["metadata"].as_object_mut().expect("it has a name").remove("managedFields");

@@ -20,7 +20,10 @@ pub fn configuration(data: &[u8]) {
         Err(error) => {
             let lines = error.lines();
             assert!((1..=101).contains(&lines.len()), "{} lines", lines.len());
-            return lines.iter().for_each(|line| assert!(!line.contains(char::is_control), "{line:?}"));
+            for line in lines {
+                assert!(!line.contains(char::is_control), "{line:?}");
+            }
+            return;
         }
     };
     // JSON is YAML.

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::UdpSocket;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 use super::{Failure, Talk, dns, grpc, tls};
 use crate::probe::policy::Detail;
@@ -159,7 +160,7 @@ pub fn tls(authority: &Authority, data: &[u8]) {
     let check = TlsCheck { address: address(), server_name: "db".to_owned(), ca: None };
     let config = tls::verifying(&roots).expect("a configuration");
     let talk = Talk::Tls(&check, config);
-    if how & 3 == 0 {
+    if how.is_multiple_of(4) {
         return assert!(verdict(&talk, how >> 1, bytes).is_err(), "a server without a key is trusted");
     }
     let mut leaf = authority.leaf.clone();
@@ -194,6 +195,7 @@ async fn shake_hands(leaf: Vec<u8>, key: &[u8], stream: DuplexStream) {
 struct NameServer {
     resolve: TokioResolve,
     said: Arc<Mutex<Vec<u8>>>,
+    _serving: JoinSet<()>,
 }
 
 impl NameServer {
@@ -202,14 +204,15 @@ impl NameServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let resolve = TokioResolve::with_servers(vec![socket.local_addr().expect("an address")]);
         let saying = Arc::clone(&said);
-        tokio::spawn(async move {
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
             let mut packet = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
                 let reply = reply(&packet[..length], &saying.lock());
                 let _sent = socket.send_to(&reply, from).await;
             }
         });
-        Self { resolve, said }
+        Self { resolve, said, _serving: serving }
     }
 }
 
