@@ -35,8 +35,8 @@ use crate::{deployment, mirror, status_mirror, wait_deployment};
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
 
 /// Which share of `cache.maxObjectBytes` is decoded of a WaitDeployment or Deployment. Templates are carried as JSON values,
-/// which take up to 128 times the memory of their text, twice or three times in each worker at once; the memory limit in
-/// `deploy/` is made for this.
+/// which take up to 100 times the memory of their text, twice or three times in each worker at once; the memory limit in
+/// `deploy/base` is for this share of the size that it sets.
 pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// How probes reach the network; tests put their own here.

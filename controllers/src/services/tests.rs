@@ -154,7 +154,7 @@ fn a_slice_that_is_too_large_to_be_kept_hides_where_connections_go() {
     let spec = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]});
     let (service, slice) = service_and_slice("shop/web", &spec, "10.1.0.1", 8080);
     let mut large = slice.clone();
-    large["metadata"]["annotations"] = json!({"x": "x".repeat(300 << 10)});
+    large["metadata"]["annotations"] = json!({"x": "x".repeat(11 << 20)});
     let address = "10.96.0.7:80".parse().unwrap();
     assert!(cached([(service.clone(), slice)]).behind(address).is_ok());
     let told = cached([(service, large)]).behind(address).unwrap_err();

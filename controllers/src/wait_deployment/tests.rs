@@ -227,7 +227,7 @@ fn a_term_begins_in_doubt() {
 }
 
 /// As many bytes of text in an object as are too many for the gate.
-const LARGE: usize = 70_000;
+const LARGE: usize = 2_700_000;
 
 #[tokio::test]
 async fn an_object_that_is_too_large_is_told_so_once_and_goes_on_when_it_shrinks() {
@@ -243,7 +243,7 @@ async fn an_object_that_is_too_large_is_told_so_once_and_goes_on_when_it_shrinks
         let told = told.condition(type_).unwrap();
         assert_eq!((&*told.status, told.reason.as_deref()), (status, Some("TooLarge")), "{type_}");
         let message = told.message.as_deref().unwrap();
-        assert!(message.contains(" has 70") && message.contains("more than 65536"), "{message}");
+        assert!(message.contains(" has 270") && message.contains("more than 2621440"), "{message}");
     }
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
     // Another replica may have led in between.
@@ -268,5 +268,5 @@ async fn a_deployment_that_is_too_large_is_left_alone_and_told() {
     let told = objects.get(&web()).unwrap().unwrap();
     let ready = told.condition("Ready").unwrap();
     assert_eq!(ready.reason.as_deref(), Some("TooLarge"));
-    assert!(ready.message.as_deref().unwrap().starts_with("Deployment.apps shop/web has 70"), "{ready:?}");
+    assert!(ready.message.as_deref().unwrap().starts_with("Deployment.apps shop/web has 270"), "{ready:?}");
 }

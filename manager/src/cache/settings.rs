@@ -40,9 +40,10 @@ impl Default for CacheSettings {
         Self {
             namespaces: Vec::new(),
             resync: Duration::from_hours(10),
-            max_object_bytes: 256 * 1024,
-            // Far more than etcd stores of one object.
-            max_frame_bytes: 8 * 1024 * 1024,
+            // Every object that etcd stores: those have 1.5 MiB at most, and a character of one byte may take six in JSON.
+            max_object_bytes: 10 * 1024 * 1024,
+            // As much, and managedFields.
+            max_frame_bytes: 16 * 1024 * 1024,
             pack: Pack::default(),
         }
     }

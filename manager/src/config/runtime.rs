@@ -118,8 +118,9 @@ pub struct Cache {
     /// more per read. Auto packs a kind once it has a mebibyte, if that saves a third; Always from the first object on.
     pub pack: Pack,
     /// Of an object above this size, as JSON without managedFields, only metadata is kept: reads of the rest fail, and the
-    /// object is counted as `mainstay_cache_too_large_objects`. Built-in controllers decode a quarter of it at most of an
-    /// object that is JSON to them; the memory limit in deploy/ is made for that and for the default.
+    /// object is counted as `mainstay_cache_too_large_objects`. The default keeps every object that etcd stores. Built-in
+    /// controllers decode a quarter of it at most of an object that is JSON to them. Set it together with the memory limit
+    /// wherever others create objects: deploy/ has 256Ki.
     #[schemars(extend("x-mainstay-range" = ["1Ki", "1Gi"]))]
     pub max_object_bytes: Size,
 }

@@ -60,7 +60,7 @@ fn facts_of_a_version_that_is_too_large_are_those_of_its_way_in_and_of_no_other(
     // An index function is shown the whole of a version of which the store keeps metadata.
     let service = |version: &str, ports: usize| {
         let ports: Vec<_> =
-            (0..ports).map(|number| json!({"name": format!("p{number}"), "port": number})).collect();
+            (0..ports).map(|number| json!({"name": format!("{number:0600}"), "port": number})).collect();
         let metadata = json!({"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version});
         let service = json!({"metadata": metadata, "spec": {"clusterIP": "10.96.0.7", "ports": ports}});
         let store = Store::<Service>::from_values(&KindId::of::<Service>(), [service]);
