@@ -4,6 +4,11 @@ use std::process::ExitCode;
 
 use mainstay_tests::{restless, slow};
 
+/// As in the binary that we ship.
+#[cfg(all(target_os = "linux", not(mainstay_portable)))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     match slow::program().or_else(restless::program) {
         Some(other) => other.main(),

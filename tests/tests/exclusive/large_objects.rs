@@ -1,0 +1,362 @@
+//! The largest objects that the API server accepts: two replicas stay below the memory limit of `deploy/base`, and the
+//! gates of another namespace open as before.
+//!
+//! The short form creates 30 such objects and the long form, `MAINSTAY_LONG=1`, a hundred. Both forms hold
+//! any build to the bound on memory.
+
+use std::net::Ipv4Addr;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use mainstay_api::WaitDeployment;
+use mainstay_tests::fixtures::wait_deployment;
+use mainstay_tests::manifests::documents_of_base;
+use mainstay_tests::process::{get, memory, sample};
+use mainstay_tests::report::{figure, long_form, percentile};
+use mainstay_tests::{ManagerProcess, TestCluster, wait};
+use serde_json::{Value, from_value, json};
+use tokio::time::{Duration, Instant, sleep};
+
+const TENANT: &str = "tenant";
+/// A Service of the tenant that has a ready endpoint.
+const READY: &str = "ready";
+/// Bytes of the largest objects: just below the limit of etcd, which is 1.5 MiB.
+const LARGEST: usize = 1_400_000;
+/// Bytes just below `cache.maxObjectBytes`, and just below the part of it that the gate decodes.
+const KEPT: usize = 255_000;
+const DECODED: usize = 62_000;
+/// Addresses that a Service lists: in etcd each has some 13 bytes.
+const ADDRESSES: u32 = 100_000;
+/// Time that the API server may add to the opening of a gate while it handles large objects as well: it takes most of the
+/// processor for them.
+const SLACK_MS: f64 = 5000.0;
+/// A large WaitDeployment of text, which the API server can change at little cost.
+const TEXT: &str = "large-9";
+
+/// How many objects of each sort there are, and how many gates are opened before and beside them.
+struct Form {
+    /// Of which the cache keeps metadata.
+    large: u32,
+    /// That the gate decodes, and as many that the cache just keeps.
+    small: u32,
+    gates: usize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namespace() {
+    let form = if long_form() {
+        Form { large: 100, small: 100, gates: 200 }
+    } else {
+        Form { large: 30, small: 10, gates: 20 }
+    };
+    let Some(cluster) = TestCluster::exclusive().await else { return };
+    let identity = cluster.install_base().await;
+    let namespace: Namespace = from_value(json!({"metadata": {"name": TENANT}})).expect("a Namespace");
+    Api::all(cluster.client()).create(&PostParams::default(), &namespace).await.expect("a new namespace");
+    let start = |name: &str| {
+        let changes = json!({"cache": {"namespaces": []}});
+        ManagerProcess::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &cluster, &identity, name, &changes)
+    };
+    let mut first = start("first");
+    leads(&first).await;
+    let mut second = start("second");
+    service(&cluster, TENANT, READY).await;
+    endpoint(&cluster, TENANT, READY).await;
+    let undisturbed = gates(&cluster, "before", form.gates).await;
+    let at_rest = most_memory(&first);
+
+    let text = text(LARGEST);
+    let sorts = Sorts::of(&form, &text);
+    for (kind, object) in &sorts.objects {
+        create(&cluster, kind, object).await;
+    }
+    decided(&first, &sorts, form.gates).await;
+    let large: Api<WaitDeployment> = Api::namespaced(cluster.client(), TENANT);
+    let object = large.get("large-0").await.expect("it is there");
+    let ready = object.condition("Ready").expect("a condition");
+    let message = ready.message.as_deref().unwrap_or_default();
+    assert_eq!(ready.reason.as_deref(), Some("TooLarge"), "{message}");
+    assert!(message.contains("has 14") && message.contains("more than 65536"), "{message}");
+
+    let disturbed = tokio::select! {
+        disturbed = gates(&cluster, "beside", form.gates) => disturbed,
+        () = touch(&large, form.small) => Vec::new(),
+    };
+
+    // The next leader, and a new replica, read all of them at once.
+    let mut most = most_memory(&first).max(most_memory(&second));
+    assert!(stopped(&mut first).await, "{:#?}", first.log());
+    let third = start("third");
+    leads(&second).await;
+    decided(&second, &sorts, 2 * form.gates).await;
+    most = most.max(most_memory(&second));
+    assert!(stopped(&mut second).await, "{:#?}", second.log());
+    leads(&third).await;
+    decided(&third, &sorts, 2 * form.gates).await;
+
+    // It shrinks, and its gate works as any other.
+    let shrink = Patch::Merge(json!({"spec": {"x": null}}));
+    large.patch("large-0", &PatchParams::default(), &shrink).await.expect("patched");
+    wait::until(&large, "large-0", "to wait again", wait::says("Ready", "WaitingForDependencies")).await;
+    most = most.max(most_memory(&third));
+
+    let limit = shipped_limit();
+    figure("worst.rss_mb", most, "MB");
+    figure("worst.at_rest_mb", at_rest, "MB");
+    figure("worst.limit_mb", limit, "MB");
+    let [undisturbed, disturbed] = [undisturbed, disturbed].map(|mut took| {
+        took.sort_by(f64::total_cmp);
+        percentile(&took, 99)
+    });
+    figure("worst.gate_ms_p99", disturbed, "ms");
+    figure("worst.undisturbed_gate_ms_p99", undisturbed, "ms");
+    assert!(most <= 0.9 * limit, "{most} MB were resident; deploy/base allows {limit} MB");
+    assert!(disturbed <= 2.0 * undisturbed + SLACK_MS, "{disturbed} ms beside them, {undisturbed} ms before");
+    cluster.stop().await;
+}
+
+/// The objects of the tenant, by the part of their address that names the kind.
+#[derive(Default)]
+struct Sorts {
+    objects: Vec<(&'static str, String)>,
+    /// WaitDeployments, Deployments and Services of which the cache keeps metadata.
+    large_waiting: u32,
+    large_deployments: u32,
+    large_services: u32,
+    /// WaitDeployments that are decoded: their gates stay closed, or open.
+    closed: u32,
+    open: u32,
+}
+
+// === impl Sorts ===
+
+impl Sorts {
+    fn of(form: &Form, text: &str) -> Self {
+        let mut sorts = Self::default();
+        for number in 0..form.large {
+            sorts.add_large(&format!("large-{number}"), number, text);
+        }
+        // A map of one member takes as much memory as one of eleven, and six bytes.
+        let nested = format!("{}0{}", r#"{"":"#.repeat(80), "}".repeat(80));
+        let nested = list(&nested, DECODED);
+        let variables: Vec<_> =
+            (0..DECODED / 17).map(|number| format!(r#"{{"name":"E{number:04}"}}"#)).collect();
+        let variables = variables.join(",");
+        for number in 0..form.small {
+            let name = format!("decoded-{number}");
+            if number % 2 == 0 {
+                sorts.closed += 1;
+                sorts.waiting(&name, "nobody", "", Some(&nested));
+            } else {
+                sorts.open += 1;
+                sorts.waiting(&name, READY, &variables, None);
+            }
+            sorts.deployment(&format!("kept-{number}"), &text[..KEPT]);
+        }
+        sorts
+    }
+
+    /// Adds an object that is too large. Of lists there are few: the API server keeps every object decoded, where these take
+    /// many times their text.
+    fn add_large(&mut self, name: &str, number: u32, text: &str) {
+        match number {
+            0..2 => self.large(name, &list("0", LARGEST)),
+            2..4 => self.large(name, &list(r#"{"":0}"#, LARGEST)),
+            4..8 => self.service(name),
+            _ if number % 8 == 0 => {
+                self.large_deployments += 1;
+                // In etcd such a character takes one byte, and in the JSON of the API server six.
+                self.deployment(name, &"<".repeat(LARGEST));
+            }
+            _ if number % 2 == 0 => {
+                self.large_deployments += 1;
+                self.deployment(name, text);
+            }
+            _ => self.large(name, &format!("{text:?}")),
+        }
+    }
+
+    fn large(&mut self, name: &str, x: &str) {
+        self.large_waiting += 1;
+        self.waiting(name, "nobody", "", Some(x));
+    }
+
+    fn service(&mut self, name: &str) {
+        self.large_services += 1;
+        let addresses: Vec<_> =
+            (0..ADDRESSES).map(|number| format!(r#""{}""#, Ipv4Addr::from((101 << 24) + number))).collect();
+        let (metadata, addresses) = (metadata(name), addresses.join(","));
+        self.objects.push((
+            "api/v1/namespaces/tenant/services",
+            format!(
+                r#"{{"apiVersion":"v1","kind":"Service",{metadata},"spec":{{"ports":[{{"port":80}}],"externalIPs":[{addresses}]}}}}"#
+            ),
+        ));
+    }
+
+    fn waiting(&mut self, name: &str, service: &str, variables: &str, x: Option<&str>) {
+        let pods = pods(variables);
+        let metadata = metadata(name);
+        let x = x.map(|x| format!(r#","x":{x}"#)).unwrap_or_default();
+        let wait_for = format!(r#"{{"dependencies":[{{"name":"n","service":{{"name":"{service}"}}}}]}}"#);
+        self.objects.push((
+            "apis/apps.mainstay.dev/v1alpha1/namespaces/tenant/waitdeployments",
+            format!(
+                r#"{{"apiVersion":"apps.mainstay.dev/v1alpha1","kind":"WaitDeployment",{metadata},"spec":{{"replicas":0,{pods},"waitFor":{wait_for}{x}}}}}"#
+            ),
+        ));
+    }
+
+    fn deployment(&mut self, name: &str, text: &str) {
+        let pods = pods(&format!(r#"{{"name":"E","value":"{text}"}}"#));
+        let metadata = metadata(name);
+        self.objects.push((
+            "apis/apps/v1/namespaces/tenant/deployments",
+            format!(
+                r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata},"spec":{{"replicas":0,{pods}}}}}"#
+            ),
+        ));
+    }
+}
+
+fn metadata(name: &str) -> String {
+    format!(r#""metadata":{{"name":"{name}","namespace":"{TENANT}"}}"#)
+}
+
+/// Returns selector and template of Pods with these environment variables.
+fn pods(variables: &str) -> String {
+    let container = format!(r#"{{"name":"c","image":"example.invalid/main:1","env":[{variables}]}}"#);
+    format!(
+        r#""selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{container}]}}}}"#
+    )
+}
+
+/// Returns a list of nearly so many bytes.
+fn list(item: &str, bytes: usize) -> String {
+    format!("[{}{item}]", format!("{item},").repeat(bytes / (item.len() + 1) - 1))
+}
+
+/// Returns text that does not compress, and is the same in every run.
+fn text(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let draw = || {
+        // xorshift64.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[(state % 64) as usize])
+    };
+    std::iter::repeat_with(draw).take(bytes).collect()
+}
+
+async fn create(cluster: &TestCluster, kind: &str, object: &str) {
+    let request = http::Request::post(format!("/{kind}")).header("content-type", "application/json");
+    let request = request.body(object.as_bytes().to_vec()).expect("a request");
+    cluster.client().request_text(request).await.expect("the API server accepts it");
+}
+
+/// Changes objects of the tenant for ever: those that the gate decodes, and every tenth time a large one.
+async fn touch(api: &Api<WaitDeployment>, count: u32) {
+    for turn in 0_u32.. {
+        let name = if turn % 10 == 0 { TEXT.to_owned() } else { format!("decoded-{}", turn % count) };
+        let change = Patch::Merge(json!({"metadata": {"annotations": {"turn": turn.to_string()}}}));
+        api.patch_metadata(&name, &PatchParams::default(), &change).await.expect("patched");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Waits until the manager leads.
+async fn leads(manager: &ManagerProcess) {
+    let metrics = manager.address("metrics").await;
+    let leading = async || {
+        sample(&get(metrics, "/metrics").await.1, r#"leader_election_master_status{name="mainstay"}"#)
+            == Some(1.0)
+    };
+    wait::until_so("this replica to lead", leading).await;
+}
+
+/// Waits until the manager has read all objects of the tenant, and has reconciled each and so many others.
+async fn decided(manager: &ManagerProcess, sorts: &Sorts, others: usize) {
+    let metrics = manager.address("metrics").await;
+    let others = u32::try_from(others).expect("hundreds");
+    for (series, count) in [
+        (r#"cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#, sorts.large_waiting),
+        (r#"cache_too_large_objects{kind="Deployment",group="apps"}"#, sorts.large_deployments),
+        (r#"cache_too_large_objects{kind="Service",group=""}"#, sorts.large_services),
+        (r#"waitdeployment_gates{state="too_large"}"#, sorts.large_waiting),
+        (r#"waitdeployment_gates{state="closed"}"#, sorts.closed),
+        (r#"waitdeployment_gates{state="open"}"#, sorts.open + others),
+    ] {
+        let series = format!("mainstay_{series}");
+        let reached = async || sample(&get(metrics, "/metrics").await.1, &series) == Some(count.into());
+        wait::until_so(&format!("{series} to be {count}"), reached).await;
+    }
+}
+
+/// Opens so many gates in the namespace of the test, one after the other, and returns for each the milliseconds from the
+/// answer to the write of the endpoint until the Deployment is there.
+async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Vec<f64> {
+    let (objects, deployments): (Api<WaitDeployment>, Api<Deployment>) = (cluster.api(), cluster.api());
+    let mut took = Vec::new();
+    for number in 0..count {
+        let name = format!("{prefix}-{number}");
+        service(cluster, cluster.namespace(), &name).await;
+        let dependency = json!({"name": "it", "service": {"name": name, "port": 80}});
+        let changes = json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [dependency]}}});
+        objects.create(&PostParams::default(), &wait_deployment(&name, &changes)).await.expect("created");
+        wait::until(&objects, &name, "to wait", wait::says("Ready", "WaitingForDependencies")).await;
+        endpoint(cluster, cluster.namespace(), &name).await;
+        let began = Instant::now();
+        wait::until(&deployments, &name, "to be there", |_: &Deployment| true).await;
+        took.push(began.elapsed().as_secs_f64() * 1000.0);
+    }
+    took
+}
+
+async fn service(cluster: &TestCluster, namespace: &str, name: &str) {
+    let service: Service = from_value(json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}))
+        .expect("a Service");
+    Api::namespaced(cluster.client(), namespace)
+        .create(&PostParams::default(), &service)
+        .await
+        .expect("created");
+}
+
+/// Gives a Service a ready endpoint.
+async fn endpoint(cluster: &TestCluster, namespace: &str, name: &str) {
+    let slice: EndpointSlice = from_value(json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "ports": [{"port": 80, "protocol": "TCP", "name": ""}],
+        "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": true}}],
+    }))
+    .expect("an EndpointSlice");
+    Api::namespaced(cluster.client(), namespace)
+        .create(&PostParams::default(), &slice)
+        .await
+        .expect("created");
+}
+
+/// Stops the replica by SIGTERM, and returns whether it ended in order.
+async fn stopped(replica: &mut ManagerProcess) -> bool {
+    replica.terminate();
+    replica.ended().await.success()
+}
+
+/// Returns the most memory that the replica ever had, in megabytes. Fails if it has ended.
+fn most_memory(replica: &ManagerProcess) -> f64 {
+    memory(replica.id(), "VmHWM").expect("it runs")
+}
+
+/// Returns the memory limit of `deploy/base` in megabytes.
+fn shipped_limit() -> f64 {
+    let documents = documents_of_base();
+    let deployment = documents.iter().find(|document| document["kind"] == "Deployment");
+    let containers = "/spec/template/spec/containers/0/resources/limits/memory";
+    let limit = deployment.and_then(|deployment| deployment.pointer(containers)).and_then(Value::as_str);
+    let mebibytes = limit.and_then(|limit| limit.strip_suffix("Mi")).expect("a limit in Mi");
+    mebibytes.parse::<f64>().expect("a number") * 1.048_576
+}
