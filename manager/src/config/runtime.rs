@@ -96,9 +96,10 @@ pub struct Inspect {
     #[serde(with = "optional_path")]
     #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
     pub tls_dir: Option<PathBuf>,
-    /// Whether a standby has the leader answer what is about its work, with the token of whoever asks. Needs auth, tlsDir,
-    /// and a bindAddress that other Pods reach; 0.0.0.0 stands for the address in the variable `POD_IP`. The leader writes
-    /// address and certificate into an annotation of the Lease: whoever may update the Lease may have tokens sent there.
+    /// Whether a standby forwards requests about controllers, queues and pages of the program to the leader, with the
+    /// caller's token. Needs auth, tlsDir, and a bindAddress that other Pods reach; 0.0.0.0 stands for the address in the
+    /// variable `POD_IP`. The leader writes address and certificate into an annotation of the Lease: whoever may update the
+    /// Lease may have tokens sent there.
     pub peers: bool,
 }
 
@@ -118,9 +119,8 @@ pub struct Cache {
     /// more per read. Auto packs a kind once it has a mebibyte, if that saves a third; Always from the first object on.
     pub pack: Pack,
     /// Of an object above this size, as JSON without managedFields, only metadata is kept: reads of the rest fail, and the
-    /// object is counted as `mainstay_cache_too_large_objects`. The default keeps every object that etcd stores. Built-in
-    /// controllers decode a quarter of it at most of an object that is JSON to them. Set it together with the memory limit
-    /// wherever others create objects: deploy/ has 256Ki.
+    /// object is counted as `mainstay_cache_too_large_objects`. The default keeps every object that etcd stores. Handles
+    /// may read less, see `Store::limited_to_share`. Set it together with the memory limit wherever others create objects.
     #[schemars(extend("x-mainstay-range" = ["1Ki", "1Gi"]))]
     pub max_object_bytes: Size,
 }
