@@ -1,41 +1,37 @@
 use super::*;
 
-/// A patch replaces the file in the map as a whole, so the component repeats that of the base.
+/// Returns the section that a component adds to the file of the base, which it repeats otherwise, since a patch replaces
+/// the file as a whole; and the container that it patches.
+fn changes(component: &str, section: &str) -> (Value, Value) {
+    let file = |documents: &[Value]| -> Value {
+        let text = one_of(documents, "ConfigMap")["data"]["manager.yaml"].as_str().expect("a file");
+        let valid =
+            mainstay_controllers::config_schema().parse(text, "m", &mainstay::config::Overrides::default());
+        valid.expect("a valid file");
+        serde_saphyr::from_str(text).expect("YAML")
+    };
+    let component = documents_of(component);
+    let mut changed = file(&component);
+    let added = changed.as_object_mut().and_then(|file| file.remove(section)).expect("its section");
+    assert_eq!(changed, file(&documents_of_base()));
+    (added, one_of(&component, "Deployment")["spec"]["template"]["spec"]["containers"][0].clone())
+}
+
 #[test]
 fn guarded_metrics_change_nothing_else_of_the_configuration() {
-    let file = |documents: &[Value]| -> Value {
-        let map = documents.iter().find(|document| document["kind"] == "ConfigMap").expect("a ConfigMap");
-        serde_saphyr::from_str(map["data"]["manager.yaml"].as_str().expect("a file")).expect("YAML")
-    };
-    let component = documents_of("components/metrics-auth");
-    let mut expected = file(&documents_of_base());
-    expected["metrics"] = json!({"auth": true, "tlsDir": "/etc/mainstay-metrics-tls"});
-    assert_eq!(file(&component), expected);
-    let patch = component.iter().find(|document| document["kind"] == "Deployment").expect("a patch");
-    let mounted = &patch["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][0]["mountPath"];
-    assert_eq!(*mounted, expected["metrics"]["tlsDir"]);
+    let (metrics, container) = changes("components/metrics-auth", "metrics");
+    assert_eq!(metrics, json!({"auth": true, "tlsDir": "/etc/mainstay-metrics-tls"}));
+    assert_eq!(container["volumeMounts"][0]["mountPath"], metrics["tlsDir"]);
 }
 
 #[test]
 fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
-    let file = |documents: &[Value]| -> Value {
-        let map = one_of(documents, "ConfigMap");
-        serde_saphyr::from_str(map["data"]["manager.yaml"].as_str().expect("a file")).expect("YAML")
-    };
-    let component = documents_of("components/inspect-peers");
-    let (mut changed, base) = (file(&component), file(&documents_of_base()));
-    let inspect = changed.as_object_mut().and_then(|file| file.remove("inspect")).expect("its section");
-    assert_eq!(changed, base);
-    let config =
-        json!({"apiVersion": base["apiVersion"], "kind": base["kind"], "inspect": inspect}).to_string();
-    let config =
-        mainstay_controllers::config_schema().parse(&config, "m", &mainstay::config::Overrides::default());
-    assert!(config.expect("valid").configuration.inspect.peers);
-    let patch = &one_of(&component, "Deployment")["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(patch["volumeMounts"][0]["mountPath"], inspect["tlsDir"]);
+    let (inspect, container) = changes("components/inspect-peers", "inspect");
+    assert_eq!(inspect["peers"], true);
+    assert_eq!(container["volumeMounts"][0]["mountPath"], inspect["tlsDir"]);
     let token = inspect["tokenFile"].as_str().expect("a path");
-    assert_eq!(patch["volumeMounts"][1]["mountPath"].as_str(), token.strip_suffix("/token"));
-    let port = patch["ports"][0]["containerPort"].to_string();
+    assert_eq!(container["volumeMounts"][1]["mountPath"].as_str(), token.strip_suffix("/token"));
+    let port = container["ports"][0]["containerPort"].to_string();
     assert_eq!(
         inspect["bindAddress"].as_str().and_then(|address| address.strip_prefix("0.0.0.0:")),
         Some(&*port)
@@ -73,14 +69,11 @@ fn the_network_policy_is_about_ports_of_the_manager() {
 
 #[test]
 fn every_kustomization_lists_all_files_beside_it() {
-    for folder in [
-        "base",
-        "components/inspect-peers",
-        "components/metrics-auth",
-        "components/network-policy",
-        "components/tls-authorities",
-    ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let components = std::fs::read_dir(deploy.join("components")).expect("a folder");
+    let components: Vec<_> = components.map(|entry| entry.expect("an entry").path()).collect();
+    assert!(!components.is_empty());
+    for path in components.into_iter().chain([deploy.join("base")]) {
         let text = std::fs::read_to_string(path.join("kustomization.yaml")).expect("a kustomization");
         let listed: Value = serde_saphyr::from_str(&text).expect("YAML");
         let files = |key: &str| listed[key].as_array().cloned().unwrap_or_default();
@@ -95,7 +88,7 @@ fn every_kustomization_lists_all_files_beside_it() {
             .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
             .filter(|name| name != "kustomization.yaml")
             .collect();
-        assert_eq!(listed, there, "{folder}");
+        assert_eq!(listed, there, "{}", path.display());
     }
 }
 

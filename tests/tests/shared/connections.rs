@@ -100,10 +100,19 @@ impl Authority {
     }
 
     fn with(key: KeyPair) -> Self {
+        Self(Issuer::new(Self::parameters(), key))
+    }
+
+    fn parameters() -> CertificateParams {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(Issuer::new(params, key))
+        params
+    }
+
+    /// Its own certificate, by itself.
+    fn certificate(&self) -> rcgen::Certificate {
+        Self::parameters().self_signed(self.0.key()).expect("signed")
     }
 
     fn sign(&self, name: &str, addresses: &[&str]) -> (rcgen::Certificate, KeyPair) {
@@ -337,14 +346,8 @@ struct Tokens {
 impl Provider {
     async fn start(folder: &Path) -> Self {
         let authority = Authority::stranger();
-        let root = CertificateParams::new(Vec::new()).map(|mut params| {
-            params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params
-        });
-        let root = root.expect("parameters").self_signed(authority.0.key()).expect("signed").pem();
         let file = folder.join("provider.crt");
-        std::fs::write(&file, root).expect("written");
+        std::fs::write(&file, authority.certificate().pem()).expect("written");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let url = format!("https://{}", listener.local_addr().expect("an address"));
         let (random, algorithm) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
