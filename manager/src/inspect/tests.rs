@@ -4,10 +4,12 @@ mod actions;
 mod configuration;
 mod leader;
 
+use std::collections::BTreeSet;
+
 use futures_util::FutureExt as _;
 use http::header::HOST;
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
@@ -146,6 +148,33 @@ impl<Q: Key> Live<Q> {
         self.life.join_all().await;
         self.controllers
     }
+}
+
+/// The API server has pages below /debug too, so the roles name each page.
+#[test]
+fn the_shipped_roles_are_for_the_pages_that_are_served_and_no_others() {
+    let roles = include_str!("../../../deploy/components/inspect-peers/rbac.yaml");
+    let roles: Vec<Value> = serde_saphyr::from_multiple(roles).unwrap();
+    let rules = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let granted: BTreeSet<_> = rules
+        .flat_map(|rule| {
+            let urls = rule["nonResourceURLs"].as_array().into_iter().flatten();
+            urls.map(move |url| (rule["verbs"].to_string(), url.as_str().unwrap().to_owned()))
+        })
+        .collect();
+    let own = OwnPages::default();
+    assert!(own.add("waitdeployments", |_| Ok(Value::Null)));
+    let Refusal(_, text) = Refusal::no_path(&own);
+    let (read, act) = text.split_once(" and by POST ").unwrap();
+    let served = [(read, "get"), (act, "post")].into_iter().flat_map(|(text, verb)| {
+        let paths = text.split([' ', ',']).filter(|word| word.starts_with("/debug/"));
+        paths.map(move |path| {
+            let all = path.split_once("NAME").map(|(before, _)| format!("{before}*"));
+            let all = all.or_else(|| path.ends_with("/waitdeployments").then(|| format!("{path}/*")));
+            (json!([verb]).to_string(), all.unwrap_or_else(|| path.to_owned()))
+        })
+    });
+    assert_eq!(granted, served.collect());
 }
 
 #[tokio::test(start_paused = true)]
