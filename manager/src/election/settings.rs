@@ -117,10 +117,14 @@ impl ElectionSettings {
     }
 }
 
-/// Makes an identity that no other replica has: the host's name, which is the Pod's, and a random part, so that a
-/// restarted process is not taken for the one before.
-pub fn unique_identity() -> String {
-    format!("{}_{:032x}", host_name(), fastrand::u128(..))
+/// Makes an identity that no other replica has, so that a restarted process is not taken for the one before:
+/// `POD_RANDOM`, or `HOST/RANDOM` where the Pod is not known. A host need not have the name of its Pod.
+pub fn unique_identity(pod: Option<&str>) -> String {
+    let random = fastrand::u128(..);
+    match pod {
+        Some(pod) => format!("{pod}_{random:032x}"),
+        None => format!("{}/{random:032x}", host_name()),
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Leader {
     }
 }
 
-/// Returns the Pod of a replica: identities are the name of the host, which is the Pod's, and a random part.
+/// Returns the Pod of a replica, if its identity begins with one: see [`unique_identity`](crate::election::unique_identity).
 fn pod_of(identity: &str) -> Option<&str> {
     let (host, _) = identity.rsplit_once('_')?;
     is_dns_subdomain(host).then_some(host)

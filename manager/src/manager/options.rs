@@ -46,19 +46,20 @@ pub trait SetLogLevel: fmt::Debug + Send + Sync {
 // === impl ManagerOptions ===
 
 impl ManagerOptions {
-    /// Options of a process that is one replica: its identity is the host's name and a random part, so that a restarted
-    /// container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
+    /// Options of a process that is one replica: its identity is the name of its Pod, or of the host, and a random
+    /// part, so that a restarted container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
     /// `POD_UID` name, and its address stands in `POD_IP`; a Deployment fills them by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
+        let pod = own_pod();
         Self {
             name,
             version: "",
-            identity: unique_identity(),
+            identity: unique_identity(pod.as_ref().and_then(|pod| pod.name.as_deref())),
             signals: true,
             watch_down_limit: Duration::from_mins(1),
             source: None,
             log: None,
-            pod: own_pod(),
+            pod,
             pod_ip: variable("POD_IP").and_then(|address| address.parse().ok()),
         }
     }

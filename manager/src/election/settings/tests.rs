@@ -17,7 +17,7 @@ fn check(settings: &ElectionSettings, expected: &[&str]) {
 
 #[test]
 fn the_defaults_and_short_leases_are_accepted() {
-    check(&ElectionSettings::new("default", "mainstay", unique_identity()), &[]);
+    check(&ElectionSettings::new("default", "mainstay", unique_identity(None)), &[]);
     for (lease, renew, retry) in
         [(15_000, 10_000, 2_000), (5_000, 4_000, 500), (3_000, 2_000, 500), (1_000, 700, 100)]
     {
@@ -75,5 +75,6 @@ fn names_are_refused_before_the_server_does() {
 
 #[test]
 fn identities_differ_within_one_host() {
-    assert_ne!(unique_identity(), unique_identity());
+    assert_ne!(unique_identity(None), unique_identity(None));
+    assert_ne!(unique_identity(Some("web-0")), unique_identity(Some("web-0")));
 }

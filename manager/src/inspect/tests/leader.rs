@@ -105,6 +105,8 @@ async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
         ("my_host_b", Value::Null),
         ("web-0", Value::Null),
         ("_b", Value::Null),
+        (&*crate::election::unique_identity(Some("web-0.long")), "web-0.long".into()),
+        (&*crate::election::unique_identity(None), Value::Null),
         ("; reboot #_b", Value::Null),
         ("w\u{1b}[2J\n\u{e9}_b", Value::Null),
     ] {
