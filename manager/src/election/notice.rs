@@ -1,7 +1,7 @@
-//! What the holder of a Lease tells the other replicas besides, in an annotation of it.
+//! A text that the holder of a Lease publishes in an annotation of it, and that the other replicas read there.
 //!
-//! Written with each record, so it is never older than a renewal, and goes with the release. What it says is not the
-//! election's business; electors of others leave it in place, so it has to say of which holder it is.
+//! Written with each record, so it is never older than a renewal, and removed with the release. The election does not look
+//! at it. Electors that know nothing of it leave it in place, so it has to name its holder.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use k8s_openapi::api::coordination::v1::Lease;
 use parking_lot::Mutex;
 
-/// The annotation.
+/// Name of the Lease annotation in which the leader publishes the address of its debug pages.
 pub const NOTICE: &str = "mainstay.dev/inspect";
 
 /// Says what to write at this moment.
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
-/// What this replica tells while it holds the Lease, and what the Lease said when it was seen last. Cheap to clone; all
+/// What this replica publishes while it holds the Lease, and what was in the Lease when it was read last. Cheap to clone; all
 /// clones are one.
 #[derive(Clone)]
 pub struct Notice {
@@ -26,19 +26,19 @@ pub struct Notice {
 // === impl Notice ===
 
 impl Notice {
-    /// Tells what `own` returns, each time that the Lease is written. It must not wait.
+    /// Publishes what `own` returns, each time that the Lease is written. It must not wait.
     pub fn new(own: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { own: Arc::new(own), seen: Arc::default() }
     }
 
-    /// Returns what the Lease said when it was seen last, whoever wrote it.
+    /// Returns what was in the Lease when it was read last, whoever wrote it.
     pub fn seen(&self) -> Option<String> {
         self.seen.lock().clone()
     }
 
-    /// Has it see this, as if a Lease had said so.
+    /// Sets what `seen` returns, as if it had been read.
     #[cfg(test)]
-    pub(crate) fn is_seen(&self, text: &str) {
+    pub(crate) fn set_seen(&self, text: &str) {
         *self.seen.lock() = Some(text.to_owned());
     }
 
@@ -54,13 +54,15 @@ impl Notice {
                 lease.metadata.annotations.get_or_insert_default().insert(NOTICE.to_owned(), own);
             }
             None => {
-                lease.metadata.annotations.as_mut().map(|all| all.remove(NOTICE));
+                if let Some(all) = &mut lease.metadata.annotations {
+                    all.remove(NOTICE);
+                }
             }
         }
     }
 }
 
-/// Tells nothing.
+/// Publishes nothing.
 impl Default for Notice {
     fn default() -> Self {
         Self::new(|| None)

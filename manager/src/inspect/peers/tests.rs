@@ -3,6 +3,7 @@ use super::*;
 use std::path::Path;
 
 use axum::Extension;
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ impl Replica {
 
     /// Has it see this in the Lease.
     fn sees(&self, notice: &str) {
-        self.notice.is_seen(notice);
+        self.notice.set_seen(notice);
     }
 
     /// Status, body, and what a standby says of itself.
@@ -257,14 +258,28 @@ async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
     assert_eq!(leader.came.lock().len(), 1, "no token went to who has another certificate");
 
     tokio::time::pause();
-    for (notice, path) in [
-        (&*right, "/debug/never"),
-        (&*notice("web-0_b", silent.local_addr().unwrap(), &sha256), "/debug/controllers"),
+    let got =
+        || leader.came.lock().last().is_some_and(|came| (&*came.0, &*came.1) == ("POST", "/debug/never"));
+    let held = Mutex::new(None);
+    let connected = || {
+        *held.lock() = silent.accept().now_or_never();
+        held.lock().is_some()
+    };
+    for (notice, path, arrived) in [
+        (&*right, "/debug/never", &got as &dyn Fn() -> bool),
+        (&*notice("web-0_b", silent.local_addr().unwrap(), &sha256), "/debug/controllers", &connected),
     ] {
         standby.sees(notice);
         let post = http::Request::post(path).body("").unwrap();
-        let (status, text, _) = standby.ask(post).await;
-        assert!(status == 502 && text.contains("the leader web-0_b did not answer: "), "{text}");
+        // As long as something runs, no time passes.
+        let arrival = async {
+            while !arrived() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ((status, text, _), ()) = tokio::join!(standby.ask(post), arrival);
+        let expected = r#"{"error":"the leader web-0_b did not answer: no answer within 8s"}"#;
+        assert_eq!((status, text.trim()), (502, expected), "{path}");
         assert!(standby.came.lock().is_empty(), "an action is done once, or not at all");
     }
     tokio::time::resume();
@@ -278,4 +293,30 @@ async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
     standby.leadership.send_replace(Leadership::Standby { holder: None });
     assert_eq!(standby.get("/debug/controllers").await.2["trouble"], Value::Null, "nobody is to be asked");
     assert_eq!(NOTICE, "mainstay.dev/inspect");
+}
+
+#[tokio::test]
+async fn answers_under_way_are_few_until_their_readers_have_taken_them() {
+    let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
+    let served = leader.serve();
+    standby.sees(&served.notice());
+    let pages = standby.pages();
+    let get = async || {
+        let request = Request::get("/debug/controllers").body(Body::empty()).unwrap();
+        let answer = pages.clone().oneshot(request).await.unwrap();
+        let said: Value = serde_json::from_slice(answer.headers()[STANDBY].as_bytes()).unwrap();
+        (answer, said["trouble"].clone())
+    };
+    let mut held = Vec::new();
+    for _ in 0..AT_ONCE {
+        held.push(get().await);
+    }
+    assert!(held.iter().all(|(_, trouble)| trouble.is_null()));
+    tokio::time::pause();
+    assert_eq!(get().await.1, "no answer within 8s");
+    tokio::time::resume();
+    assert_eq!(leader.came.lock().len(), AT_ONCE);
+    drop(held);
+    assert_eq!(get().await.1, Value::Null, "there is a slot again");
+    served.end().await;
 }
