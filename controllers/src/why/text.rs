@@ -11,7 +11,7 @@ use super::{Answer, Dependency, Probe};
 pub(super) fn tree(answer: &Answer) -> String {
     let mut text = String::new();
     if !answer.leading {
-        text.push_str("told by a standby, which probes nothing\n");
+        text.push_str("answer of a standby: it does not probe\n");
     }
     head(&mut text, answer, "");
     dependencies(&mut text, answer, "");

@@ -63,13 +63,13 @@ async fn a_standby_says_so_and_how_to_ask_the_leader() {
     let address = |replica: &LocalManager| replica.manager.inspect_addr().expect("it is served").to_string();
     let (of_leader, of_standby) = (address(&leader), address(&standby));
     let said = format!(
-        "this is the state of the standby web-1_1, of which nothing runs; the leader is web-0_1, ask it:\n  \
+        "this replica (web-1_1) is a standby and reconciles nothing; the leader is web-0_1. Ask it:\n  \
          kubectl exec -n {} web-0 -- mainstay why {key}\n",
         cluster.namespace()
     );
     until_so("the standby to know both object and leader", async || {
         let (code, tree, note) = mainstay(&["why", &key, "--address", &of_standby]).await;
-        code == Some(0) && tree.starts_with("told by a standby") && note == said
+        code == Some(0) && tree.starts_with("answer of a standby") && note == said
     })
     .await;
     until_so("the leader to have tried", async || {
@@ -146,10 +146,10 @@ async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
     let reconcile = ["inspect", "reconcile", "wait-deployment", &key, "--config", &config];
     assert_eq!(mainstay(&reconcile).await, (Some(0), "1 key on the queue\n".to_owned(), through.to_owned()));
     let (code, tree, note) = why(&["--own"]).await;
-    assert!(code == Some(0) && tree.starts_with("told by a standby"), "{tree}");
-    assert!(note.contains("the leader is web-0_1, ask it"), "{note}");
+    assert!(code == Some(0) && tree.starts_with("answer of a standby"), "{tree}");
+    assert!(note.contains("the leader is web-0_1. Ask it"), "{note}");
     let (code, _, note) = mainstay(&["inspect", "caches", "--config", &config]).await;
-    assert!(code == Some(0) && note.contains("the state of the standby web-1_1"), "{note}");
+    assert!(code == Some(0) && note.contains("this replica (web-1_1) is a standby"), "{note}");
 
     for (text, status) in [
         ("made-up", "401"),

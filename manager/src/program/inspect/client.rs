@@ -74,6 +74,15 @@ pub(super) fn is_address(text: &str) -> bool {
     })
 }
 
+/// Returns the SHA-256 of the certificate that a manager shows from this directory.
+pub(super) fn certificate(directory: &Path) -> Result<String, Failure> {
+    let path = directory.join("tls.crt");
+    let own = CertificateDer::from_pem_file(&path);
+    let own =
+        own.map_err(|error| Failure::wrong_input(format_args!("{}: {}", path.display(), Chain(&error))))?;
+    Ok(sha256(&own))
+}
+
 // === impl Server ===
 
 impl Server {
@@ -128,18 +137,7 @@ impl Server {
             _ => Failure::other(text),
         })
     }
-}
 
-/// Returns the SHA-256 of the certificate that a manager shows from this directory.
-pub(super) fn certificate(directory: &Path) -> Result<String, Failure> {
-    let path = directory.join("tls.crt");
-    let own = CertificateDer::from_pem_file(&path);
-    let own =
-        own.map_err(|error| Failure::wrong_input(format_args!("{}: {}", path.display(), Chain(&error))))?;
-    Ok(sha256(&own))
-}
-
-impl Server {
     async fn exchange(
         &self,
         stream: TcpStream,

@@ -51,11 +51,13 @@ pub(super) async fn follow(
             }
         };
         (answered, trouble) = (true, None);
+        let note = standby.map(|standby| standby::note(&standby, &output.command));
         let text = if json {
+            follower.tell(note.as_slice(), output);
             body
         } else {
             let mut table = page.table(&body)?;
-            table.notes.extend(standby.map(|standby| standby::note(&standby, &output.command)));
+            table.notes.extend(note);
             follower.news(&table, output)
         };
         // Also without news, so that a follower whose reader has gone ends.
@@ -90,11 +92,15 @@ impl Follower {
         }
         self.rows = now;
         self.widths.fit(&lines);
-        if self.notes != table.notes {
-            table.notes.iter().for_each(|note| output.note(note));
-            self.notes.clone_from(&table.notes);
-        }
+        self.tell(&table.notes, output);
         lines.iter().map(|line| self.widths.line(line)).collect()
+    }
+
+    fn tell(&mut self, notes: &[String], output: &mut Output<'_>) {
+        if self.notes != notes {
+            notes.iter().for_each(|note| output.note(note));
+            self.notes = notes.to_vec();
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) fn tell(standby: Option<&Standby>, output: &mut Output<'_>) {
 /// `command` is what was typed.
 pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     let Standby { identity, leader, pod, namespace, forwarded, trouble } = standby;
-    let of = harmless(&format!("this is the state of the standby {identity}, of which nothing runs"));
+    let of = harmless(&format!("this replica ({identity}) is a standby and reconciles nothing"));
     let Some(leader) = leader else { return format!("{of}; it knows of no leader") };
     if *forwarded {
         return harmless(&format!(
@@ -30,7 +30,7 @@ pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     let namespace = namespace.iter().flat_map(|namespace| ["-n", namespace]);
     let line = ["kubectl", "exec"].into_iter().chain(namespace).chain([pod, "--"]);
     let line: Vec<_> = line.chain(in_pod(command)).map(word).collect();
-    format!("{of}; {leader}, ask it:\n  {}", harmless(&line.join(" ")))
+    format!("{of}; {leader}. Ask it:\n  {}", harmless(&line.join(" ")))
 }
 
 /// Leaves out the address: it is where this replica was reached, through a forwarded port perhaps.
@@ -83,21 +83,21 @@ mod tests {
     #[test]
     fn what_is_not_known_is_left_out() {
         let command = &["mainstay", "why", "shop/web"];
-        let of = "this is the state of the standby web-1_a, of which nothing runs";
+        let of = "this replica (web-1_a) is a standby and reconciles nothing";
         for (standby, expected) in [
             (standby(None, None, Some("system")), "; it knows of no leader"),
             (standby(Some("b"), None, Some("system")), "; the leader is b"),
             (standby(Some("\u{1b}[2J\n"), None, None), r"; the leader is \u{1b}[2J\n"),
             (
                 standby(Some("web-0_b"), Some("web-0"), None),
-                "; the leader is web-0_b, ask it:\n  kubectl exec web-0 -- mainstay why shop/web",
+                "; the leader is web-0_b. Ask it:\n  kubectl exec web-0 -- mainstay why shop/web",
             ),
         ] {
             assert_eq!(said(&standby, command), format!("{of}{expected}"));
         }
         let asked = standby(Some("web-0_b"), Some("web-0"), None);
         let failed = Standby { trouble: Some("no way\n".to_owned()), ..asked.clone() };
-        let expected = r"; the leader web-0_b did not answer (no way\n), ask it:";
+        let expected = r"; the leader web-0_b did not answer (no way\n). Ask it:";
         assert_eq!(said(&failed, command).lines().next().unwrap(), format!("{of}{expected}"));
         let expected = "this is the answer of the leader web-0_b, through the standby web-1_a";
         assert_eq!(said(&Standby { forwarded: true, ..asked }, command), expected);

@@ -94,6 +94,13 @@ fn run(args: &[&str]) -> (Exit, String, String) {
 
 /// As [`run`], for any command.
 fn run_whole(args: &[&str]) -> (Exit, String, String) {
+    let mut out = Vec::new();
+    let (exit, err) = run_into(args, &mut out);
+    (exit, String::from_utf8(out).unwrap(), err)
+}
+
+/// As [`run_whole`], with this standard output.
+fn run_into(args: &[&str], out: &mut dyn std::io::Write) -> (Exit, String) {
     let product = Command::new("price").arg(clap::Arg::new("product").required(true));
     let path = |matches: &ArgMatches| {
         let product = matches.get_one::<String>("product").map(String::as_str).unwrap_or_default();
@@ -103,10 +110,10 @@ fn run_whole(args: &[&str]) -> (Exit, String, String) {
     let show = |body: &str| serde_json::from_str(body).map(|price: u32| format!("it costs {price}\n"));
     let program = Program::new("shop", "1.2.3", "Runs the shop").controllers(["orders"]);
     let program = program.question(Question::new(product, path, show));
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut err = Vec::new();
     let args = ["shop"].iter().chain(args).map(OsString::from);
-    let Parsed::Done(exit) = program.parse(args, &mut out, &mut err) else { panic!("it is done at once") };
-    (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    let Parsed::Done(exit) = program.parse(args, out, &mut err) else { panic!("it is done at once") };
+    (exit, String::from_utf8(err).unwrap())
 }
 
 const QUEUE: &str = r#"{"controller":"orders","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},
@@ -158,7 +165,7 @@ fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
     let address = manager.address.to_string();
     let said = |command: &str| {
         format!(
-            "this is the state of the standby web-1_a, of which nothing runs; the leader is web-0_b, ask it:\n  \
+            "this replica (web-1_a) is a standby and reconciles nothing; the leader is web-0_b. Ask it:\n  \
              kubectl exec -n shop web-0 -- shop {command}\n"
         )
     };
@@ -172,6 +179,33 @@ fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
         let args: Vec<_> = command.split(' ').chain(["--address", &address]).collect();
         assert_eq!(run_whole(&args), (Exit::Success, out.to_owned(), said(command)), "{command}");
     }
+}
+
+/// Closed once it has taken two pages.
+#[derive(Default)]
+struct TwoPages(Vec<u8>, u8);
+
+impl std::io::Write for TwoPages {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.1 == 2 { Err(std::io::ErrorKind::BrokenPipe.into()) } else { self.0.write(bytes) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.1 += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_follower_of_json_says_once_that_a_standby_answers() {
+    let standby = r#"{"identity":"web-1_a","leader":null,"pod":null,"namespace":null}"#;
+    let manager = Scripted::start_with(None, Some(standby), &[("/debug/caches", 200, "{}\n")]);
+    let address = manager.address.to_string();
+    let mut out = TwoPages::default();
+    let args = ["inspect", "caches", "-w", "-o", "json", "--address", &address];
+    let said = "this replica (web-1_a) is a standby and reconciles nothing; it knows of no leader\n";
+    assert_eq!(run_into(&args, &mut out), (Exit::Success, said.to_owned()));
+    assert_eq!(String::from_utf8(out.0).unwrap(), "{}\n{}\n");
 }
 
 #[test]
