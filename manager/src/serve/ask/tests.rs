@@ -40,7 +40,7 @@ async fn asked(
         let (stream, _) = listener.accept().await.unwrap();
         let mut got = Vec::new();
         if let Ok(mut stream) = TlsAcceptor::from(Arc::new(config)).accept(stream).await {
-            stream.read_to_end(&mut got).await.ok();
+            stream.read_buf(&mut got).await.ok();
         }
         got
     };
