@@ -155,8 +155,9 @@ impl<Q: Key> Live<Q> {
 fn the_shipped_roles_are_for_the_pages_that_are_served_and_no_others() {
     let roles = include_str!("../../../deploy/components/inspect-peers/rbac.yaml");
     let roles: Vec<Value> = serde_saphyr::from_multiple(roles).unwrap();
-    let rules = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
-    let granted: BTreeSet<_> = rules
+    let granted: BTreeSet<_> = roles
+        .iter()
+        .flat_map(|role| role["rules"].as_array().into_iter().flatten())
         .flat_map(|rule| {
             let urls = rule["nonResourceURLs"].as_array().into_iter().flatten();
             urls.map(move |url| (rule["verbs"].to_string(), url.as_str().unwrap().to_owned()))

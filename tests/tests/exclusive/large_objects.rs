@@ -166,12 +166,12 @@ impl Sorts {
             0..2 => self.large(name, &list("0", LARGEST)),
             2..4 => self.large(name, &list(r#"{"":0}"#, LARGEST)),
             4..8 => self.service(name),
-            _ if number % 8 == 0 => {
+            _ if number.is_multiple_of(8) => {
                 self.large_deployments += 1;
                 // In etcd such a character takes one byte, and in the JSON of the API server six.
                 self.deployment(name, &"<".repeat(LARGEST));
             }
-            _ if number % 2 == 0 => {
+            _ if number.is_multiple_of(2) => {
                 self.large_deployments += 1;
                 self.deployment(name, text);
             }

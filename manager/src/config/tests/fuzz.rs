@@ -29,7 +29,8 @@ pub fn configuration(data: &[u8]) {
     // JSON is YAML.
     let tree = configuration.tree();
     let sections = tree.as_object().into_iter().flatten();
-    let printed: String = sections.map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let printed: Vec<_> = sections.map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let printed = printed.concat();
     let again = read(&printed).expect("it reads what it prints").configuration;
     assert_eq!(again, configuration);
     assert_eq!(configuration.reloaded(&again), configuration);

@@ -98,7 +98,9 @@ impl Follower {
 
     fn tell(&mut self, notes: &[String], output: &mut Output<'_>) {
         if self.notes != notes {
-            notes.iter().for_each(|note| output.note(note));
+            for note in notes {
+                output.note(note);
+            }
             self.notes = notes.to_vec();
         }
     }

@@ -31,9 +31,9 @@ async fn asked(
     let provider = Arc::new(ring::default_provider());
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
     let key = provider.key_provider.load_private_key(key).unwrap();
-    let shows = Shows(Arc::new(CertifiedKey::new(vec![shown.cert.der().clone()], key)));
+    let resolver = Shows(Arc::new(CertifiedKey::new(vec![shown.cert.der().clone()], key)));
     let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
-    let config = config.with_no_client_auth().with_cert_resolver(Arc::new(shows));
+    let config = config.with_no_client_auth().with_cert_resolver(Arc::new(resolver));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = async {

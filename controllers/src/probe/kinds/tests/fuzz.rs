@@ -104,7 +104,7 @@ pub fn http(data: &[u8]) {
     let said = |status: &[u8]| bytes.windows(3).any(|window| window == status);
     match found {
         Ok(()) => {
-            assert!((200..400).any(|status| said(status.to_string().as_bytes())), "no such status was said")
+            assert!((200..400).any(|status| said(status.to_string().as_bytes())), "no such status was said");
         }
         Err(failure) => {
             let told = failure.at(Detail::Full);
