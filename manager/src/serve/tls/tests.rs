@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
@@ -154,6 +154,13 @@ async fn handshakes_show_the_pair_in_force_and_neither_silence_nor_plain_text_ho
     let _silent = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
     let answer = ask(address, &old).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/a"), "{answer}");
+    let own_read = async {
+        while certificates.reads().total.get() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // If it came later, it would put the old pair in force again.
+    timeout(Duration::from_secs(30), own_read).await.expect("the server reads its files at the start");
     put_chain(&directory, &new);
     put_key(&directory, &new);
     assert!(certificates.take(files(&directory)).unwrap());
