@@ -36,6 +36,10 @@ fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
         inspect["bindAddress"].as_str().and_then(|address| address.strip_prefix("0.0.0.0:")),
         Some(&*port)
     );
+    let roles = documents_of("components/inspect-peers");
+    let reader = roles.iter().find(|role| name_of(role) == "mainstay-inspect").expect("a role");
+    let urls = reader["rules"][0]["nonResourceURLs"].as_array().expect("a list");
+    assert!(urls.contains(&json!("/debug/waitdeployments/*")), "for the command why: {urls:?}");
     let policy = documents_of("components/network-policy");
     assert_eq!(one_of(&policy, "NetworkPolicy")["spec"]["ingress"][2]["ports"][0]["port"].to_string(), port);
 }
