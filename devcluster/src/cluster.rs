@@ -193,18 +193,12 @@ impl DevCluster {
 
     /// Asks the API server to end, kills it after two seconds, and returns when it is gone. Its data stay.
     pub async fn stop_apiserver(&self) {
-        let mut apiserver = self.apiserver.lock().await;
-        if let Some(process) = apiserver.take() {
-            process.stop(APISERVER_GRACE).await;
-        }
+        end(&mut *self.apiserver.lock().await, APISERVER_GRACE).await;
     }
 
     /// Kills the API server: its clients get no goodbye. Its data stay.
     pub async fn kill_apiserver(&self) {
-        let mut apiserver = self.apiserver.lock().await;
-        if let Some(process) = apiserver.take() {
-            process.stop(Duration::ZERO).await;
-        }
+        end(&mut *self.apiserver.lock().await, Duration::ZERO).await;
     }
 
     /// Starts the API server again, on the same address, and returns when it is ready. Does nothing if it runs.
@@ -226,10 +220,7 @@ impl DevCluster {
 
     /// Kills etcd. Its data stay, and the API server goes on as well as it can.
     pub async fn kill_etcd(&self) {
-        let mut etcd = self.etcd.lock().await;
-        if let Some(process) = etcd.take() {
-            process.stop(Duration::ZERO).await;
-        }
+        end(&mut *self.etcd.lock().await, Duration::ZERO).await;
     }
 
     /// Starts etcd again on its data and returns when it takes connections. Does nothing if it runs.
@@ -253,9 +244,7 @@ impl DevCluster {
             return Ok(());
         }
         let mut controllers = self.controllers.lock().await;
-        if let Some(process) = controllers.take() {
-            process.stop(Duration::ZERO).await;
-        }
+        end(&mut controllers, Duration::ZERO).await;
         let mut process = spawn_controllers(&self.shell)?;
         self.shell.until(CONTROLLERS, &mut [&mut process], || self.shell.controllers_ready()).await?;
         *controllers = Some(process);
@@ -270,6 +259,13 @@ impl DevCluster {
             process.stop(Duration::ZERO).await;
         }
         self.shell.folder.remove().await;
+    }
+}
+
+/// Asks the process, if it runs, to end, kills it after this time, and returns when it is gone.
+async fn end(process: &mut Option<Process>, grace: Duration) {
+    if let Some(process) = process.take() {
+        process.stop(grace).await;
     }
 }
 
