@@ -118,18 +118,16 @@ impl<'a> Scan<'a> {
         self.check_kind(&home.kind, projection)?;
         let full = projection == Projection::Full;
         let whole = self.size_of_body(&home.head, projection);
+        let fits = home.affords(whole);
+        let kept = if fits { projection } else { Projection::Metadata };
+        let size = if kept == projection { whole } else { self.size_of_body(&home.head, kept) };
+        // Metadata may be too large by itself. Long lists would then take several times their bytes.
+        let bare = !home.affords(size);
         let extent = match projection {
-            _ if !home.affords(whole) => Extent::TooLarge {
-                size: u32::try_from(whole).unwrap_or(u32::MAX),
-                bare: !home.affords(self.size_of_body(&home.head, Projection::Metadata)),
-            },
+            _ if !fits => Extent::TooLarge { size: u32::try_from(whole).unwrap_or(u32::MAX), bare },
             Projection::Full => Extent::Whole,
             Projection::Metadata => Extent::Metadata,
         };
-        let kept = if extent == Extent::Whole { projection } else { Projection::Metadata };
-        let size = self.size_of_body(&home.head, kept);
-        // Metadata may be too large by itself. Long lists would then take several times their bytes.
-        let bare = !home.affords(size);
         let list = |raw: Option<&'a str>| raw.filter(|raw| !bare || raw.len() <= SHORT);
         let body = if bare { self.identity(&home.head) } else { self.body(&home.head, kept, size) };
         let (paused, reconcile_at_hash) = self.metadata.steering()?;
