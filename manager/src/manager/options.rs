@@ -47,8 +47,9 @@ pub trait SetLogLevel: fmt::Debug + Send + Sync {
 
 impl ManagerOptions {
     /// Options of a process that is one replica: its identity is the name of its Pod, or of the host, and a random
-    /// part, so that a restarted container is told from its predecessor. Its Pod is the one that the variables `POD_NAME`, `POD_NAMESPACE` and
-    /// `POD_UID` name, and its address stands in `POD_IP`; a Deployment fills them by `fieldRef`.
+    /// part, so that a restarted container is told from its predecessor. Its Pod is the one that the variables
+    /// `POD_NAME`, `POD_NAMESPACE` and `POD_UID` name, and its address stands in `POD_IP`; a Deployment fills them
+    /// by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
         let pod = own_pod();
         Self {

@@ -266,7 +266,7 @@ async fn thousands_of_requests_that_get_no_answer_hold_up_no_renewal() {
         let client = connections.client(role).unwrap();
         for number in 0..many_each {
             let client = client.clone();
-            working.spawn(async move { client.send(put(&format!("/work/{number}"), "{}")).await.map(drop) });
+            working.spawn(async move { client.send(put(&format!("/items/{number}"), "{}")).await.map(drop) });
         }
     }
     let renewal = async {
