@@ -7,7 +7,6 @@
 //! scrapers read, [`kstatus`] and [`argo`] what those who deploy see, [`follow`] what a cache was told behind a bad
 //! network, [`checks`] what the probes say, [`impostor`] answers in the server's place, [`proxy`] stands
 //! between the two. Nothing here sends a packet to any address outside loopback, or a [`network`] of the test's own.
-
 //!
 //! Linux only: the tests read `/proc` and make network namespaces.
 

@@ -31,10 +31,10 @@ use self::schedule::{Fault, MANAGERS, Schedule, Target, Trouble};
 
 /// The default of `MAINSTAY_SEED`, fixed so that a failure can be repeated.
 const SEED: u64 = 20_261_123;
-const DURATION: Duration = Duration::from_mins(1);
+const DURATION: Duration = Duration::from_secs(30);
 const DURATION_IN_FULL: Duration = Duration::from_mins(10);
 /// Churn without faults before the first measurement, so that one-time allocations do not count as growth.
-const WARM_UP: Duration = Duration::from_secs(10);
+const WARM_UP: Duration = Duration::from_secs(5);
 /// One ServiceAccount for each manager, so that the audit log names the writer.
 const USERS: [&str; MANAGERS] = ["mainstay", "mainstay-too", "mainstay-steady"];
 const LOG_LINES_SHOWN: usize = 60;
