@@ -69,7 +69,7 @@ pub(crate) fn apiserver(port: u16, certificates: &Certificates, extra: &[String]
         .flag("service-account-issuer", "https://kubernetes.default.svc")
         .flag("service-account-key-file", &certificates.service_account_public_key)
         .flag("service-account-signing-key-file", &certificates.service_account_key)
-        .flag("service-cluster-ip-range", "198.19.0.0/24")
+        .flag("service-cluster-ip-range", "198.19.0.0/16")
         .flag("allow-privileged", "true")
         // No default route is needed, and no Endpoints of its own are kept.
         .flag("advertise-address", "127.0.0.1")
