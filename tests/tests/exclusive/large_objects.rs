@@ -58,7 +58,7 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     let form = if long_form() {
         Form { large: 100, small: 100, gates: 200 }
     } else {
-        Form { large: 20, small: 10, gates: 20 }
+        Form { large: 20, small: 10, gates: 15 }
     };
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let identity = cluster.install_base().await;
@@ -89,8 +89,9 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     assert_eq!(ready.reason.as_deref(), Some("TooLarge"), "{message}");
     assert!(message.contains("has 14") && message.contains("more than 65536"), "{message}");
 
-    let disturbed = tokio::select! {
-        disturbed = gates(&cluster, "beside", form.gates) => disturbed,
+    let beside = gates(&cluster, "beside", form.gates).await;
+    let changing = tokio::select! {
+        changing = gates(&cluster, "changing", form.gates) => changing,
         () = touch(&large, form.small) => Took::default(),
     };
 
@@ -99,11 +100,11 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     assert!(stopped(&mut first).await, "{:#?}", first.log());
     let mut third = start("third");
     leads(&second).await;
-    decided(&second, &sorts, 2 * form.gates).await;
+    decided(&second, &sorts, 3 * form.gates).await;
     most = most.max(most_memory(&second));
     assert!(stopped(&mut second).await, "{:#?}", second.log());
     leads(&third).await;
-    decided(&third, &sorts, 2 * form.gates).await;
+    decided(&third, &sorts, 3 * form.gates).await;
 
     // It shrinks, and its gate works as any other.
     let shrink = Patch::Merge(json!({"spec": {"x": null}}));
@@ -122,15 +123,18 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     figure("worst.limit_mb", limit, "MB");
     for percent in [50, 99] {
         figure(&format!("worst.no_manager.control_ms_p{percent}"), percentile(&alone, percent), "ms");
-        for (name, took) in [("beside", &disturbed), ("before", &undisturbed)] {
+        for (name, took) in [("before", &undisturbed), ("beside", &beside), ("changing", &changing)] {
             let [gate, control] = [&took.gate_ms, &took.control_ms].map(|ms| percentile(ms, percent));
             figure(&format!("worst.{name}.gate_ms_p{percent}"), gate, "ms");
             figure(&format!("worst.{name}.control_ms_p{percent}"), control, "ms");
         }
     }
-    let [undisturbed, disturbed] = [undisturbed, disturbed].map(|took| percentile(&took.gate_ms, 99));
     assert!(most <= 0.9 * limit, "{most} MB were resident; deploy/base allows {limit} MB");
-    assert!(disturbed <= 2.0 * undisturbed + SLACK_MS, "{disturbed} ms beside them, {undisturbed} ms before");
+    let before = percentile(&undisturbed.gate_ms, 99);
+    for (name, took) in [("beside", &beside), ("changing", &changing)] {
+        let gate = percentile(&took.gate_ms, 99);
+        assert!(gate <= 2.0 * before + SLACK_MS, "{gate} ms {name}, {before} ms before");
+    }
     cluster.stop().await;
 }
 
