@@ -37,7 +37,7 @@ fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
         Some(&*port)
     );
     let roles = documents_of("components/inspect-peers");
-    let reader = roles.iter().find(|role| name_of(role) == "mainstay-inspect").expect("a role");
+    let reader = roles.iter().find(|role| role["metadata"]["name"] == "mainstay-inspect").expect("a role");
     let urls = reader["rules"][0]["nonResourceURLs"].as_array().expect("a list");
     assert!(urls.contains(&json!("/debug/waitdeployments/*")), "for the command why: {urls:?}");
     let policy = documents_of("components/network-policy");
