@@ -14,7 +14,6 @@ mod shell;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -23,6 +22,7 @@ use tokio::sync::Mutex;
 use crate::command_line;
 use crate::process::Process;
 use crate::programs::Programs;
+use crate::progress::Progress;
 
 pub use beside::ApiServer;
 pub use error::StartError;
@@ -33,12 +33,6 @@ use shell::Shell;
 const APISERVER_GRACE: Duration = Duration::from_secs(2);
 
 const CONTROLLERS: &str = "kube-controller-manager";
-
-/// Hears, line by line, what takes long. Says nothing by default.
-#[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Hear>>);
-
-type Hear = dyn Fn(&str) + Send + Sync;
 
 /// What a cluster should be like.
 #[derive(Clone, Debug, Default)]
@@ -72,27 +66,6 @@ pub struct DevCluster {
     /// None while stopped by hand.
     etcd: Mutex<Option<Process>>,
     shell: Shell,
-}
-
-// === impl Progress ===
-
-impl Progress {
-    /// Calls `hear` with each line.
-    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(hear)))
-    }
-
-    pub(crate) fn tell(&self, line: &str) {
-        if let Some(hear) = &self.0 {
-            hear(line);
-        }
-    }
-}
-
-impl std::fmt::Debug for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Progress(heard)" } else { "Progress(unheard)" })
-    }
 }
 
 // === impl DevCluster ===

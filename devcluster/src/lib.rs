@@ -19,6 +19,7 @@ mod cluster;
 mod command_line;
 
 mod programs;
+mod progress;
 
 mod certificates;
 mod folder;
@@ -27,5 +28,6 @@ mod port;
 mod process;
 
 pub use certificates::CertificateError;
-pub use cluster::{ApiServer, DevCluster, Options, Progress, StartError};
+pub use cluster::{ApiServer, DevCluster, Options, StartError};
 pub use programs::ProgramsError;
+pub use progress::Progress;

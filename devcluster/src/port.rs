@@ -9,8 +9,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-use crate::cluster::StartError;
-
 /// A port on 127.0.0.1 that only processes of this user which ask to share it can bind.
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -20,10 +18,9 @@ pub(crate) struct Port {
 
 impl Port {
     /// Takes a free port.
-    pub(crate) fn reserve() -> Result<Self, StartError> {
-        let held =
-            shared(0).and_then(|socket| Ok(Self { number: socket.local_addr()?.port(), _held: socket }));
-        held.map_err(StartError::Port)
+    pub(crate) fn reserve() -> io::Result<Self> {
+        let held = shared(0)?;
+        Ok(Self { number: held.local_addr()?.port(), _held: held })
     }
 
     pub(crate) fn number(&self) -> u16 {

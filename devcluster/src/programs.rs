@@ -10,7 +10,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::cluster::Progress;
+use crate::progress::Progress;
 
 /// The variable of envtest and its kin; whoever sets it has chosen the programs.
 const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";

@@ -31,8 +31,12 @@ impl DevCluster {
     pub async fn another_apiserver(&self) -> Result<ApiServer<'_>, StartError> {
         static COUNT: AtomicU32 = AtomicU32::new(2);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let server =
-            ApiServer { shell: &self.shell, port: Port::reserve()?, number, process: Mutex::new(None) };
+        let server = ApiServer {
+            shell: &self.shell,
+            port: Port::reserve().map_err(StartError::Port)?,
+            number,
+            process: Mutex::new(None),
+        };
         server.start().await?;
         Ok(server)
     }

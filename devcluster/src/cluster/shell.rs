@@ -49,7 +49,7 @@ impl Shell {
     pub(super) fn new(programs: Programs, options: Options) -> Result<Self, StartError> {
         let folder = Folder::create(options.keep_folder).map_err(StartError::Folder)?;
         let certificates = Certificates::generate(folder.path())?;
-        let apiserver_port = Port::reserve()?;
+        let apiserver_port = Port::reserve().map_err(StartError::Port)?;
         let kubeconfig = folder.path().join("kubeconfig");
         let url = format!("https://127.0.0.1:{}", apiserver_port.number());
         fs::write(&kubeconfig, kubeconfig_text(&url, &certificates)).map_err(StartError::Folder)?;
@@ -58,8 +58,8 @@ impl Shell {
             programs,
             options,
             apiserver_port,
-            controller_manager_port: Port::reserve()?,
-            scheduler_port: Port::reserve()?,
+            controller_manager_port: Port::reserve().map_err(StartError::Port)?,
+            scheduler_port: Port::reserve().map_err(StartError::Port)?,
             https: Https::new(&certificates)?,
             certificates,
             kubeconfig,
