@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use kube::Resource;
@@ -32,6 +33,11 @@ pub const FIELD_MANAGER_OF_SIZES: &str = "waitdeployment-size";
 pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
 /// On the Deployment: stands for the template that was last let through, so that a new one is known as such.
 pub const TEMPLATE_ANNOTATION: &str = "apps.mainstay.dev/template";
+
+/// Which share of `cache.maxObjectBytes` is decoded of a WaitDeployment or Deployment. Templates are carried as JSON values,
+/// which take up to 100 times the memory of their text, twice or three times in each worker at once; the memory limit in
+/// `deploy/base` is for this share of the size that it sets.
+pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// Keys that are never passed on, exactly.
 const TRACKING_KEYS: [&str; 5] = [

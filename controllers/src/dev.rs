@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, Loaded, LogFilter, Overrides, Source};
+use mainstay::config::{ConfigError, ConfigSchema, Loaded, LogFilter, Overrides, Source};
 use mainstay::key::Request;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
@@ -26,6 +26,7 @@ use mainstay_devcluster::{DevCluster, Options, Progress};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::register::{Sockets, register};
 use sample::Sample;
 use story::Story;
 
@@ -51,9 +52,9 @@ pub(crate) fn command() -> Command {
     )
 }
 
-/// Runs the command until Ctrl-C.
-pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let (loaded, source) = match configuration(matches) {
+/// Runs the command until Ctrl-C. The schema is that of the program.
+pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
+    let (loaded, source) = match configuration(matches, schema) {
         Ok(found) => found,
         Err(problem) => return program::refuse(&problem, &mut std::io::stderr()).into(),
     };
@@ -68,13 +69,15 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 /// What holds at the start, and the file to follow if there is one.
-fn configuration(matches: &ArgMatches) -> Result<(Loaded, Option<Source>), ConfigError> {
-    let schema = crate::config_schema();
+fn configuration(
+    matches: &ArgMatches,
+    schema: &ConfigSchema,
+) -> Result<(Loaded, Option<Source>), ConfigError> {
     let Ok(flags) = ConfigFlags::of(matches) else {
         return Ok((schema.from_overrides(&Overrides::default())?, None));
     };
     if flags.config.is_some() {
-        return Ok((flags.load(&schema)?, flags.source(&schema)));
+        return Ok((flags.load(schema)?, flags.source(schema)));
     }
     let mut overrides = flags.overrides();
     // The story is told on standard output; of the log only what it does not tell is of interest beside it.
@@ -160,7 +163,7 @@ async fn tell_on(
 
     let mut sample = Sample::reserve()?;
     let manager = Manager::new(options, loaded, connection)?;
-    crate::register(&manager, crate::Sockets::default())?;
+    register(&manager, Sockets::default())?;
     let key = Request::namespaced(sample::NAMESPACE, sample::NAME);
     manager.register(story::controller(&manager, story, key))?;
 

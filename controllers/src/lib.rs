@@ -1,8 +1,8 @@
 //! The controllers built into mainstay.
 //!
-//! Two controllers share one custom resource. [`wait_deployment`] creates a Deployment once its prerequisite answers;
-//! [`status_mirror`] shows that Deployment's status on the WaitDeployment. What they decide stands in pure rooms
-//! ([`gate`], [`deployment`], [`mirror`]); what they wait for is found out by [`probe`], beside the reconciles.
+//! Two controllers share one custom resource. [`wait_deployment`] creates a Deployment once its prerequisites are ready;
+//! [`status_mirror`] shows that Deployment's status on the WaitDeployment. Their decisions are pure functions
+//! ([`wait_deployment::gate`], [`status_mirror::mirror`], [`deployment`]). [`dependency`] finds out what is ready.
 
 #[cfg(feature = "dev")]
 mod dev;
@@ -12,24 +12,17 @@ pub mod register;
 
 pub mod status_mirror;
 pub mod wait_deployment;
+pub mod why;
 
-pub mod gate;
-pub mod mirror;
-pub mod status;
-
-pub mod cycles;
-pub mod dependencies;
+pub mod dependency;
 pub mod deployment;
-pub mod probe;
-pub mod resources;
-pub mod services;
-pub mod surroundings;
+pub mod status;
 
 pub mod settings;
 
-pub mod why;
-
+mod conditions;
 pub mod reasons;
+mod selector;
 
 pub use program::{config_schema, program, program_with};
 pub use register::{CONTROLLERS, Sockets, register};

@@ -1,5 +1,8 @@
 //! The binary's description: its CRDs, its controllers, its commands.
 
+#[cfg(test)]
+mod tests;
+
 use mainstay::config::ConfigSchema;
 use mainstay::program::Program;
 
@@ -28,6 +31,8 @@ pub fn program_with(sockets: Sockets) -> Program {
         .setup(|manager| Ok(register(manager, sockets)?))
         .question(why::question());
     #[cfg(feature = "dev")]
-    let program = program.command(crate::dev::command(), crate::dev::run);
+    let schema = program.schema().clone();
+    #[cfg(feature = "dev")]
+    let program = program.command(crate::dev::command(), move |matches| crate::dev::run(matches, &schema));
     program
 }

@@ -1,6 +1,5 @@
 //! How the built-in controllers are put together and given to a manager.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -18,26 +17,21 @@ use mainstay_api::WaitDeployment;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cycles::Cycles;
-use crate::dependencies::Dependencies;
-use crate::probe::{Dial, Driver, Engine, Resolve, Seams, Surroundings, TokioDial, TokioResolve};
-use crate::resources::{ResourceWatch, Resources};
-use crate::services::CachedServices;
+use crate::dependency::Dependencies;
+use crate::dependency::cycles::Cycles;
+use crate::dependency::probe::{Dial, Driver, Engine, Resolve, Seams, Surroundings, TokioDial, TokioResolve};
+use crate::dependency::resource::{ResourceWatch, Resources};
+use crate::dependency::service::CachedServices;
+use crate::dependency::surroundings::ClusterSurroundings;
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 use crate::status::{StatusWriter, Turns};
 use crate::status_mirror::StatusMirror;
-use crate::surroundings::ClusterSurroundings;
 use crate::wait_deployment::{GateMetrics, WaitDeploymentReconciler};
 use crate::why::{self, Why};
-use crate::{deployment, mirror, status_mirror, wait_deployment};
+use crate::{deployment, status_mirror, wait_deployment};
 
 /// The names a configuration file may use.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
-
-/// Which share of `cache.maxObjectBytes` is decoded of a WaitDeployment or Deployment. Templates are carried as JSON values,
-/// which take up to 100 times the memory of their text, twice or three times in each worker at once; the memory limit in
-/// `deploy/base` is for this share of the size that it sets.
-pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// How probes reach the network; tests put their own here.
 #[derive(Clone)]
@@ -68,8 +62,8 @@ struct ProbeEngine {
 /// # Errors
 /// Fails if one of the names is taken, or the manager has been stopped.
 pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError> {
-    let objects = manager.store::<WaitDeployment>(Scope::all()).limited_to_share(DECODED_SHARE);
-    let deployments = manager.store::<Deployment>(Scope::all()).limited_to_share(DECODED_SHARE);
+    let objects = manager.store::<WaitDeployment>(Scope::all()).limited_to_share(deployment::DECODED_SHARE);
+    let deployments = manager.store::<Deployment>(Scope::all()).limited_to_share(deployment::DECODED_SHARE);
     let services = manager.store::<Service>(Scope::all());
     let slices = manager.store::<EndpointSlice>(Scope::all());
 
@@ -118,7 +112,12 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
             gates.clone(),
         ));
     let mirror = Controller::new(status_mirror::NAME).reconciles(&objects).owns(&deployments).reconciler(
-        StatusMirror::new(&objects, &deployments, status(mirror::FIELD_MANAGER), manager.registry()),
+        StatusMirror::new(
+            &objects,
+            &deployments,
+            status(status_mirror::mirror::FIELD_MANAGER),
+            manager.registry(),
+        ),
     );
     let declare = manager.clone();
     let declare = move |kind| declare.store_of(kind, Scope::all());

@@ -8,6 +8,7 @@
 //!    the pause are gathered, and never put it off.
 
 mod metrics;
+pub mod mirror;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,9 +25,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::deployment::LiveDeployment;
-use crate::mirror::mirror;
 use crate::status::{StatusWriter, uid_of};
 use metrics::{MirrorMetrics, WriteResult};
+use mirror::mirror;
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
@@ -60,7 +61,7 @@ struct Book {
 // === impl StatusMirror ===
 
 impl StatusMirror {
-    /// Makes the reconciler; `status` is in the name of [`FIELD_MANAGER`](crate::mirror::FIELD_MANAGER).
+    /// Makes the reconciler; `status` is in the name of [`FIELD_MANAGER`](crate::status_mirror::mirror::FIELD_MANAGER).
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,

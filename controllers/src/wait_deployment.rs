@@ -14,6 +14,7 @@
 
 mod adopt;
 mod deed;
+pub mod gate;
 mod metrics;
 mod refused;
 mod size;
@@ -37,12 +38,13 @@ use mainstay_api::{Plan, WaitDeployment};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::dependencies::{Dependencies, Observation, State};
+use crate::dependency::Dependencies;
+use crate::dependency::observation::{Observation, State};
 use crate::deployment::{LiveDeployment, desired};
-use crate::gate::{self, Change, Course, Facts, GateStatus};
 use crate::reasons::event;
 use crate::status::{StatusWriter, uid_of};
 use deed::Done;
+use gate::{Change, Course, Facts, GateStatus};
 use size::Sizes;
 use written::Memory;
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use mainstay_controllers::probe::fuzz::{Authority, tls};
+use mainstay_controllers::dependency::probe::fuzz::{Authority, tls};
 
 #[path = "../authority.rs"]
 mod authority;

@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use mainstay_controllers::Sockets;
-use mainstay_controllers::probe::{Dial, DialFuture, Resolve, ResolveFuture, ServicesFuture, TokioDial};
+use mainstay_controllers::dependency::probe::{
+    Dial, DialFuture, Resolve, ResolveFuture, ServicesFuture, TokioDial,
+};
 use parking_lot::Mutex;
 
 /// A name for loopback that, unlike `localhost`, is looked up and needs to be allowed as others do.

@@ -7,27 +7,53 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms of the runtime, top to bottom. A room may import those after it.
-const ROOMS: [&str; 15] = [
-    "program",
-    "manager",
-    "inspect",
-    "config",
-    "controller",
-    "watch",
-    "testing",
-    "reconcile",
-    "cache",
-    "election",
-    "client",
-    "queue",
-    "health",
-    "metrics",
-    "serve",
-];
+/// The rooms of a crate, top to bottom. A room may import those after it.
+struct Crate {
+    source: &'static str,
+    rooms: &'static [&'static str],
+}
 
-/// The lowest leaves, on which all others may stand.
-const FLOOR: [&str; 2] = ["key", "util"];
+const RUNTIME: Crate = Crate {
+    source: "manager/src",
+    rooms: &[
+        "program",
+        "manager",
+        "inspect",
+        "config",
+        "controller",
+        "watch",
+        "testing",
+        "reconcile",
+        "cache",
+        "election",
+        "client",
+        "queue",
+        "health",
+        "metrics",
+        "serve",
+        "key",
+        "util",
+    ],
+};
+
+const CONTROLLERS: Crate = Crate {
+    source: "controllers/src",
+    rooms: &[
+        "program",
+        "dev",
+        "register",
+        "why",
+        "wait_deployment",
+        "status_mirror",
+        "status",
+        "conditions",
+        "deployment",
+        "dependency",
+        "settings",
+        "selector",
+        "reasons",
+    ],
+};
 
 /// Each crate's folder and which of ours it may depend on, dev-dependencies included.
 const CRATES: [(&str, &[&str]); 5] = [
@@ -40,25 +66,27 @@ const CRATES: [(&str, &[&str]); 5] = [
 
 #[test]
 fn rooms_import_downwards_only() {
-    let source = workspace().join("manager/src");
     let mut wrong = Vec::new();
-    for file in rust_files(&source) {
-        let relative = file.strip_prefix(&source).expect("below the source folder");
-        let Some(room) = relative.iter().next().and_then(|first| Path::new(first).file_stem()) else {
-            continue;
-        };
-        let room = room.to_string_lossy();
-        if room == "lib" {
-            continue;
-        }
-        let height =
-            height(&room).unwrap_or_else(|| panic!("{room} is no room of the design; add it to ROOMS"));
-        for import in imports(&fs::read_to_string(&file).expect("a readable source")) {
-            // Items that the library re-exports at its root would hide the room they come from.
-            match self::height(&import) {
-                Some(imported) if imported >= height => {}
-                Some(_) => wrong.push(format!("{}: {room} imports {import}, above it", relative.display())),
-                None => wrong.push(format!("{}: crate::{import} names no room", relative.display())),
+    for Crate { source, rooms } in [RUNTIME, CONTROLLERS] {
+        let height = |room: &str| rooms.iter().position(|name| *name == room);
+        let folder = workspace().join(source);
+        for file in rust_files(&folder) {
+            let relative = file.strip_prefix(&folder).expect("below the source folder");
+            let place = relative.display();
+            let room = relative.iter().next().map(Path::new).and_then(Path::file_stem);
+            let room = room.expect("a file has a name").to_string_lossy();
+            if room == "lib" || room == "main" {
+                continue;
+            }
+            let own =
+                height(&room).unwrap_or_else(|| panic!("{source}/{room} is no room; add it to the list"));
+            for import in imports(&fs::read_to_string(&file).expect("a readable source")) {
+                // Items that the library re-exports at its root would hide the room they come from.
+                match height(&import) {
+                    Some(imported) if imported >= own => {}
+                    Some(_) => wrong.push(format!("{source}/{place}: {room} imports {import}, above it")),
+                    None => wrong.push(format!("{source}/{place}: crate::{import} names no room")),
+                }
             }
         }
     }
@@ -292,11 +320,6 @@ fn grouped_nested_and_inline_imports_are_all_seen() {
     ";
     let expected = ["cache", "client", "key", "metrics", "queue", "watch"].map(ToOwned::to_owned);
     assert_eq!(imports(source), BTreeSet::from(expected));
-}
-
-/// How far down a room is.
-fn height(room: &str) -> Option<usize> {
-    ROOMS.iter().chain(&FLOOR).position(|name| *name == room)
 }
 
 /// Returns the first segment of every path that begins with `crate::`.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::deployment::desired;
-use crate::mirror::FIELD_MANAGER;
 use crate::status::Turns;
+use crate::status_mirror::mirror::FIELD_MANAGER;
 
 fn request() -> Request {
     Request::namespaced("shop", "web")

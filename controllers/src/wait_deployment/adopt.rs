@@ -179,8 +179,8 @@ mod tests {
     use mainstay::reconcile::Retry;
 
     use super::super::deed::refused;
+    use super::super::gate::Applied;
     use super::*;
-    use crate::gate::Applied;
 
     #[test]
     fn managed_fields_that_are_too_large_are_told_and_not_decoded() {

@@ -15,20 +15,18 @@ use tracing::info;
 
 use super::WaitDeploymentReconciler;
 use super::adopt::ManagedFieldsTooLarge;
+use super::gate::{Applied, Deed, Replicas, Trial, Write};
 use super::refused::{is_denial, is_no_dry_run, is_rejection, words_of};
-use super::written::Attempt;
+use super::written::{Attempt, TRIAL_RETRY};
 use crate::deployment::{
     LiveDeployment, LiveTemplate, guarded, guarded_version, with_no_replicas, with_replicas_held,
     with_template_held,
 };
-use crate::gate::{Applied, Deed, Replicas, Trial, Write};
 use crate::reasons::condition;
 
 /// How long a refusal by RBAC, quota or admission rests: somebody has to change something elsewhere, and no event
 /// tells when they have.
 pub(super) const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
-/// The same for a trial, which nobody waits for.
-pub(super) const TRIAL_RETRY: Duration = Duration::from_mins(10);
 
 /// What became of a decision.
 #[derive(Debug)]

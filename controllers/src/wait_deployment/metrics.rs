@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
-use crate::gate::{Change, Decision, OpenedBy, Opening};
+use super::gate::{Change, Decision, OpenedBy, Opening};
 use crate::reasons::{self, condition};
 
 /// From a Service that is ready already to a restore that takes a day, in seconds.

@@ -13,8 +13,8 @@ use mainstay::reconcile::{Action, Context, Outcome};
 use parking_lot::Mutex;
 
 use super::WaitDeploymentReconciler;
+use super::gate::TooLargeStatus;
 use crate::deployment::FIELD_MANAGER_OF_SIZES;
-use crate::gate::TooLargeStatus;
 use crate::status::StatusWriter;
 
 /// The term, and of which object and generation.

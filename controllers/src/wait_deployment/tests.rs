@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::deployment::FIELD_MANAGER;
-use crate::register::DECODED_SHARE;
+use crate::deployment::{DECODED_SHARE, FIELD_MANAGER};
 use crate::status::Turns;
 
 const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
@@ -108,11 +107,11 @@ async fn a_trial_refused_by_a_quota_is_made_again_slowly() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(403, "Forbidden", "exceeded quota: few");
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.action(), Action::RequeueAfter(deed::TRIAL_RETRY));
+    assert_eq!(run.action(), Action::RequeueAfter(written::TRIAL_RETRY));
     let told = objects.get(&web()).unwrap().unwrap();
     assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("QuotaExceeded"));
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "not before its time");
-    tokio::time::advance(deed::TRIAL_RETRY).await;
+    tokio::time::advance(written::TRIAL_RETRY).await;
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
 }
@@ -175,10 +174,10 @@ async fn a_denied_trial_is_retried_slowly() {
         "admission webhook \"a.example.com\" denied the request: not signed",
     );
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.action(), Action::RequeueAfter(deed::TRIAL_RETRY));
+    assert_eq!(run.action(), Action::RequeueAfter(written::TRIAL_RETRY));
     let told = objects.get(&web()).unwrap().unwrap();
     assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("AdmissionDenied"));
-    tokio::time::advance(deed::TRIAL_RETRY).await;
+    tokio::time::advance(written::TRIAL_RETRY).await;
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
 }

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainstay::cache::RECONCILE_AT_ANNOTATION;
 use mainstay::key::Request;
@@ -17,9 +18,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::deed::TRIAL_RETRY;
+use super::gate::{Applied, Trial};
 use crate::deployment::{Fingerprint, LiveDeployment};
-use crate::gate::{Applied, Trial};
+
+/// How long a refused trial rests, which nobody waits for: somebody has to change something elsewhere, and no event tells
+/// when they have.
+pub(super) const TRIAL_RETRY: Duration = Duration::from_mins(10);
 
 /// A write about to be made.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Answer, Dependency, Probe};
-use crate::dependencies::{Dependencies, Described};
-use crate::mirror::selector_text;
-use crate::probe::{Description, NextProbe};
+use crate::dependency::probe::{Description, NextProbe};
+use crate::dependency::{Dependencies, Described};
 use crate::reasons::condition;
+use crate::selector;
 
 /// How many WaitDeployments are told with what they wait for; who made them chose how many there are.
 pub(super) const MAX_TOLD: usize = 100;
@@ -120,8 +120,11 @@ impl Why {
             match described {
                 Described::Cached { others } => {
                     line.others = others.len();
-                    line.named =
-                        others.iter().take(crate::probe::MAX_NAMED).map(ToString::to_string).collect();
+                    line.named = others
+                        .iter()
+                        .take(crate::dependency::probe::MAX_NAMED)
+                        .map(ToString::to_string)
+                        .collect();
                 }
                 Described::Probed(description) => {
                     line.others = description.others;
@@ -200,7 +203,7 @@ pub(super) fn described(check: &Check) -> String {
         Check::Resource(resource) => {
             let which = match &resource.which {
                 Which::Name(name) => name.clone(),
-                Which::Selector(selector) => format!("with {}", selector_text(selector)),
+                Which::Selector(selector) => format!("with {}", selector::text_of(selector)),
             };
             let state = match &resource.state {
                 ResourceState::Condition { type_, status } => format!("{type_}={status}"),

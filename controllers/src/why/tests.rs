@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::dependencies::Dependencies;
+use crate::dependency::Dependencies;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 

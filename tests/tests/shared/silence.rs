@@ -11,7 +11,7 @@ use mainstay::client::infer;
 use mainstay::config::Overrides;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay_api::WaitDeployment;
-use mainstay_controllers::probe::{Dial, DialFuture, TokioDial};
+use mainstay_controllers::dependency::probe::{Dial, DialFuture, TokioDial};
 use mainstay_controllers::{CONTROLLERS, Sockets, config_schema};
 use mainstay_tests::dial::Loopback;
 use mainstay_tests::fixtures::wait_deployment;

@@ -8,7 +8,11 @@ use mainstay::config::{ConfigError, ConfigSchema, Overrides};
 
 use super::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 
-static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(crate::config_schema);
+static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(|| {
+    ConfigSchema::new()
+        .section::<ProbePolicy>(PROBE_POLICY)
+        .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
+});
 
 /// Reads a file of this program without its first two lines.
 pub fn sections(data: &[u8]) {

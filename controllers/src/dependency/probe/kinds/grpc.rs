@@ -1,0 +1,131 @@
+//! The standard gRPC health service, asked once.
+//!
+//! HTTP/2 is left to those who know it; of gRPC there are two messages, which `message` writes and reads.
+//! <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>
+
+pub(super) mod message;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{Builder, SendRequest};
+use http::{HeaderMap, Request};
+use mainstay_api::plan::GrpcCheck;
+use mainstay_api::wait_for::GrpcTlsMode;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Failure, USER_AGENT, beside, tls};
+use crate::dependency::probe::Connection;
+use crate::reasons::probe;
+
+const METHOD: &str = "/grpc.health.v1.Health/Check";
+/// What is spoken, for messages.
+const PROTOCOL: &str = "gRPC";
+/// Most bytes of headers and of trailers.
+const MAX_HEADERS: u32 = 16 * 1024;
+/// Most bytes of an answer: its message has two, and whatever fields a later version may add.
+const MAX_MESSAGE: usize = 4 * 1024;
+
+/// gRPC's own codes, as far as they mean something to a health check.
+const NOT_FOUND: &str = "5";
+const UNIMPLEMENTED: &str = "12";
+
+/// Asks the health service, and holds if it says that the service serves.
+pub(super) async fn health(check: &GrpcCheck, connection: Connection) -> Result<(), Failure> {
+    match check.tls {
+        GrpcTlsMode::Plaintext => ask(check, "http", connection).await,
+        GrpcTlsMode::Tls => {
+            let connection = tls::unverified(&check.address.host, b"h2", connection).await?;
+            ask(check, "https", connection).await
+        }
+    }
+}
+
+async fn ask(
+    check: &GrpcCheck,
+    scheme: &str,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> Result<(), Failure> {
+    let handshake =
+        Builder::new().enable_push(false).max_header_list_size(MAX_HEADERS).handshake::<_, Bytes>(stream);
+    let (sender, connection) = handshake.await.map_err(|error| failed(&error))?;
+    beside(call(check, scheme, sender), connection).await
+}
+
+async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Result<(), Failure> {
+    let request = Request::post(format!("{scheme}://{}{METHOD}", check.address))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", USER_AGENT)
+        .body(())
+        .map_err(|_| Failure::before(probe::FAILED, "the request cannot be sent"))?;
+    let mut sender = sender.ready().await.map_err(|error| failed(&error))?;
+    let (answer, mut body) = sender.send_request(request, false).map_err(|error| failed(&error))?;
+    body.send_data(message::request(&check.service), true).map_err(|error| failed(&error))?;
+    let (head, body) = answer.await.map_err(|error| failed(&error))?.into_parts();
+    if head.status != 200 {
+        let message = format!("it answered with HTTP status {}", head.status.as_u16());
+        return Err(Failure::answered(probe::UNEXPECTED_STATUS, message));
+    }
+    // Whoever answers every request alike would seem to serve.
+    let content_type = head.headers.get("content-type").map(http::HeaderValue::as_bytes);
+    if !content_type.is_some_and(is_grpc) {
+        return Err(Failure::not_protocol(PROTOCOL));
+    }
+    // An answer without a message says how it ended in its headers.
+    if let Some(ended) = ending(&head.headers) {
+        ended?;
+    }
+    let (answer, trailers) = read(body).await?;
+    ending(&trailers).unwrap_or_else(|| Err(Failure::not_protocol(PROTOCOL)))?;
+    match message::is_serving(&answer) {
+        Some(true) => Ok(()),
+        Some(false) => {
+            Err(Failure::answered(probe::NOT_SERVING, "its health service says that it does not serve"))
+        }
+        None => Err(Failure::not_protocol(PROTOCOL)),
+    }
+}
+
+/// `application/grpc`, alone or with a format or parameters. `application/grpc-web` is another protocol, with its trailers
+/// in the body. <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
+fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// Reads what there is of a body, and the trailers behind it.
+async fn read(mut body: RecvStream) -> Result<(Vec<u8>, HeaderMap), Failure> {
+    let mut message = Vec::new();
+    while let Some(data) = body.data().await {
+        // Nothing is given back to the window: it has room for more than is read.
+        message.extend_from_slice(&data.map_err(|error| failed(&error))?);
+        if message.len() > MAX_MESSAGE {
+            return Err(Failure::not_protocol(PROTOCOL));
+        }
+    }
+    let trailers = body.trailers().await.map_err(|error| failed(&error))?;
+    Ok((message, trailers.unwrap_or_default()))
+}
+
+/// Returns how a call ended, where these headers say it.
+fn ending(headers: &HeaderMap) -> Option<Result<(), Failure>> {
+    let failure = match headers.get("grpc-status")?.to_str().unwrap_or_default() {
+        "0" => return Some(Ok(())),
+        NOT_FOUND => Failure::answered(
+            probe::HEALTH_UNKNOWN,
+            "its health service does not know the service asked about",
+        ),
+        UNIMPLEMENTED => Failure::answered(probe::NO_HEALTH_SERVICE, "it has no health service"),
+        code => match code.parse::<u8>() {
+            Ok(code @ 1..=16) => {
+                Failure::answered(probe::UNEXPECTED_STATUS, format!("it answered with gRPC status {code}"))
+            }
+            _ => Failure::not_protocol(PROTOCOL),
+        },
+    };
+    Some(Err(failure))
+}
+
+fn failed(error: &h2::Error) -> Failure {
+    error.get_io().map_or_else(|| Failure::not_protocol(PROTOCOL), |error| Failure::of_talk(error, PROTOCOL))
+}

@@ -1,0 +1,110 @@
+//! An HTTP/1.1 GET whose answer is its status.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT as AGENT};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mainstay_api::plan::HttpCheck;
+use mainstay_api::wait_for::HttpScheme;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Failure, USER_AGENT, beside, tls};
+use crate::dependency::probe::Connection;
+use crate::reasons::probe;
+
+/// Most bytes of a status line with headers; more is refused.
+const MAX_HEAD: usize = 16 * 1024;
+/// Most headers of an answer.
+const MAX_HEADERS: usize = 100;
+/// Most bytes of a body that are taken, so that the other side need not log a connection that broke off.
+const MAX_BODY: usize = 10 * 1024;
+/// Longest time that is spent on taking them: the status has decided already.
+const BODY_TIME: Duration = Duration::from_millis(100);
+
+/// Sends a GET and judges the status of the answer. A redirect is an answer like any other.
+pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(), Failure> {
+    let status = match check.scheme {
+        HttpScheme::Http => ask(check, connection).await?,
+        HttpScheme::Https => {
+            let connection = tls::unverified(&check.address.host, b"http/1.1", connection).await?;
+            ask(check, connection).await?
+        }
+    };
+    let status = status.as_u16();
+    let expected = match check.statuses.as_slice() {
+        [] => (200..400).contains(&status),
+        statuses => statuses.contains(&status),
+    };
+    if expected {
+        return Ok(());
+    }
+    Err(Failure::answered(probe::UNEXPECTED_STATUS, format!("it answered with HTTP status {status}")))
+}
+
+async fn ask(
+    check: &HttpCheck,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<StatusCode, Failure> {
+    let request = request(check)?;
+    let handshake =
+        http1::Builder::new().max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.map_err(|error| failed(&error))?;
+    let answer = async {
+        let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let status = answer.status();
+        // Whatever becomes of the body, the status has been given.
+        drop(tokio::time::timeout(BODY_TIME, take(answer.into_body())).await);
+        Ok(status)
+    };
+    beside(answer, connection).await
+}
+
+fn request(check: &HttpCheck) -> Result<Request<Empty<Bytes>>, Failure> {
+    let address = check.address.to_string();
+    let host = match (check.scheme, check.address.port) {
+        (HttpScheme::Http, 80) | (HttpScheme::Https, 443) => {
+            address.rsplit_once(':').map_or(&*address, |(host, _)| host)
+        }
+        _ => &address,
+    };
+    let mut request = Request::get(&check.path)
+        .header(HOST, host)
+        .header(AGENT, USER_AGENT)
+        .header(ACCEPT, "*/*")
+        .header(CONNECTION, "close")
+        .body(Empty::new())
+        .map_err(|_| Failure::before(probe::FAILED, "the path cannot be sent"))?;
+    for header in &check.headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&header.value)) else {
+            return Err(Failure::before(probe::FAILED, "one of the headers cannot be sent"));
+        };
+        // In place of what is sent by default; a header of the object's own that stands there twice is sent twice.
+        if name == ACCEPT || name == AGENT {
+            request.headers_mut().insert(name, value);
+        } else {
+            request.headers_mut().append(name, value);
+        }
+    }
+    Ok(request)
+}
+
+async fn take(mut body: Incoming) {
+    let mut taken = 0;
+    while !body.is_end_stream() && taken < MAX_BODY {
+        let Some(Ok(frame)) = body.frame().await else { return };
+        taken += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
+fn failed(error: &hyper::Error) -> Failure {
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        return Failure::closed();
+    }
+    Failure::of_talk(error, "HTTP/1.1")
+}

@@ -1,0 +1,204 @@
+//! TLS: with everything verified for `tls` checks, with no certificate verified below HTTPS and gRPC.
+
+use std::io;
+use std::sync::Arc;
+
+use mainstay_api::Host;
+use mainstay_api::plan::TlsCheck;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::Failure;
+use crate::dependency::probe::Connection;
+use crate::dependency::probe::authorities::{MAX_AUTHORITIES, MAX_TEXT, NoAuthorities};
+use crate::dependency::probe::surroundings::Surroundings;
+use crate::reasons::probe;
+
+/// Those of the system, read at the first check that needs them.
+static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
+
+/// Returns a configuration that trusts whom a check says.
+pub(super) async fn trust(
+    check: &TlsCheck,
+    namespace: &str,
+    surroundings: &dyn Surroundings,
+) -> Result<Arc<ClientConfig>, Failure> {
+    let Some(key) = &check.ca else {
+        return verifying(SYSTEM.get_or_init(system).await);
+    };
+    let what =
+        format!("key {} of ConfigMap {namespace}/{}", key.key.as_deref().unwrap_or_default(), key.name);
+    let roots = surroundings.authorities(namespace, key).await.map_err(|error| {
+        let (reason, message) = match error {
+            NoAuthorities::Missing => (probe::AUTHORITIES_NOT_FOUND, format!("there is no {what}")),
+            NoAuthorities::Unknown(cause) => {
+                (probe::AUTHORITIES_NOT_FOUND, format!("{what} cannot be read: {cause}"))
+            }
+            NoAuthorities::Invalid => {
+                let size = MAX_TEXT / 1024;
+                let message = format!(
+                    "{what} does not hold 1 to {MAX_AUTHORITIES} certificates in at most {size} KiB of PEM"
+                );
+                (probe::AUTHORITIES_INVALID, message)
+            }
+        };
+        Failure::before(reason, message)
+    })?;
+    verifying(&roots)
+}
+
+/// Shakes hands; the certificate has to be valid for the name, now, by an authority that is trusted.
+pub(super) async fn verified(
+    check: &TlsCheck,
+    config: &Arc<ClientConfig>,
+    connection: Connection,
+) -> Result<(), Failure> {
+    let name = ServerName::try_from(check.server_name.clone()).map_err(|_| unusable_name())?;
+    shake_hands(config, name, connection).await.map(drop)
+}
+
+/// Shakes hands with whoever is there, as a kubelet does. `protocol` is offered by ALPN.
+pub(super) async fn unverified(
+    host: &Host,
+    protocol: &[u8],
+    connection: Connection,
+) -> Result<TlsStream<Connection>, Failure> {
+    let name = match host {
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| unusable_name())?,
+        Host::Ip(ip) => ServerName::IpAddress((*ip).into()),
+    };
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let mut config = config(provider, verifier)?;
+    config.alpn_protocols = vec![protocol.to_owned()];
+    shake_hands(&Arc::new(config), name, connection).await
+}
+
+// === private ===
+
+pub(super) fn verifying(roots: &Arc<RootCertStore>) -> Result<Arc<ClientConfig>, Failure> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
+    let Ok(verifier) = verifier.build() else {
+        let message = "the manager's system trusts no authority; caConfigMap says whom to trust";
+        return Err(Failure::before(probe::AUTHORITIES_NOT_FOUND, message));
+    };
+    config(provider, verifier).map(Arc::new)
+}
+
+fn config(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, Failure> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let unusable = |error| Failure::before(probe::FAILED, format!("TLS cannot be set up: {error}"));
+    // Dangerous as far as the verifier is.
+    let builder = builder.map_err(unusable)?.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = builder.with_no_client_auth();
+    // Each handshake is a whole one: a resumed one would not look at the certificate.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+async fn system() -> Arc<RootCertStore> {
+    let read = || {
+        let mut roots = RootCertStore::empty();
+        // What cannot be read is not trusted.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    };
+    let empty = |_| Arc::new(RootCertStore::empty());
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(empty)
+}
+
+async fn shake_hands(
+    config: &Arc<ClientConfig>,
+    name: ServerName<'static>,
+    connection: Connection,
+) -> Result<TlsStream<Connection>, Failure> {
+    let shaken = TlsConnector::from(Arc::clone(config)).connect(name, connection).await;
+    shaken.map_err(|error| failed(&error))
+}
+
+fn failed(error: &io::Error) -> Failure {
+    let tls = error.get_ref().and_then(|inner| {
+        inner.downcast_ref::<Error>().or_else(|| inner.source().and_then(|source| source.downcast_ref()))
+    });
+    let Some(tls) = tls else { return Failure::of_talk(error, "TLS") };
+    let (reason, message) = match tls {
+        Error::InvalidCertificate(certificate) => of_certificate(certificate),
+        Error::AlertReceived(_) | Error::PeerIncompatible(_) => {
+            (probe::TLS_FAILED, "it refused the handshake, or speaks no version of TLS from 1.2")
+        }
+        _ => return Failure::not_protocol("TLS"),
+    };
+    Failure::answered(reason, message)
+}
+
+fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            (probe::CERTIFICATE_EXPIRED, "its certificate has expired")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            (probe::CERTIFICATE_NOT_YET_VALID, "its certificate is not valid yet")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            (probe::CERTIFICATE_WRONG_NAME, "its certificate is for other names")
+        }
+        // The latter is by somebody who only has the name of one that is trusted.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            (probe::CERTIFICATE_UNTRUSTED, "its certificate is by no authority that is trusted")
+        }
+        _ => (probe::CERTIFICATE_INVALID, "its certificate is not acceptable"),
+    }
+}
+
+fn unusable_name() -> Failure {
+    Failure::before(probe::FAILED, "the name is not one that TLS knows")
+}
+
+/// Takes every certificate; signatures of the handshake are verified all the same.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

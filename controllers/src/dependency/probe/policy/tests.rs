@@ -1,0 +1,500 @@
+//! The policy against addresses, friendly and hostile.
+
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use mainstay_api::wait_for::ConfigMapKey;
+
+use super::*;
+use crate::dependency::probe::authorities::{Authorities, NoAuthorities};
+use crate::dependency::probe::services::Behind;
+use crate::settings::{AllowEntry, AllowRule};
+
+struct Table(HashMap<&'static str, ServiceAnswer>);
+
+impl Services for Table {
+    fn find(&self, namespace: &str, name: &str, _: u16) -> ServiceAnswer {
+        let found = self.0.get(format!("{namespace}/{name}").as_str());
+        found.cloned().unwrap_or(ServiceAnswer::NotFound)
+    }
+
+    /// Those of namespace shop, as the table has them.
+    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String> {
+        let endpoint =
+            |ip: &str, port, is_pod| Endpoint { ip: ip.parse().unwrap(), port: Some(port), is_pod };
+        let endpoints = match address.ip().to_string().as_str() {
+            "10.96.0.9" => vec![endpoint("10.1.0.1", 80, false), endpoint("169.254.169.254", 80, false)],
+            "10.96.0.10" => vec![endpoint("10.1.0.1", 10250, true)],
+            "10.96.0.11" => vec![endpoint("10.1.0.1", 2379, true)],
+            "10.96.0.12" => vec![endpoint("10.1.0.1", 2379, false)],
+            "10.96.0.13" => vec![endpoint("10.1.0.1", 6000, true)],
+            "10.96.0.14" => return Err("a slice cannot be read".to_owned()),
+            "10.96.0.15" => vec![endpoint("203.0.113.6", 443, false)],
+            "10.96.0.16" => vec![endpoint("64:ff9b::10.1.9.9", 443, false)],
+            // Addresses of the manager: one as kube-proxy gives a node all of them, and one that somebody lists in a Service.
+            "10.96.0.8" => vec![endpoint("10.1.0.8", 80, true)],
+            "10.1.9.8" | "fd12::9" => vec![endpoint("10.1.0.1", 80, true)],
+            _ => return Ok(None),
+        };
+        let cluster_address_of = match address.ip().to_string().as_str() {
+            "fd12::9" => None,
+            "10.96.0.8" => Some("pay".to_owned()),
+            _ => Some("shop".to_owned()),
+        };
+        Ok(Some(Behind { cluster_address_of, endpoints }))
+    }
+}
+
+fn services() -> Table {
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    Table(HashMap::from([
+        ("shop/db", ServiceAnswer::Cluster(vec![ip("10.96.0.7")])),
+        ("shop/headless", ServiceAnswer::Headless(vec![ip("10.1.0.1"), ip("10.1.0.2")])),
+        ("shop/empty", ServiceAnswer::Headless(vec![])),
+        ("shop/slow", ServiceAnswer::Headless(vec![ip("203.0.113.200")])),
+        ("shop/evil", ServiceAnswer::Headless(vec![ip("10.1.0.1"), ip("169.254.169.254")])),
+        ("shop/outside", ServiceAnswer::External("DB.example.com".to_owned())),
+        ("shop/forged", ServiceAnswer::Cluster(vec![ip("10.96.0.9")])),
+        ("shop/kubelet", ServiceAnswer::Cluster(vec![ip("10.96.0.10")])),
+        ("shop/etcd", ServiceAnswer::Cluster(vec![ip("10.96.0.11")])),
+        ("shop/etcd-of-a-node", ServiceAnswer::Cluster(vec![ip("10.96.0.12")])),
+        ("shop/x11", ServiceAnswer::Cluster(vec![ip("10.96.0.13")])),
+        ("shop/veiled", ServiceAnswer::Cluster(vec![ip("10.96.0.14")])),
+        ("shop/api", ServiceAnswer::Cluster(vec![ip("10.96.0.15")])),
+        ("shop/self", ServiceAnswer::Cluster(vec![ip("10.96.0.16")])),
+        ("shop/ipvs", ServiceAnswer::Cluster(vec![ip("10.1.9.8")])),
+        ("shop/other", ServiceAnswer::NoPort),
+        ("shop/blind", ServiceAnswer::Unknown("watch is down".to_owned())),
+        ("pay/db", ServiceAnswer::Cluster(vec![ip("10.96.0.8")])),
+    ]))
+}
+
+fn entry(rule: &str) -> AllowEntry {
+    rule.parse::<AllowRule>().unwrap().into()
+}
+
+fn policy(mode: ProbeMode) -> ProbePolicy {
+    let allow = ["203.0.113.0/24", "2001:db8::/32", "::/0", ".example.com"].map(entry);
+    let allow = if mode == ProbeMode::AllowList { allow.to_vec() } else { Vec::new() };
+    let default = ProbePolicy::default();
+    ProbePolicy { mode, allow, denied_ports: vec![6000], ..default }
+}
+
+/// Knows one address of the API server and one of its own.
+struct Known;
+
+impl Surroundings for Known {
+    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String> {
+        match address.ip().to_string().as_str() {
+            "10.96.0.1" | "203.0.113.6" => Ok(Some(Owner::ApiServer)),
+            "10.1.9.8" | "10.1.9.9" | "fd12::9" => Ok(Some(Owner::Manager)),
+            "203.0.113.200" => Err("nobody has looked yet".to_owned()),
+            _ => Ok(None),
+        }
+    }
+
+    fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async { Err("not asked here".to_owned()) })
+    }
+
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { Err(NoAuthorities::Missing) })
+    }
+}
+
+fn check(policy: &ProbePolicy, text: &str) -> String {
+    check_for(policy, Some(false), text)
+}
+
+/// For an object of a namespace that enforces no profile.
+fn in_shop<'a>(policy: &'a ProbePolicy, services: &'a Table) -> Judge<'a> {
+    Judge { policy, namespace: "shop", restricted: None, services, surroundings: &Known }
+}
+
+fn check_for(policy: &ProbePolicy, restricted: Option<bool>, text: &str) -> String {
+    let address = Address::parse("waitProbe.address", text).unwrap();
+    let services = services();
+    let judge = Judge { restricted, ..in_shop(policy, &services) };
+    match judge.route(&address) {
+        Route::Dial(addresses, detail) => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            format!("dial {} {detail:?}", addresses.join(","))
+        }
+        Route::Resolve(name) => format!("resolve {name}"),
+        Route::AskNamespace => "ask".to_owned(),
+        Route::Known(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
+        Route::Known(result) => result.reason().to_owned(),
+    }
+}
+
+#[test]
+fn services_of_the_own_namespace_pass_in_every_mode() {
+    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
+        let policy = policy(mode);
+        for host in ["db", "DB.shop", "db.shop.svc.", "db.shop.svc.cluster.local"] {
+            assert_eq!(
+                check(&policy, &format!("{host}:5432")),
+                "dial 10.96.0.7:5432 Full",
+                "{host} {mode:?}"
+            );
+        }
+        assert_eq!(check(&policy, "db:2379"), "dial 10.96.0.7:2379 Full", "a tenant's own etcd");
+        assert_eq!(check(&policy, "headless:80"), "dial 10.1.0.1:80,10.1.0.2:80 Full");
+        assert_eq!(check(&policy, "empty:80"), "NoEndpoints");
+        assert_eq!(check(&policy, "other:80"), "PortNotFound");
+        assert_eq!(check(&policy, "blind:80"), "ServicesUnknown");
+        assert_eq!(check(&policy, "missing:80"), "ServiceNotFound");
+        assert!(check(&policy, "evil:80").contains("metadata service"), "{mode:?}");
+        assert!(check(&policy, "headless:10250").contains("port 10250"), "{mode:?}");
+        assert!(check(&policy, "db:6000").contains("probePolicy.deniedPorts"), "{mode:?}");
+    }
+}
+
+#[test]
+fn all_else_is_denied_by_default_with_the_key_that_admits_it() {
+    let policy = policy(ProbeMode::ServicesOnly);
+    for host in ["db.pay", "db.pay.svc", "example.com", "outside", "10.0.0.1", "[2001:db8::1]", "8.8.8.8"] {
+        let answer = check(&policy, &format!("{host}:80"));
+        assert!(answer.starts_with("denied ") && answer.contains("probePolicy.mode"), "{host}: {answer}");
+    }
+    assert_eq!(check(&policy, "missing.shop:80"), "ServiceNotFound");
+}
+
+#[test]
+fn the_allow_list_admits_what_it_lists() {
+    let policy = policy(ProbeMode::AllowList);
+    assert_eq!(check(&policy, "203.0.113.9:80"), "dial 203.0.113.9:80 Coarse");
+    assert_eq!(
+        check(&policy, "[::ffff:203.0.113.9]:80"),
+        "dial 203.0.113.9:80 Coarse",
+        "dialled as what it is"
+    );
+    assert_eq!(check(&policy, "[2001:db8::1]:80"), "dial [2001:db8::1]:80 Coarse");
+    assert_eq!(check(&policy, "db.example.com:80"), "resolve db.example.com");
+    assert_eq!(check(&policy, "outside:80"), "resolve db.example.com");
+    for host in ["203.0.114.1", "example.com", "db.pay", "db.example.org"] {
+        assert!(check(&policy, &format!("{host}:80")).contains("probePolicy.allow"), "{host}");
+    }
+    assert!(check(&policy, "203.0.113.9:10250").contains("no setting admits"));
+}
+
+#[test]
+fn hostile_forms_are_denied_in_every_mode() {
+    let hosts = [
+        "127.0.0.1",
+        "127.8.8.8",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[::7f00:1]",
+        "localhost",
+        "LOCALHOST.",
+        "db.localhost",
+        "0.0.0.0",
+        "[::]",
+        "169.254.169.254",
+        "[::ffff:a9fe:a9fe]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[fe80::1]",
+        "224.0.0.1",
+        "[ff02::1]",
+        "255.255.255.255",
+        "100.100.100.200",
+        "168.63.129.16",
+        "[fd00:ec2::254]",
+    ];
+    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
+        for host in hosts {
+            let answer = check(&policy(mode), &format!("{host}:80"));
+            assert!(answer.starts_with("denied "), "{host} {mode:?}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn loopback_is_admitted_by_its_own_key_in_every_mode() {
+    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
+        let mut policy = policy(mode);
+        assert!(check(&policy, "127.0.0.1:80").contains("probePolicy.allowLoopback"));
+        policy.allow_loopback = true;
+        assert_eq!(check(&policy, "127.0.0.1:80"), "dial 127.0.0.1:80 Coarse");
+        assert_eq!(check(&policy, "localhost:80"), "dial 127.0.0.1:80,[::1]:80 Coarse");
+        assert!(check(&policy, "0.0.0.0:80").starts_with("denied"), "another word for loopback");
+        assert!(check(&policy, "169.254.169.254:80").starts_with("denied"));
+        // Addresses of anybody, that stand for loopback to translators and tunnels at most; the last for metadata too.
+        for other in
+            ["2001:db8::5efe:7f00:1", "2002:7f00:1::9", "64:ff9b::7f00:1", "2001:0:7f00:1::5601:5601"]
+        {
+            for allow_loopback in [false, true] {
+                let policy = ProbePolicy { allow_loopback, ..policy.clone() };
+                let told = check(&policy, &format!("[{other}]:80"));
+                assert!(told.starts_with("denied") && told.contains("no setting admits"), "{other}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_forbidden_address_among_many_forbids_the_name() {
+    let (policy, services) = (policy(ProbeMode::Any), services());
+    let judge = in_shop(&policy, &services);
+    let ips = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
+    let good = judge.check_resolved("db.example.com", ips(&["203.0.113.1", "2001:db8::1"]), 80);
+    assert!(matches!(good, Ok(addresses) if addresses.len() == 2));
+    for bad in ["::1", "::ffff:10.96.0.1", "fd12::9", "64:ff9b::a9fe:a9fe"] {
+        let Err(ProbeResult::Denied { message, .. }) =
+            judge.check_resolved("db.example.com", ips(&["203.0.113.1", "::ffff:10.0.0.1", bad]), 80)
+        else {
+            panic!("{bad} slipped through")
+        };
+        assert!(!message.contains("::") && !message.contains("203"), "no address is told: {message}");
+    }
+}
+
+#[test]
+fn what_lies_behind_a_cluster_address_is_checked_too() {
+    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
+        let answer = check(&policy(mode), "forged:80");
+        assert!(answer.starts_with("denied specialAddress: "), "{mode:?}: {answer}");
+        for (host, rule) in [
+            ("kubelet", "nodePorts"),
+            ("etcd-of-a-node", "nodePorts"),
+            ("x11", "deniedPorts"),
+            ("api", "apiServer"),
+            ("self", "manager"),
+        ] {
+            let answer = check(&policy(mode), &format!("{host}:80"));
+            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host} {mode:?}: {answer}");
+        }
+        assert_eq!(check(&policy(mode), "etcd:80"), "dial 10.96.0.11:80 Full", "a tenant's own");
+        assert_eq!(
+            check(&policy(mode), "veiled:80"),
+            "ServicesUnknown",
+            "what cannot be told is not dialled"
+        );
+    }
+}
+
+/// A Service is not named by its name alone: its address, or a name that DNS knows, leads to the same endpoints.
+#[test]
+fn what_lies_behind_an_address_is_checked_however_it_was_named() {
+    let policy = policy(ProbeMode::Any);
+    let services = services();
+    let judge = in_shop(&policy, &services);
+    for (ip, rule) in [
+        ("10.96.0.9", "specialAddress"),
+        ("10.96.0.10", "nodePorts"),
+        ("10.96.0.13", "deniedPorts"),
+        ("10.96.0.15", "apiServer"),
+        ("10.96.0.16", "manager"),
+    ] {
+        for host in [ip.to_owned(), format!("[::ffff:{ip}]"), format!("[64:ff9b::{ip}]")] {
+            let answer = check(&policy, &format!("{host}:80"));
+            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host}: {answer}");
+        }
+        let by_dns = judge.check_resolved(
+            "db.example.com",
+            vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()],
+            80,
+        );
+        assert!(matches!(by_dns, Err(ProbeResult::Denied { rule: found, .. }) if found == rule));
+    }
+    assert_eq!(check(&policy, "10.96.0.14:80"), "ServicesUnknown");
+    assert_eq!(check(&policy, "10.96.0.11:80"), "dial 10.96.0.11:80 Coarse");
+}
+
+#[test]
+fn what_is_passed_on_is_no_address_of_the_manager() {
+    let policy = policy(ProbeMode::Any);
+    assert_eq!(check(&policy, "ipvs:80"), "dial 10.1.9.8:80 Full");
+    assert_eq!(check(&policy, "10.1.9.8:80"), "dial 10.1.9.8:80 Coarse");
+    for own in ["10.1.9.9", "[fd12::9]"] {
+        assert!(check(&policy, &format!("{own}:80")).starts_with("denied manager: "), "{own}");
+    }
+    assert!(check(&policy, "self:80").starts_with("denied manager: "), "what is behind it counts");
+}
+
+#[test]
+fn while_the_api_server_is_not_known_no_raw_address_is_dialled() {
+    let policy = policy(ProbeMode::Any);
+    assert_eq!(check(&policy, "203.0.113.200:80"), "OwnersUnknown");
+    assert_eq!(check(&policy, "[64:ff9b::203.0.113.200]:80"), "OwnersUnknown");
+    assert_eq!(check(&policy, "slow:80"), "dial 203.0.113.200:80 Full", "the cluster has written its slices");
+}
+
+#[test]
+fn of_what_is_behind_a_raw_address_neither_port_nor_cause_is_told() {
+    let policy = policy(ProbeMode::Any);
+    let services = services();
+    let judge = in_shop(&policy, &services);
+    let told = |host: &str| {
+        let Route::Known(result) = judge.route(&Address::parse("address", &format!("{host}:80")).unwrap())
+        else {
+            panic!("{host} is dialled")
+        };
+        result.message().to_owned()
+    };
+    for (named, raw, secret) in [
+        ("kubelet", "10.96.0.10", "10250"),
+        ("x11", "10.96.0.13", "6000"),
+        ("veiled", "10.96.0.14", "a slice cannot be read"),
+    ] {
+        assert!(told(named).contains(secret), "{named}: {}", told(named));
+        assert!(!told(raw).contains(secret), "{raw}: {}", told(raw));
+    }
+    assert!(!told("203.0.113.200").contains("nobody has looked"), "{}", told("203.0.113.200"));
+}
+
+#[test]
+fn the_api_server_and_the_manager_itself_are_never_dialled() {
+    for mode in [ProbeMode::AllowList, ProbeMode::Any] {
+        for (host, rule) in
+            [("203.0.113.6", "apiServer"), ("[::ffff:203.0.113.6]", "apiServer"), ("[fd12::9]", "manager")]
+        {
+            let answer = check(&policy(mode), &format!("{host}:443"));
+            let expected = format!("denied {rule}: ");
+            assert!(
+                answer.starts_with(&expected) && answer.contains("no setting admits it"),
+                "{host}: {answer}"
+            );
+        }
+    }
+}
+
+#[test]
+fn networks_of_the_operator_are_denied_in_every_mode_and_as_services() {
+    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
+        let denied = vec!["10.96.0.0/16".parse().unwrap(), "203.0.113.0/24".parse().unwrap()];
+        let policy = ProbePolicy { denied, ..policy(mode) };
+        assert!(check(&policy, "db:5432").contains("in a network of probePolicy.denied"), "{mode:?}");
+        if mode != ProbeMode::ServicesOnly {
+            assert!(check(&policy, "203.0.113.9:80").starts_with("denied denied: "), "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn services_of_other_namespaces_are_opened_by_their_namespace() {
+    let open = |names: &[&str]| ProbePolicy {
+        cross_namespace: names.iter().map(ToString::to_string).collect(),
+        ..policy(ProbeMode::ServicesOnly)
+    };
+    for names in [&["pay"][..], &["*"], &["bank", "pay"]] {
+        assert_eq!(check(&open(names), "db.pay.svc:80"), "dial 10.96.0.8:80 Full", "{names:?}");
+        assert_eq!(check(&open(names), "gone.pay:80"), "ServiceNotFound", "{names:?}");
+    }
+    let answer = check(&open(&["bank"]), "db.pay:80");
+    assert!(
+        answer.starts_with("denied crossNamespace: ") && answer.contains("pay in probePolicy.crossNamespace"),
+        "{answer}"
+    );
+    assert_eq!(check(&policy(ProbeMode::Any), "db.pay:80"), "dial 10.96.0.8:80 Full");
+}
+
+#[test]
+fn a_name_in_dns_opens_no_service_of_another_namespace() {
+    let services = services();
+    let resolved = |policy: &ProbePolicy, name: &str, ip: &str| {
+        let judge = Judge { restricted: Some(false), ..in_shop(policy, &services) };
+        match judge.check_resolved(name, vec![ip.parse().unwrap()], 80) {
+            Ok(_) => "dial".to_owned(),
+            Err(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
+            Err(result) => result.reason().to_owned(),
+        }
+    };
+    let (mut listed, name) = (policy(ProbeMode::AllowList), "x.example.com");
+    listed.allow.retain(|one| *one != entry("::/0"));
+    for ip in ["10.96.0.8", "::ffff:10.96.0.8", "64:ff9b::10.96.0.8"] {
+        let told = resolved(&listed, name, ip);
+        assert!(told.starts_with("denied crossNamespace: "), "{ip}: {told}");
+        assert!(!told.contains("10.96") && !told.contains("pay"), "neither address nor namespace: {told}");
+    }
+    assert_eq!(resolved(&listed, name, "10.96.0.11"), "dial", "a Service of its own namespace");
+    assert_eq!(resolved(&listed, name, "203.0.113.9"), "dial", "an address of no Service");
+    assert_eq!(
+        resolved(&listed, "db.pay.svc.cluster.local", "10.96.0.8"),
+        "dial",
+        "no tenant writes this name"
+    );
+
+    assert_eq!(resolved(&policy(ProbeMode::Any), name, "10.96.0.8"), "dial");
+    let open = ProbePolicy { cross_namespace: vec!["pay".to_owned()], ..listed.clone() };
+    assert_eq!(resolved(&open, name, "10.96.0.8"), "dial");
+    let mut named = listed;
+    named.allow.push(entry("10.96.0.8"));
+    assert_eq!(resolved(&named, name, "10.96.0.8"), "dial");
+}
+
+/// A tenant can list an address of somebody else in a Service.
+#[test]
+fn the_port_behind_a_listed_address_is_not_disclosed() {
+    struct Listed;
+    impl Services for Listed {
+        fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
+            ServiceAnswer::Headless(vec!["10.1.0.1".parse().unwrap()])
+        }
+
+        fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+            let endpoint = Endpoint { ip: "10.1.0.9".parse().unwrap(), port: Some(10250), is_pod: true };
+            Ok(Some(Behind { cluster_address_of: None, endpoints: vec![endpoint] }))
+        }
+    }
+    let policy = policy(ProbeMode::ServicesOnly);
+    let judge = Judge {
+        policy: &policy,
+        namespace: "shop",
+        restricted: None,
+        services: &Listed,
+        surroundings: &Known,
+    };
+    let Route::Known(result) = judge.route(&Address::parse("address", "db:80").unwrap()) else {
+        panic!("it is dialled")
+    };
+    assert!(!result.message().contains("10250"), "{}", result.message());
+}
+
+#[test]
+fn a_restricted_namespace_has_to_be_named_by_the_entry() {
+    let mut policy = policy(ProbeMode::AllowList);
+    for host in ["203.0.113.9", "db.example.com"] {
+        let host = format!("{host}:80");
+        assert_eq!(check_for(&policy, None, &host), "ask", "{host}");
+        let answer = check_for(&policy, Some(true), &host);
+        assert!(
+            answer.starts_with("denied podSecurity: ") && answer.contains("namespaces: [shop]"),
+            "{answer}"
+        );
+        assert!(!check_for(&policy, Some(false), &host).starts_with("denied"), "{host}");
+    }
+    assert_eq!(
+        check_for(&policy, Some(true), "db:80"),
+        "dial 10.96.0.7:80 Full",
+        "its own Services stay open"
+    );
+    for entry in &mut policy.allow {
+        entry.namespaces = vec!["bank".to_owned(), "shop".to_owned()];
+    }
+    assert_eq!(check_for(&policy, Some(true), "203.0.113.9:80"), "dial 203.0.113.9:80 Coarse");
+    assert_eq!(check_for(&policy, None, "203.0.113.9:80"), "dial 203.0.113.9:80 Coarse", "nobody has to ask");
+    for entry in &mut policy.allow {
+        entry.namespaces = vec!["bank".to_owned()];
+    }
+    let answer = check_for(&policy, Some(false), "203.0.113.9:80");
+    assert!(answer.starts_with("denied allow: ") && answer.contains("for other namespaces"), "{answer}");
+}
+
+#[test]
+fn names_are_looked_up_below_their_suffixes_only() {
+    let services = services();
+    let asked = |policy: &ProbePolicy, name: &str| in_shop(policy, &services).refuses_look_up(name).is_none();
+    let dns_suffixes = vec!["example.com".to_owned()];
+    let narrow = ProbePolicy { dns_suffixes, ..policy(ProbeMode::ServicesOnly) };
+    assert!(asked(&narrow, "example.com") && asked(&narrow, "_db._tcp.example.com"));
+    for name in ["badexample.com", "example.com.evil.org", "com", "db"] {
+        assert!(!asked(&narrow, name), "{name}");
+    }
+    assert!(!asked(&policy(ProbeMode::AllowList), "db.example.com"), "the allow list is for connections");
+    assert!(asked(&policy(ProbeMode::Any), "db.example.org"));
+}

@@ -1,0 +1,136 @@
+//! Observations of resource checks, with reason and message. They show the spec and the outcome, never a
+//! value of an object.
+
+use std::fmt;
+
+use kube::core::DynamicObject;
+use mainstay::cache::{ReadError, Store};
+use mainstay_api::json_path::NotOneValue;
+use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+
+use super::check::gvk;
+use super::kinds::Trouble;
+use super::state::Found;
+use crate::dependency::observation::{Observation, State};
+use crate::reasons::resource;
+
+/// Displays the state of a check, such as `condition Complete=True` or `{.status.phase}="Bound"`.
+struct Wanted<'a>(&'a ResourceState);
+
+/// Displays the objects of a check, such as `Job shop/migrate`.
+pub(super) struct Objects<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) check: &'a ResourceCheck,
+}
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ResourceState::Condition { type_, status } => write!(f, "condition {type_}={status}"),
+            ResourceState::JsonPath { path, value } => write!(f, "{path}={value:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Objects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { namespace, check } = self;
+        match &check.which {
+            Which::Name(name) => write!(f, "{} {namespace}/{name}", check.kind),
+            Which::Selector(_) => {
+                write!(f, "the selected objects of kind {} in namespace {namespace}", check.kind)
+            }
+        }
+    }
+}
+
+// === impl Objects ===
+
+impl Objects<'_> {
+    /// Returns the message of a check whose objects are in its state; a status is matched with a check by it.
+    pub(super) fn in_state(&self) -> String {
+        let verb = if self.is_one() { "has" } else { "have" };
+        format!("{self} {verb} {}", Wanted(&self.check.state))
+    }
+
+    fn is_one(&self) -> bool {
+        matches!(self.check.which, Which::Name(_))
+    }
+}
+
+pub(super) fn of_found(objects: &Objects<'_>, found: Found) -> Observation {
+    let (wanted, is_one) = (Wanted(&objects.check.state), objects.is_one());
+    let one_of = if is_one { "" } else { "one of " };
+    match found {
+        Found::InState => {
+            Observation { state: State::Ready, reason: resource::IN_STATE, message: objects.in_state() }
+        }
+        Found::NotInState => {
+            let does_not = if is_one { "does not" } else { "do not all" };
+            not_ready(resource::NOT_IN_STATE, format!("{objects} {does_not} have {wanted} yet"))
+        }
+        Found::NotObserved => {
+            let message = format!(
+                "the status of {one_of}{objects} is of an earlier generation: {wanted} does not count yet"
+            );
+            not_ready(resource::NOT_OBSERVED, message)
+        }
+        Found::Failed => {
+            not_ready(resource::FAILED, format!("{one_of}{objects} has failed and will not have {wanted}"))
+        }
+    }
+}
+
+/// The observation of a path that selects something other than one value.
+pub(super) fn of_refusal(objects: &Objects<'_>, refused: NotOneValue) -> Observation {
+    let ResourceState::JsonPath { path, .. } = &objects.check.state else { return Observation::unknown() };
+    let one_of = if objects.is_one() { "" } else { "one of " };
+    invalid(resource::NOT_ONE_VALUE, format!("{path} of {one_of}{objects} is {refused}"))
+}
+
+/// The observation of a kind that is not listed and watched.
+pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observation {
+    let kind = gvk(check);
+    let name = format!("{} of {}", kind.kind, kind.api_version());
+    match trouble {
+        Trouble::NotServed => {
+            blind(resource::KIND_NOT_SERVED, format!("the API server does not serve kind {name}"))
+        }
+        Trouble::NotNamespaced => {
+            let message = format!("kind {name} is in no namespace; expected one whose objects are");
+            invalid(resource::KIND_NOT_NAMESPACED, message)
+        }
+        Trouble::Unknown(cause) => {
+            blind(resource::KIND_UNKNOWN, format!("the API server cannot be asked for kind {name}: {cause}"))
+        }
+    }
+}
+
+/// The observation of a kind that the cache cannot read. The cache retries by itself.
+pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Observation {
+    let (kind, status) = (store.kind_store().kind(), store.kind_store().status());
+    match error {
+        ReadError::NotSynced { .. } if !status.absent => Observation::unknown(),
+        ReadError::NotSynced { .. } => blind(
+            resource::KIND_FORBIDDEN,
+            format!(
+                "the manager may not list and watch kind {kind}; a ClusterRole with the label \
+                 mainstay.dev/aggregate-to-manager: \"true\" gives it the right"
+            ),
+        ),
+        ReadError::TooLarge { .. } => blind(resource::TOO_MANY_OBJECTS, error.to_string()),
+        _ => blind(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
+    }
+}
+
+pub(super) fn not_ready(reason: &'static str, message: String) -> Observation {
+    Observation { state: State::NotReady, reason, message }
+}
+
+pub(super) fn blind(reason: &'static str, message: String) -> Observation {
+    Observation { state: State::Blind, reason, message }
+}
+
+pub(super) fn invalid(reason: &'static str, message: String) -> Observation {
+    Observation { state: State::Invalid, reason, message }
+}

@@ -1,0 +1,219 @@
+//! Services and slices as objects of the API.
+
+use mainstay::key::KindId;
+use serde_json::{Value, json};
+
+use super::facts::Fact as _;
+use super::*;
+use crate::dependency::probe::Endpoint;
+
+fn judge(spec: &Value) -> Option<ServiceAnswer> {
+    let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
+    ServiceFacts::of(&view).judge(5432)
+}
+
+#[test]
+fn a_service_is_its_cluster_addresses_if_it_has_the_port() {
+    let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 5432, "protocol": "TCP"}]);
+    let both = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd12::7"], "ports": ports});
+    let ips =
+        |list: &[&str]| Some(ServiceAnswer::Cluster(list.iter().map(|ip| ip.parse().unwrap()).collect()));
+    assert_eq!(judge(&both), ips(&["10.96.0.7", "fd12::7"]));
+    assert_eq!(judge(&json!({"clusterIP": "10.96.0.7", "ports": ports})), ips(&["10.96.0.7"]));
+    let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432, "protocol": "UDP"}]});
+    assert_eq!(judge(&udp), Some(ServiceAnswer::NoPort));
+    assert_eq!(judge(&json!({"clusterIP": "10.96.0.7"})), Some(ServiceAnswer::NoPort));
+}
+
+#[test]
+fn headless_and_external_services_are_told_apart() {
+    assert_eq!(judge(&json!({"clusterIP": "None", "ports": []})), None);
+    let outside = json!({"type": "ExternalName", "externalName": "db.example.com"});
+    assert_eq!(judge(&outside), Some(ServiceAnswer::External("db.example.com".to_owned())));
+}
+
+#[test]
+fn whatever_leads_to_a_service_leads_to_its_endpoints() {
+    let service = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "clusterIP": "10.96.0.7",
+            "clusterIPs": ["10.96.0.7", "fd12::7"],
+            "externalIPs": ["203.0.113.9"],
+            "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}, {"hostname": "lb.example.com"}]}},
+    });
+    let slice = |name: &str, endpoints: Value| {
+        let labels = json!({SERVICE_NAME_LABEL: "web"});
+        let metadata = json!({"name": name, "namespace": "shop", "labels": labels});
+        json!({"metadata": metadata, "ports": [{"port": 8080}], "endpoints": endpoints})
+    };
+    let whole = slice("whole", json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": false}}]));
+    let services = |slices: Vec<Value>| {
+        let services = Store::<Service>::from_values(&KindId::of::<Service>(), [service.clone()]);
+        CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
+    };
+    let found = services(vec![whole.clone()]);
+    let behind = |address: &str| found.behind(address.parse().unwrap()).unwrap();
+    let endpoint = Endpoint { ip: "10.1.0.1".parse().unwrap(), port: Some(8080), is_pod: false };
+    for (ip, is_cluster) in [
+        ("10.96.0.7", true),
+        ("[fd12::7]", true),
+        ("[::ffff:10.96.0.7]", true),
+        ("203.0.113.9", false),
+        ("203.0.113.10", false),
+    ] {
+        let cluster_address_of = is_cluster.then(|| "shop".to_owned());
+        let expected = Behind { cluster_address_of, endpoints: vec![endpoint] };
+        assert_eq!(behind(&format!("{ip}:80")), Some(expected), "{ip}");
+    }
+    for other in ["10.96.0.7:81", "10.96.0.7:53", "10.96.0.8:80", "10.1.0.1:8080"] {
+        assert_eq!(behind(other), None, "{other}");
+    }
+    let ports = json!([{"name": "ssh", "port": 22}, {"port": 8080}, {"name": "metrics", "port": 10250}]);
+    let mut several = whole.clone();
+    several["ports"] = ports;
+    let mut ssh = whole.clone();
+    (ssh["metadata"]["name"], ssh["ports"]) = (json!("ssh"), json!([{"name": "ssh", "port": 22}]));
+    let mut open = whole.clone();
+    (open["metadata"]["name"], open["ports"]) = (json!("open"), json!([]));
+    let found = services(vec![several, ssh, open]).behind("10.96.0.7:80".parse().unwrap());
+    let mut ports: Vec<_> = found.unwrap().unwrap().endpoints.iter().map(|endpoint| endpoint.port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [None, Some(8080)], "the port that is asked for, and what may be any");
+    let veiled = services(vec![whole, slice("veiled", json!("of a later version"))]);
+    veiled.behind("10.96.0.7:80".parse().unwrap()).unwrap_err();
+}
+
+/// A Service, and a slice of its own that leads to one address and port.
+fn service_and_slice(request: &str, spec: &Value, ip: &str, port: u16) -> (Value, Value) {
+    let (namespace, name) = request.split_once('/').unwrap();
+    let metadata = json!({"name": name, "namespace": namespace});
+    let slice = json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": {SERVICE_NAME_LABEL: name}},
+        "ports": [{"port": port}],
+        "endpoints": [{"addresses": [ip]}],
+    });
+    (json!({"metadata": metadata, "spec": spec}), slice)
+}
+
+fn cached(objects: impl IntoIterator<Item = (Value, Value)>) -> CachedServices {
+    let (services, slices): (Vec<_>, Vec<_>) = objects.into_iter().unzip();
+    let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
+    CachedServices::new(&services, &Store::from_values(&KindId::of::<EndpointSlice>(), slices))
+}
+
+fn ports_behind(services: &CachedServices, address: &str) -> Vec<Option<u16>> {
+    let behind = services.behind(address.parse().unwrap()).unwrap();
+    behind.into_iter().flat_map(|behind| behind.endpoints).map(|endpoint| endpoint.port).collect()
+}
+
+#[test]
+fn the_service_that_has_a_cluster_address_decides_alone_about_it() {
+    let own = json!({"clusterIP": "10.96.7.7", "ports": [{"port": 5432}]});
+    let listed = json!({
+        "clusterIP": "10.96.7.8",
+        "externalIPs": ["10.96.7.7", "203.0.113.9"],
+        "ports": [{"port": 5432}, {"port": 80}],
+    });
+    let services = cached([
+        service_and_slice("a/stranger", &listed, "10.1.0.9", 10250),
+        service_and_slice("b/db", &own, "10.1.0.1", 5432),
+    ]);
+    assert_eq!(ports_behind(&services, "10.96.7.7:5432"), [Some(5432)]);
+    let behind = services.behind("10.96.7.7:5432".parse().unwrap()).unwrap().unwrap();
+    assert_eq!(behind.cluster_address_of.as_deref(), Some("b"));
+    for other in ["10.96.7.7:80", "203.0.113.9:5432", "10.96.7.8:80"] {
+        assert_eq!(ports_behind(&services, other), [Some(10250)], "{other} is the stranger's");
+    }
+}
+
+#[test]
+fn at_most_sixteen_services_of_one_address_and_port_are_read() {
+    let listing = |port: u16| json!({"externalIPs": ["203.0.113.9"], "ports": [{"port": port}]});
+    let sharing = |count: usize, port: fn(usize) -> u16| {
+        cached((0..count).map(move |number| {
+            service_and_slice(&format!("a/s{number}"), &listing(port(number)), "10.1.0.9", 8080)
+        }))
+    };
+    let address = "203.0.113.9:80".parse().unwrap();
+    assert!(sharing(MAX_SHARERS, |_| 80).behind(address).is_ok());
+    let told = sharing(MAX_SHARERS + 1, |_| 80).behind(address).unwrap_err();
+    assert!(told.contains("16 Services"), "{told}");
+    let shared = sharing(2000, |number| u16::try_from(number).unwrap());
+    assert_eq!(
+        ports_behind(&shared, "203.0.113.9:80").len(),
+        1,
+        "a load balancer, with a port for each Service"
+    );
+}
+
+#[test]
+fn a_slice_that_is_too_large_to_be_kept_hides_where_connections_go() {
+    let spec = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]});
+    let (service, slice) = service_and_slice("shop/web", &spec, "10.1.0.1", 8080);
+    let mut large = slice.clone();
+    large["metadata"]["annotations"] = json!({"x": "x".repeat(11 << 20)});
+    let address = "10.96.0.7:80".parse().unwrap();
+    assert!(cached([(service.clone(), slice)]).behind(address).is_ok());
+    let told = cached([(service, large)]).behind(address).unwrap_err();
+    assert!(told.contains("maxObjectBytes"), "{told}");
+}
+
+#[test]
+fn a_service_has_few_places_in_the_index_however_many_addresses_it_lists() {
+    let ips: Vec<_> = (0..5000).map(|number| format!("203.0.{}.{}", number / 256, number % 256)).collect();
+    let spec = json!({"externalIPs": ips, "ports": [{"port": 80}]});
+    let facts = ServiceFacts::of(&serde_json::from_value(json!({"spec": spec})).unwrap());
+    assert_eq!(places(Ok(Arc::new(facts))).len(), PLACES as usize);
+    let services = cached([service_and_slice("shop/many", &spec, "10.1.0.1", 8080)]);
+    for (address, behind) in [("203.0.19.135:80", 1), ("203.0.19.136:80", 0), ("[::ffff:203.0.0.0]:80", 1)] {
+        assert_eq!(ports_behind(&services, address).len(), behind, "{address}");
+    }
+}
+
+#[test]
+fn a_service_that_cannot_be_decoded_may_have_any_address() {
+    let service =
+        |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+    let odd = service("odd", json!({"externalIPs": "of a later version"}));
+    let plain = service("web", json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}));
+    for (services, is_told) in [(vec![plain.clone()], true), (vec![plain, odd], false)] {
+        let services = Store::<Service>::from_values(&KindId::of::<Service>(), services);
+        let slices = Store::from_values(&KindId::of::<EndpointSlice>(), []);
+        let found = CachedServices::new(&services, &slices);
+        for address in ["10.96.0.7:80", "203.0.113.9:80"] {
+            assert_eq!(found.behind(address.parse().unwrap()).is_ok(), is_told, "{address}");
+        }
+    }
+}
+
+#[test]
+fn only_ready_endpoints_with_addresses_count() {
+    let slice = json!({"endpoints": [
+        {"addresses": ["10.1.0.1"], "conditions": {"ready": true}},
+        {"addresses": ["10.1.0.2"], "conditions": {"ready": false}},
+        {"addresses": ["10.1.0.3"], "conditions": {}},
+        {"addresses": ["db.example.com"]},
+    ]});
+    let facts = |slice: Value| SliceFacts::of(&serde_json::from_value(slice).unwrap());
+    let slice = facts(slice);
+    assert_eq!(slice.behind("").count(), 3, "ready or not, a connection may go there");
+    let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();
+    assert_eq!(ready, ["10.1.0.1", "10.1.0.3"]);
+    let ports = json!([{"port": 80}, {"name": "kubelet", "port": 10250}]);
+    let pod = json!({"addresses": ["10.1.0.1"], "targetRef": {"kind": "Pod", "name": "a"}});
+    let node = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": false}});
+    let slice = facts(json!({"endpoints": [pod, node], "ports": ports}));
+    let behind = |name| -> Vec<_> {
+        slice.behind(name).map(|found| (found.ip.to_string(), found.port, found.is_pod)).collect()
+    };
+    for (name, port) in [("", 80), ("kubelet", 10250)] {
+        let (pod, node) = ("10.1.0.1".to_owned(), "10.0.0.1".to_owned());
+        assert_eq!(behind(name), [(pod, Some(port), true), (node, Some(port), false)]);
+    }
+    assert_eq!(behind("other"), [], "nothing is passed on to it");
+    let empty = facts(json!({"endpoints": null}));
+    assert_eq!(empty.ready_addresses().count(), 0);
+}
