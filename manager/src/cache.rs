@@ -1,47 +1,28 @@
 //! The shared cache: one list and one watch per kind and scope, whoever asks.
 //!
-//! The way of an object: a `reflector` brings raw bytes; `meta` scans them; `table` decides what they change;
-//! `deliver` tells handlers, in order; [`Store`] decodes for those who read. What this process writes enters the
-//! same table at once, so its reads are never older than its writes.
+//! The way of an object: `informer` lists and watches, and cuts what the server sends into objects; `object` reads the
+//! metadata of each and leaves the body as bytes; `store` finds out what changed and tells handlers, in order; [`Store`]
+//! decodes for readers. Writes of this process enter the same store at once, so its reads are never older than its
+//! writes. Imports point that way only: this face, `informer`, `store`, `object`.
 //!
-//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A store ends with its last user. A kind that is not served or not
-//! readable makes its own store wait and say so in [`KindStatus`]; the others run.
+//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A store ends with its last user. The store
+//! of a kind that is not served or not readable waits and says so in [`KindStatus`]; the others run.
 
-mod body;
-mod changes;
 mod clusters;
 mod declared;
-mod deliver;
+mod families;
 #[cfg(feature = "testing")]
 mod fixture;
-mod frame;
-mod function;
 #[cfg(any(test, fuzzing))]
 #[path = "cache/tests/fuzz.rs"]
 pub mod fuzz;
-mod handle;
-mod home;
-mod index;
-mod json;
-mod kind;
-mod left_out;
-mod lens;
-mod meta;
-mod pack;
-mod pages;
-mod recent;
-mod reflector;
-mod required;
-mod select;
+mod informer;
+mod object;
 mod settings;
-mod slots;
-mod status;
 mod store;
-mod table;
 #[cfg(test)]
 pub(crate) mod tests;
-mod transform;
-mod view;
+mod typed_store;
 mod writes;
 
 use std::collections::HashMap;
@@ -61,46 +42,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use self::clusters::Peers;
-use self::deliver::Deliverer;
-use self::lens::Lens;
-use self::pack::{Packer, Rules, Workshop};
-use self::reflector::Reflector;
-use self::required::Words;
-use self::status::Families;
-use self::store::{Core, Ended};
-use self::transform::Transform;
+use self::families::Families;
+use self::informer::reflector::Reflector;
+use self::object::transform::Transform;
+use self::store::dispatcher::Dispatcher;
+use self::store::lens::Lens;
+use self::store::object_store::{Ended, ObjectStore};
+use self::store::packer::{Packer, Rules, Workshop};
+use self::store::required::Words;
 use crate::key::{KindId, KindScope, panic_text};
 use crate::metrics::Registry;
 use crate::util::resume_panic;
 
-pub use changes::{Aspect, Changes};
-pub use deliver::{Delta, DeltaHandler, SLOW_HANDLER, Subscription};
-pub use function::{HookFailure, IndexError};
-pub use handle::{Entry, Store};
-pub use kind::KindStore;
-pub use meta::{Labels, Meta, Owner, ResourceVersion, Uid};
-pub use pack::{Damage, Pack, Packing};
-pub use required::Required;
-pub use select::{LabelSelector, Scope, Select, SelectorError};
+pub use object::changes::{Aspect, Changes};
+pub use object::delta::Delta;
+pub use object::dictionary::Damage;
+pub use object::meta::{Labels, Meta, Owner, ResourceVersion, Uid};
+pub use object::packing::Packing;
+pub use object::transform::{HookFailure, TransformError};
+pub use object::view::{ReadError, View};
+pub use object::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 pub use settings::CacheSettings;
-pub use status::{HandlerTrouble, KindStatus, PartStatus};
-pub use transform::TransformError;
-pub use view::{ReadError, View};
-
-/// On an object whose value is `true`: its controller leaves it alone until the annotation goes. Its deletion is still
-/// seen to.
-pub const PAUSED_ANNOTATION: &str = "mainstay.dev/paused";
-/// Any new value asks for a reconcile at once.
-pub const RECONCILE_AT_ANNOTATION: &str = "mainstay.dev/reconcile-at";
-
-/// How much of each object a store holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Projection {
-    /// All but managedFields.
-    Full,
-    /// `metadata` without managedFields.
-    Metadata,
-}
+pub use store::dispatcher::{DeltaHandler, SLOW_HANDLER, Subscription};
+pub use store::function::IndexError;
+pub use store::kind_store::KindStore;
+pub use store::packer::Pack;
+pub use store::required::Required;
+pub use store::select::{LabelSelector, Scope, Select, SelectorError};
+pub use store::status::{HandlerTrouble, KindStatus, PartStatus};
+pub use typed_store::{Entry, Store};
 
 /// All stores of one cluster. Cheap to clone; all clones are one cache.
 #[derive(Clone)]
@@ -149,6 +119,23 @@ impl Cache {
         Self::among(peers, None, settings, client, random)
     }
 
+    /// Says whether a replica is ready without a kind, for its stores of every scope. May be said at any time, before or
+    /// after a store is declared; the last word holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use mainstay::cache::{Cache, Required};
+    /// # use mainstay::key::KindId;
+    /// # fn wire(cache: &Cache) {
+    /// // Nothing can be done without them.
+    /// cache.required(KindId::of::<ConfigMap>(), Required::Always);
+    /// # }
+    /// ```
+    pub fn required(&self, kind: KindId, required: Required) {
+        self.0.required.set(kind, required);
+    }
+
     fn among(
         peers: Peers,
         cluster: Option<Arc<str>>,
@@ -195,7 +182,7 @@ impl Cache {
         let store = found.clone().unwrap_or_else(|| {
             let parts = self.0.settings.parts(&kind, &scope);
             let limits = self.0.settings.limits();
-            let core = Core::new(kind, scope, projection, parts, limits);
+            let core = ObjectStore::new(kind, scope, projection, parts, limits);
             let core = core.of(self.0.cluster.clone(), self.0.required.clone());
             let store = Arc::new(KindStore::new(core));
             stores.retain(|store| store.strong_count() > 0);
@@ -340,7 +327,7 @@ impl Inner {
     }
 
     /// Returns what is listed and watched, or will be.
-    fn cores(&self) -> Vec<Arc<Core>> {
+    fn cores(&self) -> Vec<Arc<ObjectStore>> {
         let stores = self.stores();
         stores.iter().filter(|store| !store.reads_through()).map(|store| store.core().clone()).collect()
     }
@@ -350,7 +337,7 @@ impl Inner {
     }
 
     /// Settles for what was declared since the last time where it reads, and returns what is to be started for it.
-    fn begin(&self) -> Vec<Arc<Core>> {
+    fn begin(&self) -> Vec<Arc<ObjectStore>> {
         let transforms = self.transforms.read();
         let stores = self.stores();
         for store in stores.iter().filter(|store| !store.reads_through() && !store.core().is_started()) {
@@ -373,19 +360,19 @@ impl Inner {
     }
 
     /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
-    async fn run_store(self: Arc<Self>, store: Arc<Core>, stop: CancellationToken) {
+    async fn run_store(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
         let _ended = Ended(store.clone());
         let reflectors = (0..store.parts.len()).map(|part| {
             let random = self.random.lock().fork();
             Reflector::new(self.client.clone(), store.clone(), part, random).run()
         });
         let reflectors = join_all(reflectors.collect::<Vec<_>>());
-        let deliverer = Deliverer::new(store.clone()).run();
+        let dispatcher = Dispatcher::new(store.clone()).run();
         let random = self.random.lock().fork();
         let resync = resync(store.clone(), self.settings.resync, random);
         let pack = self.settings.pack;
         let packer = Packer::new(store.clone(), pack, Rules::default(), self.workshop.clone()).run();
-        let work = async { tokio::join!(reflectors, deliverer, resync, packer) };
+        let work = async { tokio::join!(reflectors, dispatcher, resync, packer) };
         // The stop first: nothing that comes later is delivered.
         tokio::select! {
             biased;
@@ -406,7 +393,7 @@ fn widest<'s>(stores: &'s [Arc<KindStore>], narrow: &KindStore) -> Option<(&'s A
 }
 
 /// Queues a look at everything once per period.
-async fn resync(store: Arc<Core>, period: Duration, mut random: fastrand::Rng) {
+async fn resync(store: Arc<ObjectStore>, period: Duration, mut random: fastrand::Rng) {
     if period.is_zero() {
         return;
     }

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::function::{Function, HookFailure, IndexError};
-use super::kind::KindStore;
-use super::select::Select;
-use super::view::View;
+use crate::cache::object::transform::HookFailure;
+use crate::cache::object::view::View;
+use crate::cache::store::function::{Function, IndexError};
+use crate::cache::store::kind_store::KindStore;
+use crate::cache::store::select::Select;
 
 /// What one handle has declared.
 #[derive(Debug, Default)]

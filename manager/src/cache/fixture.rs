@@ -7,12 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::home::Home;
-use super::kind::KindStore;
-use super::meta::{ResourceVersion, Scan};
 use super::settings::CacheSettings;
-use super::store::Core;
 use super::{Projection, Scope, writes};
+use crate::cache::object::home::Home;
+use crate::cache::object::meta::ResourceVersion;
+use crate::cache::object::scan::Scan;
+use crate::cache::store::kind_store::KindStore;
+use crate::cache::store::object_store::ObjectStore;
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, Request};
 
@@ -23,7 +24,7 @@ impl KindStore {
     /// # Errors
     /// Fails with what is wrong with the first object that no server would give.
     pub(crate) fn filled(kind: &KindId, objects: &[Value], version: u64) -> Result<Arc<Self>, String> {
-        let store = Core::new(
+        let store = ObjectStore::new(
             kind.clone(),
             Scope::all(),
             Projection::Full,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pack::Pack;
-use super::select::Scope;
+use crate::cache::store::object_store::Limits;
+use crate::cache::store::packer::Pack;
+use crate::cache::store::select::Scope;
 use crate::key::KindId;
 
 /// What the configuration says about the cache.
@@ -22,15 +23,6 @@ pub struct CacheSettings {
     pub max_frame_bytes: usize,
     /// Whether bodies are kept packed.
     pub pack: Pack,
-}
-
-/// The longest object in bytes; 0 = no limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
-    /// As the server sends it: a longer one is left out.
-    pub(super) frame: usize,
-    /// As it is kept: of a longer one only metadata is.
-    pub(super) object: usize,
 }
 
 // === impl CacheSettings ===

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::Cache;
-use super::frame::read_status;
-use super::meta::{Scan, Uid};
-use super::store::Core;
-use super::table::Removal;
+use crate::cache::informer::frame::read_status;
+use crate::cache::object::meta::Uid;
+use crate::cache::object::scan::Scan;
+use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::table::Removal;
 use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::Request;
 
@@ -35,7 +36,8 @@ impl WriteObserver for Cache {
     fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], writer: Writer) {
         let Some(request) = named(path) else { return self.count_uncovered() };
         let stores = self.stores_of(path);
-        let answered = |store: &&Arc<Core>| !answer_to_delete(store, path, &request, body, shown, writer);
+        let answered =
+            |store: &&Arc<ObjectStore>| !answer_to_delete(store, path, &request, body, shown, writer);
         let behind = stores.iter().filter(answered).count();
         if behind > 0 {
             self.count_uncovered();
@@ -55,8 +57,8 @@ impl Cache {
     }
 
     /// The stores a write may concern. None: nobody reads the kind, so nothing can be stale.
-    fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<Core>> {
-        let same = |store: &Arc<Core>| {
+    fn stores_of(&self, path: &ResourcePath) -> Vec<Arc<ObjectStore>> {
+        let same = |store: &Arc<ObjectStore>| {
             let kind = &store.kind;
             kind.plural() == path.plural && kind.group() == path.group
         };
@@ -69,7 +71,7 @@ impl Cache {
 ///
 /// The write that takes the last finalizer off an object being deleted removes it, and is answered with the object at
 /// the version before.
-pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Writer) -> bool {
+pub(super) fn answer(store: &ObjectStore, path: &ResourcePath, body: &[u8], writer: Writer) -> bool {
     if let Ok(scan) = Scan::open(body)
         && scan.is_deleting()
         && matches!(scan.is_gone(), Ok(true))
@@ -81,7 +83,7 @@ pub(super) fn answer(store: &Core, path: &ResourcePath, body: &[u8], writer: Wri
 
 /// Takes the answer to a DELETE of one object: a Status, or the object as it is being deleted.
 pub(super) fn answer_to_delete(
-    store: &Core,
+    store: &ObjectStore,
     path: &ResourcePath,
     request: &Request,
     body: &[u8],

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::deliver::Deliverer;
-use crate::cache::home::Home;
-use crate::cache::meta::{Labels, ResourceVersion, Scan};
-use crate::cache::store::{Core, EventKind};
+use crate::cache::object::home::Home;
+use crate::cache::object::meta::{Labels, ResourceVersion};
+use crate::cache::object::scan::Scan;
+use crate::cache::store::dispatcher::Dispatcher;
+use crate::cache::store::object_store::{EventKind, ObjectStore};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::client::Writer;
 use crate::key::{KindId, Request};
@@ -121,7 +122,7 @@ impl Told {
 /// A synced store that is changed by hand and tells its handlers. Dropping it stops the telling.
 pub(crate) struct ByHand {
     pub(crate) store: Arc<KindStore>,
-    _deliverer: JoinSet<()>,
+    _dispatcher: JoinSet<()>,
 }
 
 impl ByHand {
@@ -135,12 +136,12 @@ impl ByHand {
     /// Has not synced yet.
     pub(crate) fn unlisted() -> Self {
         let limits = CacheSettings::default().limits();
-        let core = Core::new(config_map(), Scope::all(), Projection::Full, vec![None], limits);
+        let core = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], limits);
         let store = Arc::new(KindStore::new(core));
         store.core().start();
-        let mut deliverer = JoinSet::new();
-        deliverer.spawn(Deliverer::new(Arc::clone(store.core())).run());
-        Self { store, _deliverer: deliverer }
+        let mut dispatcher = JoinSet::new();
+        dispatcher.spawn(Dispatcher::new(Arc::clone(store.core())).run());
+        Self { store, _dispatcher: dispatcher }
     }
 
     /// As if the server had listed these objects and no others.

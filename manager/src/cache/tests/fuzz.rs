@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Projection;
-use super::frame::{Event, Line, Lines, read_status};
-use super::meta::{Glimpse, Scan};
-use super::pages::{Item, PageReader};
-use crate::cache::home::Home;
+use crate::cache::informer::frame::{Event, Line, Lines, read_status};
+use crate::cache::informer::pages::{Item, PageReader};
+use crate::cache::object::home::Home;
+use crate::cache::object::scan::{Glimpse, Scan};
 use crate::key::KindId;
 
-pub use super::pack::fuzz::packed;
+pub use super::object::dictionary::fuzz::packed;
 
 /// Reads the bytes behind the first two as a page of a list or as a stream of watch events: the same is read however
 /// they are cut.

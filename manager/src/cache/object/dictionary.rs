@@ -1,0 +1,241 @@
+//! One body packed and unpacked, by zstd with a dictionary of its kind.
+//!
+//! A [`Dictionary`] is prepared once and shared by reference; contexts hold none, so one context per thread serves all
+//! kinds. A [`Packed`] body keeps its dictionary alive, and with it everything needed to read it.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_from_buffer};
+
+/// The fastest level that entropy-codes; the next ones cost half as much again and save a twentieth.
+const LEVEL: i32 = 1;
+/// Bytes of a trained dictionary. Twice as many save nothing on Pods, and their tables no longer fit a core's cache.
+const DICTIONARY: usize = 16 * 1024;
+/// Fewest samples to train on.
+const FEWEST_SAMPLES: usize = 8;
+/// One sample in this many is held out to measure the dictionary.
+const HELD_OUT: usize = 4;
+/// The room for plain text a thread keeps between reads; more is given back.
+const KEPT: usize = 1024 * 1024;
+/// Bytes behind each frame that say how long the plain text is.
+const TRAILER: usize = size_of::<u32>();
+
+/// A dictionary of one kind, prepared for both directions.
+pub(in crate::cache) struct Dictionary {
+    /// Counts the dictionaries of a store.
+    number: u32,
+    packing: CDict<'static>,
+    reading: DDict<'static>,
+}
+
+/// One packed body.
+#[derive(Clone)]
+pub(in crate::cache) struct Packed {
+    dictionary: Arc<Dictionary>,
+    /// A frame, then the length of the plain text, little-endian.
+    frame: Arc<[u8]>,
+}
+
+/// The tools of whoever packs: one in a process.
+#[derive(Default)]
+pub(in crate::cache) struct Workbench {
+    /// Made at the first use.
+    context: Option<CCtx<'static>>,
+    out: Vec<u8>,
+}
+
+/// The tools of a thread that reads.
+struct Reader {
+    context: DCtx<'static>,
+    plain: Vec<u8>,
+}
+
+/// The packed form cannot be turned into JSON again: memory was overwritten, or there is a defect here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the packed form is damaged: {0}")]
+pub struct Damage(String);
+
+thread_local! {
+    /// Taken out while it is in use: decoding is the user's code, and may read another object.
+    static READER: Cell<Option<Box<Reader>>> = const { Cell::new(None) };
+}
+
+// === impl Dictionary ===
+
+impl Dictionary {
+    /// Trains a dictionary on samples of the bodies it will pack; on too few of them it is empty and packs worse.
+    /// `None` without memory.
+    ///
+    /// Costs about a tenth of a second per megabyte of samples.
+    pub(in crate::cache) fn train(number: u32, samples: &Samples) -> Option<Self> {
+        let text = samples.train().unwrap_or_default();
+        let packing = CDict::try_create(&text, LEVEL)?;
+        Some(Self { number, packing, reading: DDict::try_create(&text)? })
+    }
+
+    /// Packs one body; `None` where that fails.
+    pub(in crate::cache) fn pack(self: &Arc<Self>, bench: &mut Workbench, plain: &[u8]) -> Option<Packed> {
+        let length = u32::try_from(plain.len()).ok()?;
+        let packed = bench.pack(&self.packing, plain)?;
+        packed.extend_from_slice(&length.to_le_bytes());
+        let frame = Arc::from(packed.as_slice());
+        bench.tidy();
+        Some(Packed { dictionary: self.clone(), frame })
+    }
+
+    /// Returns the bytes it occupies.
+    pub(in crate::cache) fn bytes(&self) -> usize {
+        self.packing.sizeof() + self.reading.sizeof()
+    }
+}
+
+// === impl Packed ===
+
+impl Packed {
+    /// Looks at the plain text, for the call only.
+    pub(in crate::cache) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+        let kept = READER.try_with(Cell::take).ok().flatten();
+        let mut reader = kept.map_or_else(Reader::new, Ok)?;
+        self.unpack(&mut reader)?;
+        let seen = look(&reader.plain);
+        if reader.plain.capacity() <= KEPT {
+            // At a thread's end there is nothing left to put it back into.
+            READER.try_with(|kept| kept.set(Some(reader))).unwrap_or_default();
+        }
+        Ok(seen)
+    }
+
+    /// Returns how long the plain text is.
+    pub(in crate::cache) fn plain_len(&self) -> usize {
+        self.split().map_or(0, |(_, length)| length)
+    }
+
+    /// Returns the bytes of the packed form, its dictionary left out.
+    pub(in crate::cache) fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Returns whether it was packed with this dictionary.
+    pub(in crate::cache) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
+        Arc::ptr_eq(&self.dictionary, dictionary)
+    }
+
+    fn unpack(&self, reader: &mut Reader) -> Result<(), Damage> {
+        let (frame, length) = self.split().ok_or_else(|| Damage("it is cut off".to_owned()))?;
+        reader.plain.clear();
+        // Never more than was packed, whatever the frame says of itself.
+        if reader.plain.try_reserve_exact(length).is_err() {
+            return Err(Damage(format!("no memory for {length} bytes")));
+        }
+        let written =
+            reader.context.decompress_using_ddict(&mut reader.plain, frame, &self.dictionary.reading);
+        match written {
+            Ok(written) if written == length => Ok(()),
+            Ok(written) => Err(Damage(format!("{written} bytes instead of {length}"))),
+            Err(code) => Err(Damage(get_error_name(code).to_owned())),
+        }
+    }
+
+    fn split(&self) -> Option<(&[u8], usize)> {
+        let (frame, length) = self.frame.split_last_chunk::<TRAILER>()?;
+        Some((frame, usize::try_from(u32::from_le_bytes(*length)).ok()?))
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    fn new() -> Result<Box<Self>, Damage> {
+        let context = DCtx::try_create().ok_or_else(|| Damage("no memory for a context".to_owned()))?;
+        Ok(Box::new(Self { context, plain: Vec::new() }))
+    }
+}
+
+// === impl Workbench ===
+
+impl Workbench {
+    fn pack(&mut self, prepared: &CDict<'static>, plain: &[u8]) -> Option<&mut Vec<u8>> {
+        if self.context.is_none() {
+            self.context = CCtx::try_create();
+        }
+        self.out.clear();
+        self.out.try_reserve(compress_bound(plain.len()) + TRAILER).ok()?;
+        self.context.as_mut()?.compress_using_cdict(&mut self.out, plain, prepared).ok()?;
+        Some(&mut self.out)
+    }
+
+    fn tidy(&mut self) {
+        if self.out.capacity() > KEPT {
+            self.out = Vec::new();
+        }
+    }
+}
+
+/// Heads of bodies, one after the other, to train a dictionary on.
+#[derive(Default)]
+pub(in crate::cache) struct Samples {
+    text: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+// === impl Samples ===
+
+impl Samples {
+    /// Most objects looked at: more cost time and save little.
+    pub(in crate::cache) const MOST: usize = 128;
+    /// Most bytes taken of one object.
+    const HEAD: usize = 16 * 1024;
+    /// Most bytes taken of all.
+    const TEXT: usize = 1024 * 1024;
+
+    /// Adds one body; what is over a bound is left out.
+    pub(in crate::cache) fn add(&mut self, plain: &[u8]) {
+        let head = plain.get(..Self::HEAD).unwrap_or(plain);
+        if self.lengths.len() < Self::MOST && self.text.len() + head.len() <= Self::TEXT {
+            self.text.extend_from_slice(head);
+            self.lengths.push(head.len());
+        }
+    }
+
+    /// Returns the samples that [`Self::train`] leaves out, to measure the dictionary: one in four, or all if they are
+    /// few.
+    pub(in crate::cache) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
+        let step = if self.lengths.len() < FEWEST_SAMPLES * 2 { 1 } else { HELD_OUT };
+        self.iter().step_by(step)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.lengths.iter().scan(self.text.as_slice(), |rest, length| rest.split_off(..*length))
+    }
+
+    fn train(&self) -> Option<Vec<u8>> {
+        if self.lengths.len() < FEWEST_SAMPLES {
+            return None;
+        }
+        let all = self.lengths.len() < FEWEST_SAMPLES * 2;
+        let mut taught = Self::default();
+        for (_, plain) in self.iter().enumerate().filter(|(at, _)| all || at % HELD_OUT != 0) {
+            taught.lengths.push(plain.len());
+            taught.text.extend_from_slice(plain);
+        }
+        // A dictionary as long as its samples would be the samples.
+        let mut text = Vec::with_capacity(DICTIONARY.min(taught.text.len() / 4));
+        train_from_buffer(&mut text, &taught.text, &taught.lengths).ok()?;
+        Some(text)
+    }
+}
+
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dictionary({})", self.number)
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+#[path = "dictionary/tests/fuzz.rs"]
+pub(in crate::cache) mod fuzz;
+
+#[cfg(test)]
+mod tests;

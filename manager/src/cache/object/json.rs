@@ -1,0 +1,333 @@
+//! Walks JSON text once and leaves every value where it is.
+//!
+//! Most of an object is only carried: a walk has to find where a value ends and that it is JSON. `serde_json`'s
+//! `RawValue` answers the same in one more pass for each level that is looked into; here the level that is wanted is
+//! walked member by member and what lies below it is skipped in the same stride.
+//!
+//! # Invariants
+//! 1. What the walk accepts, `serde_json` can read: grammar, escapes, surrogates and depth are checked, the range of
+//!    numbers and keys that come twice are not.
+//! 2. `at` stands on a character boundary between two tokens.
+
+use std::borrow::Cow;
+
+/// Levels of nesting that `serde_json` reads; its own limit.
+const DEPTH: u32 = 127;
+
+/// Why text is not JSON. A retry does not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} expected at byte {at}")]
+pub(in crate::cache) struct Malformed {
+    expected: &'static str,
+    at: usize,
+}
+
+/// A place in JSON text.
+#[derive(Debug)]
+pub(in crate::cache) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+    /// Objects that [`Cursor::open`] went into and that have not ended.
+    depth: u32,
+}
+
+/// A value where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cache) struct Value<'a> {
+    /// Where it begins.
+    pub(in crate::cache) start: usize,
+    /// As it is written.
+    pub(in crate::cache) text: &'a str,
+}
+
+/// Goes through the members of one object. Between two calls of [`Members::next`] the value is for the caller to
+/// step over.
+#[derive(Debug)]
+pub(in crate::cache) struct Members<'c, 'a> {
+    pub(in crate::cache) cursor: &'c mut Cursor<'a>,
+    first: bool,
+}
+
+// === impl Cursor ===
+
+impl<'a> Cursor<'a> {
+    /// Stands before the first byte.
+    pub(in crate::cache) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(Self::over(text)),
+            Err(error) => Err(Malformed { expected: "UTF-8", at: error.valid_up_to() }),
+        }
+    }
+
+    pub(in crate::cache) fn over(text: &'a str) -> Self {
+        Self { text, at: 0, depth: 0 }
+    }
+
+    pub(in crate::cache) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns what comes next, white space aside; `None` at the end.
+    pub(in crate::cache) fn peek(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.text.as_bytes().get(self.at)?;
+            if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Steps over one byte if it comes next.
+    pub(in crate::cache) fn take(&mut self, byte: u8) -> bool {
+        let there = self.peek() == Some(byte);
+        self.at += usize::from(there);
+        there
+    }
+
+    /// Begins an object.
+    pub(in crate::cache) fn open(&mut self) -> Result<Members<'_, 'a>, Malformed> {
+        if !self.take(b'{') {
+            return self.fail("an object");
+        }
+        self.depth += 1;
+        Ok(Members { cursor: self, first: true })
+    }
+
+    /// Makes sure that nothing follows.
+    pub(in crate::cache) fn end(&mut self) -> Result<(), Malformed> {
+        if self.peek().is_none() { Ok(()) } else { self.fail("the end") }
+    }
+
+    /// Steps over a value.
+    pub(in crate::cache) fn value(&mut self) -> Result<Value<'a>, Malformed> {
+        self.peek();
+        let start = self.at;
+        self.skip()?;
+        Ok(self.since(start))
+    }
+
+    /// Returns what was stepped over.
+    pub(in crate::cache) fn since(&self, start: usize) -> Value<'a> {
+        Value { start, text: self.text.get(start..self.at).unwrap_or_default() }
+    }
+
+    pub(in crate::cache) fn fail<T>(&self, expected: &'static str) -> Result<T, Malformed> {
+        Err(Malformed { expected, at: self.at })
+    }
+
+    fn skip(&mut self) -> Result<(), Malformed> {
+        // One bit for each open level, the innermost lowest: 1 is an object, 0 a list.
+        let mut levels = 0_u128;
+        let mut depth = 0_u32;
+        loop {
+            match self.peek() {
+                Some(b'"') => self.string()?,
+                Some(opening @ (b'{' | b'[')) => {
+                    if self.depth + depth == DEPTH {
+                        return self.fail("less nesting");
+                    }
+                    self.at += 1;
+                    let object = opening == b'{';
+                    let empty = self.take(if object { b'}' } else { b']' });
+                    if !empty {
+                        levels = (levels << 1) | u128::from(object);
+                        depth += 1;
+                        if object {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.word("true")?,
+                Some(b'f') => self.word("false")?,
+                Some(b'n') => self.word("null")?,
+                _ => return self.fail("a value"),
+            }
+            // A value is complete, and with it perhaps what it stands in.
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                let object = levels & 1 == 1;
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        if object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if object => {}
+                    Some(b']') if !object => {}
+                    _ => return self.fail("a comma or the end of what it stands in"),
+                }
+                self.at += 1;
+                levels >>= 1;
+                depth -= 1;
+            }
+        }
+    }
+
+    /// Steps over a key and its colon; returns where the key ended.
+    fn key(&mut self) -> Result<usize, Malformed> {
+        if self.peek() != Some(b'"') {
+            return self.fail("a key");
+        }
+        self.string()?;
+        let end = self.at;
+        if self.take(b':') { Ok(end) } else { self.fail("a colon") }
+    }
+
+    /// Steps over a string; `at` stands on its opening quote.
+    fn string(&mut self) -> Result<(), Malformed> {
+        self.at += 1;
+        loop {
+            self.plain();
+            match self.text.as_bytes().get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return self.fail("an escape in place of a control character"),
+                None => return self.fail("the end of a string"),
+            }
+        }
+    }
+
+    /// Steps to the next quote, backslash or control character, eight bytes at a time.
+    fn plain(&mut self) {
+        const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+        const HIGH: u64 = ONES << 7;
+        let bytes = self.text.as_bytes();
+        while let Some(chunk) = bytes.get(self.at..).and_then(<[u8]>::first_chunk) {
+            let word = u64::from_le_bytes(*chunk);
+            let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+            // A borrow reaches only bytes after a true one, so the lowest is right.
+            let found = ((quote.wrapping_sub(ONES) & !quote)
+                | (backslash.wrapping_sub(ONES) & !backslash)
+                | (word.wrapping_sub(ONES * 0x20) & !word))
+                & HIGH;
+            if found != 0 {
+                self.at += found.trailing_zeros() as usize / 8;
+                return;
+            }
+            self.at += 8;
+        }
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+        self.at += rest.iter().position(special).unwrap_or(rest.len());
+    }
+
+    fn escape(&mut self) -> Result<(), Malformed> {
+        match self.text.as_bytes().get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(())
+            }
+            Some(b'u') => match self.unit()? {
+                0xD800..0xDC00 => match self.text.as_bytes().get(self.at) {
+                    Some(b'\\') if matches!(self.unit()?, 0xDC00..0xE000) => Ok(()),
+                    _ => self.fail("the second half of a surrogate pair"),
+                },
+                0xDC00..0xE000 => self.fail("the first half of a surrogate pair"),
+                _ => Ok(()),
+            },
+            _ => self.fail("an escape"),
+        }
+    }
+
+    /// Steps over one `\uXXXX`.
+    fn unit(&mut self) -> Result<u16, Malformed> {
+        let escape = self.text.get(self.at..self.at + 6).and_then(|escape| escape.strip_prefix("\\u"));
+        let digits = escape.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
+            Some(unit) => {
+                self.at += 6;
+                Ok(unit)
+            }
+            None => self.fail("an escape"),
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Malformed> {
+        self.at += usize::from(self.text.as_bytes().get(self.at) == Some(&b'-'));
+        // No digit follows a leading zero: it would be where a comma or an end has to be.
+        if self.text.as_bytes().get(self.at) == Some(&b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.text.as_bytes().get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.text.as_bytes().get(self.at) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.text.as_bytes().get(self.at), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Malformed> {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        if count == 0 { self.fail("a digit") } else { Ok(()) }
+    }
+
+    fn word(&mut self, word: &'static str) -> Result<(), Malformed> {
+        let there = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word));
+        self.at += if there { word.len() } else { 0 };
+        if there { Ok(()) } else { self.fail("a value") }
+    }
+}
+
+// === impl Members ===
+
+impl<'a> Members<'_, 'a> {
+    /// Steps over a key, to its value; `None` is the end of the object, past which nothing is to be asked.
+    pub(in crate::cache) fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
+        let first = std::mem::replace(&mut self.first, false);
+        if self.cursor.take(b'}') {
+            self.cursor.depth -= 1;
+            return Ok(None);
+        }
+        if !first && !self.cursor.take(b',') {
+            return self.cursor.fail("a comma or the end of the object");
+        }
+        self.cursor.peek();
+        let start = self.cursor.at;
+        let end = self.cursor.key()?;
+        Ok(Some(Value { start, text: self.cursor.text.get(start..end).unwrap_or_default() }))
+    }
+}
+
+// === impl Value ===
+
+impl<'a> Value<'a> {
+    /// Where it ends.
+    pub(in crate::cache) fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
+
+    /// Whether it is `null`, which counts as absent, as it does for the server.
+    pub(in crate::cache) fn is_null(&self) -> bool {
+        self.text == "null"
+    }
+
+    /// Reads a string, borrowed where it has no escapes; `None` if it is something else.
+    pub(in crate::cache) fn string(&self) -> Option<Cow<'a, str>> {
+        let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
+        if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+            return Some(Cow::Borrowed(inner));
+        }
+        serde_json::from_str(self.text).ok().map(Cow::Owned)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::advance;
+
+use super::*;
+use crate::cache::object::packing::Packing;
+use crate::cache::store::dispatcher::Dispatcher;
+use crate::cache::store::object_store::EventKind;
+use crate::cache::store::object_store::Limits;
+use crate::cache::tests::fixtures::{config_map, object, request};
+use crate::cache::{Projection, ReadError, Scope};
+
+/// Small enough that a few dozen objects go through every stage.
+const RULES: Rules = Rules {
+    worth_a_look: 20_000,
+    delay: Duration::from_millis(100),
+    eager: 50_000,
+    full: 100_000,
+    turn: 10_000,
+    window: 100_000,
+};
+
+/// A synced store filled by hand, with its packer. Dropping it stops the packer.
+struct Rig {
+    store: Arc<ObjectStore>,
+    version: u64,
+    workshop: Workshop,
+    tasks: JoinSet<()>,
+}
+
+impl Rig {
+    fn start(pack: Pack) -> Self {
+        let store =
+            ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+        let store = Arc::new(store);
+        store.start();
+        let epoch = store.begin_list();
+        store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1"));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Dispatcher::new(store.clone()).run());
+        let workshop = Workshop::default();
+        tasks.spawn(Packer::new(store.clone(), pack, RULES, workshop.clone()).run());
+        Self { store, version: 10, workshop, tasks }
+    }
+
+    /// Stores an object with this data, or a newer version of it.
+    fn put(&mut self, name: &str, data: &Value) {
+        self.version += 1;
+        let mut object = object(name, &format!("uid-{name}"), self.version);
+        object["data"] = data.clone();
+        self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
+    }
+
+    fn put_all(&mut self, count: usize, data: impl Fn(usize) -> Value) {
+        for number in 0..count {
+            self.put(&format!("object-{number}"), &data(number));
+        }
+    }
+
+    fn packing(&self) -> Packing {
+        self.store.status().packing
+    }
+
+    /// Waits until the packer has nothing to do, and some rotations more.
+    async fn settle(&self) {
+        // The clock stands still while a turn is under way.
+        sleep(RULES.delay * 20).await;
+    }
+
+    fn data(&self, name: &str) -> Value {
+        self.get(name).decode::<Value>().unwrap()["data"].clone()
+    }
+
+    /// Returns the number of the dictionary of an object's body.
+    fn dictionary(&self, name: &str) -> u32 {
+        let Form::Packed(packed) = self.get(name).body().form() else { panic!("{name} is not packed") };
+        packed.number()
+    }
+
+    fn get(&self, name: &str) -> View {
+        self.store.get(&request(name), &self.store).unwrap().unwrap()
+    }
+}
+
+/// About a kilobyte that a dictionary shortens well.
+fn alike(number: usize) -> Value {
+    let lines: Vec<String> =
+        (0..20).map(|line| format!("upstream_{line}=http://service-{line}.shop.svc:8080")).collect();
+    json!({"lines": lines.join("\n"), "number": number.to_string()})
+}
+
+/// Two kilobytes that look like nothing before.
+fn noise(number: usize) -> Value {
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    json!({"noise": (0..2000).map(|_| random.char('#'..='~')).collect::<String>()})
+}
+
+/// Alike among themselves, and unlike [`alike`].
+fn otherwise(number: usize) -> Value {
+    let words: Vec<String> = (0..60).map(|word| format!("{:x}", word * 0x9e37_79b9_u64)).collect();
+    json!({"words": words.join("-"), "number": number.to_string()})
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_are_packed_after_a_moment_and_read_as_before() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    let packing = rig.packing();
+    assert_eq!((packing.objects, packing.dictionaries), (50, 1));
+    assert!(packing.ratio().unwrap() > 4.0, "{packing:?}");
+    rig.put("late", &alike(77));
+    advance(RULES.delay.saturating_sub(Duration::from_millis(1))).await;
+    tokio::task::yield_now().await;
+    assert_eq!(rig.packing().objects, 50, "whoever comes next reads it plain");
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 51);
+    assert_eq!(rig.data("late"), alike(77));
+    assert_eq!(rig.data("object-7"), alike(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_counted_follows_every_change() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    rig.put_all(50, |number| alike(number + 1000));
+    let packing = rig.packing();
+    assert_eq!((packing.objects, packing.bytes, packing.plain_bytes), (0, 0, 0), "the new ones are plain");
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 50);
+    let epoch = rig.store.begin_list();
+    rig.store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1000"));
+    let status = rig.store.status();
+    assert_eq!((status.objects, status.bytes, status.packing.objects, status.packing.bytes), (0, 0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_packed_where_it_is_unwanted_or_does_not_pay() {
+    let mut never = Rig::start(Pack::Never);
+    never.put_all(100, alike);
+    never.settle().await;
+    assert_eq!(never.packing(), Packing::default());
+
+    let mut few = Rig::start(Pack::Auto);
+    few.put_all(10, alike);
+    few.settle().await;
+    assert_eq!(few.packing(), Packing::default(), "below the bound");
+
+    let mut useless = Rig::start(Pack::Auto);
+    useless.put_all(100, noise);
+    useless.settle().await;
+    assert_eq!(useless.packing(), Packing::default());
+    assert!(useless.store.has_room(), "and nobody waits for it");
+    useless.put_all(400, alike);
+    useless.settle().await;
+    assert_eq!(useless.packing().objects, 400, "at twice the size it is looked at again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_packs_a_single_object_and_learns_as_more_come() {
+    let mut rig = Rig::start(Pack::Always);
+    rig.settle().await;
+    rig.put_all(1, alike);
+    rig.settle().await;
+    let alone = rig.packing();
+    assert_eq!(alone.objects, 1);
+    rig.put_all(40, alike);
+    rig.settle().await;
+    let many = rig.packing();
+    assert_eq!((many.objects, many.dictionaries), (40, 1));
+    assert!(many.ratio() > alone.ratio().map(|ratio| ratio * 2.0), "{alone:?} {many:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_packing_does_not_shorten_stays_plain_among_the_others() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.put("noise", &noise(1));
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 50);
+    assert_eq!(rig.data("noise"), noise(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dictionary_that_no_longer_fits_gives_way_and_goes_with_its_last_body() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(200, alike);
+    rig.settle().await;
+    let held = rig.get("object-0");
+    let before = rig.packing();
+    for round in 1..10 {
+        rig.put_all(200, |number| otherwise(round * 1000 + number));
+        rig.settle().await;
+    }
+    let after = rig.packing();
+    assert_eq!((after.objects, after.dictionaries), (200, 2), "one version of old is still held");
+    assert_eq!(held.decode::<Value>().unwrap()["data"], alike(0));
+    drop(held);
+    assert_eq!(rig.packing().dictionaries, 1);
+    assert!(after.ratio() > before.ratio().map(|ratio| ratio / 2.0), "{before:?} {after:?}");
+    assert_eq!(rig.data("object-3"), otherwise(9003));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dictionary_is_trained_again_only_at_half_its_ratio() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(200, alike);
+    rig.settle().await;
+    let before = rig.packing().ratio().unwrap();
+    let less_alike = |number: usize| {
+        let mut data = alike(number);
+        data["token"] = noise(number)["noise"].as_str().unwrap()[..30].into();
+        data
+    };
+    for round in 1..10 {
+        rig.put_all(200, |number| less_alike(round * 1000 + number));
+        rig.settle().await;
+        assert_eq!(rig.dictionary("object-0"), 1, "round {round}");
+    }
+    let after = rig.packing().ratio().unwrap();
+    assert!((before / 2.0..before).contains(&after), "{after} is less than {before} and more than its half");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dictionary_that_no_training_improves_is_not_trained_for_ever() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(200, alike);
+    rig.settle().await;
+    for round in 1..10 {
+        rig.put_all(200, |number| noise(round * 1000 + number));
+        rig.settle().await;
+    }
+    rig.put_all(200, alike);
+    rig.settle().await;
+    // Bodies without patterns: one training finds nothing, and halves the baseline for good.
+    assert!(rig.dictionary("object-0") <= 3, "{}", rig.dictionary("object-0"));
+}
+
+#[test]
+fn half_the_ratio_is_a_comparison_of_plain_bytes_per_kept_byte() {
+    let sum = |plain, kept| Sum { plain, kept };
+    for (ours, half) in [(sum(1_000, 200), true), (sum(1_010, 200), false), (sum(500, 100), true)] {
+        assert_eq!(ours.has_half_the_ratio_of(sum(10_000, 1_000)), half, "{ours:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reflector_waits_while_too_much_is_plain() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    let mut sent = 0;
+    while rig.store.has_room() {
+        rig.put(&format!("more-{sent}"), &alike(sent));
+        sent += 1;
+    }
+    assert!(sent < 150, "{sent} bodies of a kilobyte");
+    let began = Instant::now();
+    rig.store.room().await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "no delay when it presses");
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 50 + sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packer_that_is_held_up_costs_memory_and_no_watch() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    // As long as the blocking pool is full of what others do, some turn has the bench and does not end.
+    let bench = rig.workshop.clone().lock_owned().await;
+    let mut sent = 0;
+    while rig.store.has_room() {
+        rig.put(&format!("more-{sent}"), &alike(sent));
+        sent += 1;
+    }
+    let began = Instant::now();
+    rig.store.room().await;
+    assert_eq!((began.elapsed(), rig.store.status().pack_stalls), (PATIENCE, 1));
+    rig.put_all(400, alike);
+    assert!(rig.store.has_room(), "nobody waits for a packer that does not move");
+    drop(bench);
+    rig.settle().await;
+    assert_eq!(rig.packing().objects, 400 + sent, "what was kept as it came is packed after all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packer_that_ends_leaves_everything_readable_and_nobody_waiting() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    rig.tasks.shutdown().await;
+    rig.put_all(300, |number| alike(number + 5));
+    rig.store.room().await;
+    assert_eq!((rig.data("object-1"), rig.data("object-299")), (alike(6), alike(304)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_cannot_be_unpacked_is_named_to_its_reader_only() {
+    let mut rig = Rig::start(Pack::Auto);
+    rig.put_all(50, alike);
+    rig.settle().await;
+    let view = rig.get("object-1");
+    let Form::Packed(packed) = view.body().form() else { panic!("it is packed") };
+    view.body().replace(Form::Packed(packed.cut_off()));
+    let error = view.decode::<Value>().unwrap_err();
+    assert!(matches!(error, ReadError::Damaged { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "ConfigMap shop/object-1 cannot be read from memory; restart the process");
+    assert!(view.bytes().is_err());
+    assert_eq!(rig.data("object-2"), alike(2));
+}
+
+#[test]
+fn a_version_that_was_replaced_meanwhile_is_left_alone() {
+    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    let put = |version: u64| {
+        let object = object("a", "u1", version).to_string();
+        store.event(0, EventKind::Changed, object.as_bytes());
+        store.everything().remove(0)
+    };
+    let dictionary = Arc::new(Dictionary::train(1, &Samples::default()).unwrap());
+    let (old, new) = (put(5), put(6));
+    let pack = |view: &View| {
+        let plain = view.bytes().unwrap();
+        (view.clone(), dictionary.pack(&mut Workbench::default(), &plain).unwrap())
+    };
+    store.packed(vec![pack(&old)], 0);
+    assert_eq!(store.status().packing.objects, 0);
+    assert!(matches!(old.body().form(), Form::Plain(_)));
+    store.packed(vec![pack(&new)], 0);
+    assert_eq!(store.status().packing.objects, 1);
+}
+
+#[test]
+fn readers_see_the_same_bytes_while_dictionaries_change() {
+    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    for number in 0..50 {
+        let mut object = object(&format!("object-{number}"), &format!("u{number}"), 5);
+        object["data"] = alike(number);
+        store.event(0, EventKind::Changed, object.to_string().as_bytes());
+    }
+    let views = store.everything();
+    let expected: Vec<_> = views.iter().map(|view| view.bytes().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    for (view, expected) in views.iter().zip(&expected) {
+                        assert_eq!(view.bytes().unwrap(), expected);
+                    }
+                }
+            });
+        }
+        let mut bench = Workbench::default();
+        for number in 0..10 {
+            let dictionary = Trained::measure(number, &views, None, &mut bench).unwrap().dictionary;
+            let mut turn = Turn::default();
+            for view in &views {
+                turn.pack(&dictionary, &mut bench, view.clone());
+            }
+            assert_eq!(turn.packed.len(), 50);
+            store.packed(turn.packed, 0);
+        }
+    });
+    assert_eq!(store.status().packing.objects, 50);
+}
+
+#[test]
+fn one_turn_takes_what_fits_and_one_body_at_least() {
+    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    for number in 0..10 {
+        let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
+        store.event(0, EventKind::Changed, object.to_string().as_bytes());
+    }
+    let views = store.everything();
+    let length = views[0].body().plain_len();
+    let mut queue: VecDeque<_> = views.into_iter().map(|view| Waiting { view, bytes: 0 }).collect();
+    assert_eq!(cut(&mut queue, 3 * length).len(), 3);
+    assert_eq!(cut(&mut queue, 1).len(), 1);
+    assert_eq!(cut(&mut queue, usize::MAX).len(), 6);
+    assert!(cut(&mut queue, 1).is_empty());
+}

@@ -1,0 +1,349 @@
+//! Which objects are meant: what a store holds ([`Scope`]) and what a read picks from it ([`Select`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cache::object::meta::{Labels, Meta, Uid};
+use crate::cache::store::function::Function;
+use crate::key::Key;
+
+/// What one store holds of a kind.
+///
+/// `Scope::all()` is all that the configuration allows: every namespace, or those of `cache.namespaces`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    /// `None` means all that the configuration allows.
+    pub(in crate::cache) namespace: Option<Arc<str>>,
+    /// `None` means any; never a selector that matches all.
+    pub(in crate::cache) labels: Option<LabelSelector>,
+    /// In the server's syntax. Own writes do not enter such a store at once: a field cannot be judged here.
+    pub(in crate::cache) fields: Option<Arc<str>>,
+}
+
+/// What a read picks. `Default` picks everything.
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    pub(in crate::cache) namespace: Option<Arc<str>>,
+    pub(in crate::cache) owner: Option<Uid>,
+    pub(in crate::cache) labels: LabelSelector,
+    pub(in crate::cache) functions: Vec<Indexed>,
+}
+
+/// One value of one index by function.
+#[derive(Clone, Debug)]
+pub(in crate::cache) struct Indexed {
+    /// Means something to the handle that declared it.
+    pub(in crate::cache) name: Arc<str>,
+    pub(in crate::cache) value: Arc<str>,
+    /// What that handle means by the name; `None` before it was asked, and if it knows no such name.
+    pub(in crate::cache) function: Option<Arc<Function>>,
+}
+
+/// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy,cores>4`. The empty one matches all.
+///
+/// Displays as the server takes it, in an order of its own: two that ask for the same in another order are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelSelector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Test {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    /// Also true where the label is missing, as on the server.
+    NotIn(Vec<String>),
+    /// False where the value is no integer.
+    Above(i64),
+    /// As [`Test::Above`].
+    Below(i64),
+}
+
+/// The text is not a label selector; it must be changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "label selector {selector:?} cannot be read at {part:?}; write it like app=web,tier!=cache,zone in (a, b),!legacy"
+)]
+pub struct SelectorError {
+    selector: String,
+    part: String,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// All that the configuration allows.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// One namespace. For a cluster-scoped kind the namespace means nothing.
+    pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
+        Self { namespace: Some(namespace.into()), ..Self::default() }
+    }
+
+    /// Holds only what a label selector picks; the server does the picking.
+    ///
+    /// ```
+    /// use mainstay::cache::{Scope, SelectorError};
+    ///
+    /// let scope = Scope::namespace("shop").labels("tier!=cache,app=web".parse()?);
+    /// assert_eq!(scope.to_string(), "namespace shop, labels app=web,tier!=cache");
+    /// # Ok::<(), SelectorError>(())
+    /// ```
+    #[must_use]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = Some(selector).filter(|selector| !selector.0.is_empty());
+        self
+    }
+
+    /// Holds only what a field selector picks, such as `metadata.name=web`. The server alone knows which fields a kind can
+    /// be selected by: a store with one that it does not know never syncs, and its status says why.
+    #[must_use]
+    pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+}
+
+/// Displays as a phrase for status lines: `all`, or `namespace shop, labels app=web`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "namespace {namespace}")?,
+            None => f.write_str("all")?,
+        }
+        if let Some(labels) = &self.labels {
+            write!(f, ", labels {labels}")?;
+        }
+        self.fields.as_ref().map_or(Ok(()), |fields| write!(f, ", fields {fields}"))
+    }
+}
+
+// === impl Select ===
+
+impl Select {
+    /// Everything the store holds.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// The objects of one namespace; costs the result, not the store.
+    pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
+        Self { namespace: Some(namespace.into()), ..Self::default() }
+    }
+
+    /// The objects with an owner reference to this uid; costs the result, not the store.
+    pub fn owned_by(uid: impl Into<Uid>) -> Self {
+        Self { owner: Some(uid.into()), ..Self::default() }
+    }
+
+    /// The objects for which the function of an index answered this value; costs the result, not the store.
+    ///
+    /// The index is declared with [`Store::index`](crate::cache::Store::index) or
+    /// [`Store::index_view`](crate::cache::Store::index_view), on the handle that is read or a clone or view of it.
+    pub fn index(name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        Self::default().indexed(name, value)
+    }
+
+    /// Of those, the ones of one namespace.
+    #[must_use]
+    pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Of those, the ones for which the function of an index answered this value.
+    #[must_use]
+    pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.functions.push(Indexed { name: name.into(), value: value.into(), function: None });
+        self
+    }
+
+    /// Of those, the ones a label selector picks. Costs the result where one of its labels is indexed
+    /// ([`KindStore::index_label`](crate::cache::KindStore::index_label)), else everything the rest picks.
+    #[must_use]
+    pub fn labels(mut self, selector: LabelSelector) -> Self {
+        self.labels = selector;
+        self
+    }
+
+    /// Of those, the ones with this label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.0.push(Requirement { key: key.to_owned(), test: Test::In(vec![value.to_owned()]) });
+        self
+    }
+
+    pub(in crate::cache) fn admits(&self, meta: &Meta) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| meta.request.namespace() == Some(namespace))
+            && self.owner.as_ref().is_none_or(|uid| meta.owners.iter().any(|owner| owner.uid == *uid))
+            && self.labels.matches(&meta.labels)
+    }
+}
+
+// === impl LabelSelector ===
+
+impl LabelSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    /// Fails on text that is not one, naming the part.
+    pub fn parse(selector: &str) -> Result<Self, SelectorError> {
+        let refuse =
+            |part: &str| SelectorError { selector: selector.to_owned(), part: part.trim().to_owned() };
+        let mut requirements = Vec::new();
+        for part in split_outside_parentheses(selector) {
+            if part.trim().is_empty() && selector.trim().is_empty() {
+                continue;
+            }
+            requirements.push(Requirement::parse(part.trim()).ok_or_else(|| refuse(part))?);
+        }
+        requirements.sort_unstable();
+        requirements.dedup();
+        Ok(Self(requirements))
+    }
+
+    /// Returns the values that a label must have one of, if the selector names them.
+    pub(in crate::cache) fn values_of(&self, key: &str) -> Option<&[String]> {
+        self.0.iter().find_map(|requirement| match &requirement.test {
+            Test::In(values) if requirement.key == key => Some(values.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Returns the labels that all picked objects have.
+    pub(in crate::cache) fn needed(&self) -> impl Iterator<Item = &str> {
+        let needs = |test: &Test| !matches!(test, Test::Absent | Test::NotIn(_));
+        self.0.iter().filter(move |requirement| needs(&requirement.test)).map(|requirement| &*requirement.key)
+    }
+
+    /// Returns the selector that picks what both do.
+    pub(in crate::cache) fn and(mut self, other: &Self) -> Self {
+        self.0.extend(other.0.iter().cloned());
+        self
+    }
+
+    /// Returns whether the labels satisfy every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.0.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { "," })?;
+            fmt::Display::fmt(requirement, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(selector: &str) -> Result<Self, SelectorError> {
+        Self::parse(selector)
+    }
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Option<Self> {
+        let requirement = |key: &str, test| Some(Self { key: name(key)?, test });
+        if let Some(key) = text.strip_prefix('!') {
+            return requirement(key, Test::Absent);
+        }
+        if let Some(list) = text.strip_suffix(')') {
+            let (head, list) = list.split_once('(')?;
+            let (key, word) = head.trim_end().rsplit_once(char::is_whitespace)?;
+            let mut values = list.split(',').map(value_of).collect::<Option<Vec<String>>>()?;
+            values.sort_unstable();
+            values.dedup();
+            return match word {
+                "in" => requirement(key, Test::In(values)),
+                "notin" => requirement(key, Test::NotIn(values)),
+                _ => None,
+            };
+        }
+        if let Some((key, bound)) = text.split_once('>') {
+            return requirement(key, Test::Above(bound.trim().parse().ok()?));
+        }
+        if let Some((key, bound)) = text.split_once('<') {
+            return requirement(key, Test::Below(bound.trim().parse().ok()?));
+        }
+        if let Some((key, value)) = text.split_once("!=") {
+            return requirement(key, Test::NotIn(vec![value_of(value)?]));
+        }
+        if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+            return requirement(key, Test::In(vec![value_of(value)?]));
+        }
+        requirement(text, Test::Exists)
+    }
+
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let among = |list: &[String]| value.is_some_and(|value| list.iter().any(|one| one == value));
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.test {
+            Test::Above(bound) => number().is_some_and(|number| number > *bound),
+            Test::Below(bound) => number().is_some_and(|number| number < *bound),
+            Test::Exists => value.is_some(),
+            Test::Absent => value.is_none(),
+            Test::In(list) => among(list),
+            Test::NotIn(list) => !among(list),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        match &self.test {
+            Test::Exists => f.write_str(key),
+            Test::Absent => write!(f, "!{key}"),
+            Test::In(values) => match &values[..] {
+                [value] => write!(f, "{key}={value}"),
+                values => write!(f, "{key} in ({})", values.join(",")),
+            },
+            Test::NotIn(values) => match &values[..] {
+                [value] => write!(f, "{key}!={value}"),
+                values => write!(f, "{key} notin ({})", values.join(",")),
+            },
+            Test::Above(bound) => write!(f, "{key}>{bound}"),
+            Test::Below(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+/// A label key, or `None` for what cannot be one.
+fn name(text: &str) -> Option<String> {
+    let text = text.trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    (!text.is_empty() && text.chars().all(fits)).then(|| text.to_owned())
+}
+
+/// A label value; the empty one is allowed.
+fn value_of(text: &str) -> Option<String> {
+    if text.trim().is_empty() { Some(String::new()) } else { name(text) }
+}
+
+fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+#[cfg(test)]
+mod tests;

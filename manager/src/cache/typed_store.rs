@@ -1,0 +1,283 @@
+//! The typed face of a store: bytes become a `K` when somebody reads, and only then.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube::Resource;
+use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
+
+use crate::cache::declared::Declared;
+use crate::cache::object::meta::{Meta, ResourceVersion};
+use crate::cache::object::transform::HookFailure;
+use crate::cache::object::view::{ReadError, View};
+use crate::cache::store::function::IndexError;
+use crate::cache::store::kind_store::KindStore;
+use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::select::Select;
+use crate::client::{Current, Extent};
+use crate::key::Request;
+
+/// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same, and is
+/// kept true until the last of them has dropped it.
+///
+/// Reads are synchronous, include this process's own writes, and never open a watch.
+pub struct Store<K = DynamicObject> {
+    kind: Arc<KindStore>,
+    /// Shared with clones and views.
+    declared: Arc<Declared>,
+    /// Longest object decoded; 0 = whatever is kept.
+    max_bytes: usize,
+    decode: PhantomData<fn() -> K>,
+}
+
+/// One object of a list: its metadata at hand, its body decoded when asked for.
+pub struct Entry<K = DynamicObject> {
+    view: View,
+    /// Where a failure to decode is counted. Not a user: entries may be kept.
+    core: Arc<ObjectStore>,
+    /// As that of its store.
+    max_bytes: usize,
+    decode: PhantomData<fn() -> K>,
+}
+
+// === impl Store ===
+
+impl<K> Store<K> {
+    /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
+    pub fn new(kind: Arc<KindStore>) -> Self {
+        Self { kind, declared: Arc::default(), max_bytes: 0, decode: PhantomData }
+    }
+
+    /// Returns the untyped store.
+    pub fn kind_store(&self) -> &Arc<KindStore> {
+        &self.kind
+    }
+
+    /// Reads the same objects as another type: usually a struct of the few fields needed, decoded faster.
+    pub fn view<V>(&self) -> Store<V> {
+        let (kind, declared) = (self.kind.clone(), self.declared.clone());
+        Store { kind, declared, max_bytes: self.max_bytes, decode: PhantomData }
+    }
+
+    /// Returns a handle that decodes no object longer than a share of `cache.maxObjectBytes`: reads of one fail with
+    /// [`ReadError::TooLarge`]. For types that keep JSON as it comes: a `serde_json::Value` takes up to 128 times as much
+    /// memory as its text, a struct of the fields that are needed less than the text.
+    #[must_use]
+    pub fn limited_to_share(&self, divisor: NonZeroUsize) -> Self {
+        let max_bytes = self.kind.core().limits.object / divisor;
+        Self { max_bytes, ..self.clone() }
+    }
+
+    /// Returns one object undecoded.
+    ///
+    /// # Errors
+    /// Fails before the first sync, and for a namespace the store does not hold.
+    pub fn entry(&self, request: &Request) -> Result<Option<Entry<K>>, ReadError> {
+        let view = self.kind.get(request)?;
+        Ok(view.map(|view| self.entry_of(view)))
+    }
+
+    /// Returns the objects a selection picks, undecoded and in no particular order.
+    ///
+    /// # Errors
+    /// Fails before the first sync, for a namespace the store does not hold, and for an index that was not declared on
+    /// this handle.
+    pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
+        let views = if select.functions.is_empty() {
+            self.kind.list(select)?
+        } else {
+            let (select, _kept) = self.declared.resolve(select);
+            self.kind.list(&select)?
+        };
+        Ok(views.into_iter().map(|view| self.entry_of(view)).collect())
+    }
+
+    /// Declares an index by a function, which answers under which values an object is to be found:
+    /// [`Select::index`] then picks the objects of one value.
+    ///
+    /// The index belongs to this handle, its clones and its views: they alone know its name, and it goes with the last of
+    /// them. So a controller that declares its indexes on a handle of its own ([`Cluster::store`] gives one each time)
+    /// leaves none behind when it is removed. Declared again on the same handle by the same code, as when such a
+    /// controller comes back, the newer function takes the place of the older.
+    ///
+    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
+    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. On that way
+    /// it also sees the whole of an object that is longer than `cache.maxObjectBytes`. An error
+    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
+    ///
+    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
+    ///
+    /// [`Cluster::store`]: crate::manager::Cluster::store
+    ///
+    /// # Errors
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
+    /// one place, count as the same code: the newer one takes over.
+    ///
+    /// # Examples
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # use mainstay::cache::{Select, Store};
+    /// # fn wire(secrets: &Store<Secret>) -> Result<(), Box<dyn std::error::Error>> {
+    /// secrets.index_view("by-first-letter", |secret| {
+    ///     Ok(secret.meta().name().chars().take(1).map(String::from).collect())
+    /// })?;
+    /// let beginning_with_a = secrets.list(&Select::index("by-first-letter", "a").within("shop"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index_view(
+        &self,
+        name: &str,
+        function: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        self.declared.declare(&self.kind, name, function)
+    }
+
+    fn entry_of(&self, view: View) -> Entry<K> {
+        Entry { view, core: self.kind.source().clone(), max_bytes: self.max_bytes, decode: PhantomData }
+    }
+}
+
+impl<K> Store<K> {
+    /// Waits until reads are no older than what a write has returned. See [`KindStore::caught_up`] for when that is
+    /// needed and how long it takes. An object without a resourceVersion was never written: nothing is waited for.
+    ///
+    /// # Errors
+    /// Fails for a namespace the store does not hold.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost; call it again.
+    pub async fn caught_up(&self, written: &impl Resource) -> Result<(), ReadError> {
+        let meta = written.meta();
+        let (Some(name), Some(version)) = (&meta.name, &meta.resource_version) else { return Ok(()) };
+        let request = Request::new(meta.namespace.as_deref(), name);
+        self.kind.caught_up(&request, &ResourceVersion::new(version)).await
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
+    /// Declares an index: the function answers under which values an object is found, and [`Select::index`] picks the
+    /// objects of one value.
+    ///
+    /// Every new version is decoded for it, so put it on a [`Store::view`] of a struct of the few fields it needs; what
+    /// metadata tells is cheaper by [`KindStore::index_label`] or [`Store::index_view`], which says the rest.
+    ///
+    /// # Errors
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
+    /// one place, count as the same code: the newer one takes over.
+    ///
+    /// # Examples
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use mainstay::cache::{Select, Store};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Placed {
+    ///     spec: Placement,
+    /// }
+    ///
+    /// #[derive(Deserialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Placement {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// # fn wire(pods: &Store<Pod>) -> Result<(), Box<dyn std::error::Error>> {
+    /// pods.view::<Placed>().index("by-node", |pod| pod.spec.node_name.iter().cloned().collect())?;
+    /// let of_one_node = pods.list(&Select::index("by-node", "worker-1"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(
+        &self,
+        name: &str,
+        function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<(), IndexError> {
+        let limit = if self.max_bytes == 0 { self.kind.core().limits.object } else { self.max_bytes };
+        self.index_view(name, move |view| {
+            view.check_size(limit)?;
+            Ok(function(&*view.decode::<K>()?))
+        })
+    }
+
+    /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
+    ///
+    /// Of an object that cannot be read any more it is the last version that was taken, own writes included.
+    /// [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such objects.
+    ///
+    /// # Errors
+    /// As [`Store::entry`], when the object is longer than `cache.maxObjectBytes`, and when it is not a `K`.
+    pub fn get(&self, request: &Request) -> Result<Option<Arc<K>>, ReadError> {
+        self.entry(request)?.map(|entry| entry.decode()).transpose()
+    }
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        self.view()
+    }
+}
+
+impl<K> fmt::Debug for Store<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(self.kind.kind()).finish()
+    }
+}
+
+// === impl Entry ===
+
+impl<K> Entry<K> {
+    /// Returns what is known without decoding.
+    pub fn meta(&self) -> &Meta {
+        self.view.meta()
+    }
+
+    /// Returns the untyped version.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
+    /// Decodes the object.
+    ///
+    /// # Errors
+    /// Fails when the object is too large to be decoded, or is not a `K`; it stays so until the object changes.
+    pub fn decode(&self) -> Result<Arc<K>, ReadError> {
+        self.view.check_size(self.max_bytes)?;
+        self.view.decode().inspect_err(|_| self.core.counts.undecodable())
+    }
+}
+
+impl<K> Current for Entry<K> {
+    fn uid(&self) -> Cow<'_, str> {
+        self.view.uid()
+    }
+
+    fn resource_version(&self) -> Cow<'_, str> {
+        self.view.resource_version()
+    }
+
+    fn json(&self) -> Bytes {
+        self.view.json()
+    }
+
+    fn extent(&self) -> Extent {
+        self.view.extent()
+    }
+}
+
+impl<K> fmt::Debug for Entry<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.view).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
