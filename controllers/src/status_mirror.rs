@@ -1,6 +1,6 @@
 //! The controller `deployment-status-mirror`: keeps a WaitDeployment's status equal to what its Deployment reports.
 //!
-//! What is shown is [`mirror`]'s to say; here is only what reads, writes, and keeps a rollout from costing one write per
+//! What is shown is [`mod@mirror`]'s to say; here is only what reads, writes, and keeps a rollout from costing one write per
 //! Pod.
 //!
 //! # Invariants
