@@ -120,7 +120,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         ),
     );
     let declare = manager.clone();
-    let declare = move |kind| declare.store_of(kind, Scope::all());
+    let declare = move |kind| declare.store(Scope::all().of(kind));
     manager.add(ResourceWatch::new(&resources, declare, policies.clone()))?;
     manager.add(ProbeEngine { engine, driver, gates, surroundings, policies })?;
     manager.register(gate)?;

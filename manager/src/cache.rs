@@ -34,7 +34,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use kube::Resource;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -50,7 +49,7 @@ use self::store::lens::Lens;
 use self::store::object_store::{Ended, ObjectStore};
 use self::store::packer::{Packer, Rules, Workshop};
 use self::store::required::Words;
-use crate::key::{KindId, KindScope, panic_text};
+use crate::key::{KindId, panic_text};
 use crate::metrics::Registry;
 use crate::util::resume_panic;
 
@@ -68,7 +67,7 @@ pub use store::function::IndexError;
 pub use store::kind_store::KindStore;
 pub use store::packer::Pack;
 pub use store::required::Required;
-pub use store::select::{LabelSelector, Scope, Select, SelectorError};
+pub use store::select::{LabelSelector, Scope, ScopedKind, Select, SelectorError};
 pub use store::status::{HandlerTrouble, KindStatus, PartStatus};
 pub use typed_store::{Entry, Store};
 
@@ -198,22 +197,16 @@ impl Cache {
         store
     }
 
-    /// Declares a store of whole objects of a type known at compile time.
-    pub fn store<K>(&self, scope: Scope) -> Store<K>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        Store::new(self.kind(KindId::of::<K>(), scope, Projection::Full))
+    /// Declares a store of whole objects.
+    pub fn store<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<K> {
+        let ScopedKind { kind, scope, .. } = objects.into();
+        Store::new(self.kind(kind, scope, Projection::Full))
     }
 
     /// Declares a metadata-only store: `list` and `entry` give [`Meta`], nothing is decoded.
-    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        Store::new(self.kind(KindId::of::<K>(), scope, Projection::Metadata))
+    pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
+        let ScopedKind { kind, scope, .. } = objects.into();
+        Store::new(self.kind(kind, scope, Projection::Metadata))
     }
 
     /// Changes every object of a kind on its way into the cache, in stores of every scope: what the function leaves out

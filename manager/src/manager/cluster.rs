@@ -10,15 +10,15 @@ mod testing;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::Resource;
-use kube::core::DynamicObject;
 use thiserror::Error;
 
 use super::Manager;
-use crate::cache::{Cache, HookFailure, Meta, Projection, Required, Scope, Store, TransformError};
+#[cfg(doc)]
+use crate::cache::Scope;
+use crate::cache::{Cache, HookFailure, Meta, Required, ScopedKind, Store, TransformError};
 use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
-use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
+use crate::key::{Fence, Key, KindId, is_dns_label};
 use crate::metrics::Registry;
 use crate::reconcile::{Context, Outcome, Reconciler};
 
@@ -219,29 +219,10 @@ impl Cluster {
     }
 
     /// Declares a kind to be cached and returns a handle to read it. Handles of one kind and scope share one watch.
-    pub fn store<K>(&self, scope: Scope) -> Store<K>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.shared.cache.store(scope)
-    }
-
-    /// As [`Cluster::store`], for readers that need no more than metadata: `list` and `entry` return it without decoding,
-    /// and a kind is cached without its bodies unless there is a reader of the whole objects.
-    pub fn metadata<K>(&self, scope: Scope) -> Store<Meta>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.shared.cache.metadata::<K>(scope)
-    }
-
-    /// As [`Cluster::store`], for a kind known only at run time: named in a configuration, or found by discovery. It is
-    /// read as [`DynamicObject`], or through [`Store::view`] as a struct of the few fields needed, and shared with readers of
-    /// the same kind by a type.
     ///
-    /// All that takes a store takes this one too. Writers are made from the kind:
+    /// The kind is that of the type, or one known only at run time, with [`Scope::of`]. The latter is read as
+    /// [`DynamicObject`](kube::core::DynamicObject), or through [`Store::view`] as a struct of the few fields needed, and
+    /// shared with readers of the same kind by a type. Writers are made from the kind as well:
     /// [`Applier::new`](crate::client::Applier::new), [`Patcher::new`](crate::client::Patcher::new).
     ///
     /// ```no_run
@@ -275,33 +256,25 @@ impl Cluster {
     /// async fn wire(manager: &Manager, client: &kube::Client, kind: &GroupVersionKind) -> Result<(), BoxError> {
     ///     let (resource, found) = discovery::pinned_kind(client, kind).await?;
     ///     let kind = KindId::of_resource(&resource, found.scope == Found::Namespaced);
-    ///     let objects = manager.store_of(kind.clone(), Scope::all());
+    ///     let objects = manager.store(Scope::all().of(kind.clone()));
     ///     let controller = Controller::new("painter").reconciles(&objects);
     ///     let applier = Applier::new(kind, "painter");
     ///     manager.register(controller.reconciler(Painter { objects, applier }))?;
     ///     Ok(())
     /// }
     /// ```
-    pub fn store_of(&self, kind: KindId, scope: Scope) -> Store<DynamicObject> {
-        Store::new(self.shared.cache.kind(kind, scope, Projection::Full))
+    pub fn store<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<K> {
+        self.shared.cache.store(objects)
     }
 
-    /// As [`Cluster::metadata`], for a kind known only at run time.
-    pub fn metadata_of(&self, kind: KindId, scope: Scope) -> Store<Meta> {
-        Store::new(self.shared.cache.kind(kind, scope, Projection::Metadata))
+    /// As [`Cluster::store`], for readers that need no more than metadata: `list` and `entry` return it without decoding,
+    /// and a kind is cached without its bodies unless there is a reader of the whole objects.
+    pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
+        self.shared.cache.metadata(objects)
     }
 
     /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last call holds.
-    pub fn required<K>(&self, required: Required)
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.required_of(KindId::of::<K>(), required);
-    }
-
-    /// As [`Cluster::required`], for a kind known only at run time.
-    pub fn required_of(&self, kind: KindId, required: Required) {
+    pub fn required(&self, kind: KindId, required: Required) {
         self.shared.cache.required(kind, required);
     }
 
@@ -309,22 +282,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if the kind has a transform, or is being watched already.
-    pub fn transform<K>(
-        &self,
-        change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,
-    ) -> Result<(), TransformError>
-    where
-        K: Resource<DynamicType = ()>,
-        K::Scope: KindScope,
-    {
-        self.transform_of(KindId::of::<K>(), change)
-    }
-
-    /// As [`Cluster::transform`], for a kind known only at run time.
-    ///
-    /// # Errors
-    /// As [`Cluster::transform`].
-    pub fn transform_of(
+    pub fn transform(
         &self,
         kind: KindId,
         change: impl Fn(&mut serde_json::Value) -> Result<(), HookFailure> + Send + Sync + 'static,

@@ -59,8 +59,8 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
     let (reads, mut runs) = (kind.clone(), None);
     let mut stores = None;
     let manager = LocalManager::start_with(&cluster, &identity, &json!({}), |manager| {
-        let widgets = manager.store_of(reads.clone(), Scope::all());
-        let meta = manager.metadata_of(reads.clone(), Scope::all());
+        let widgets = manager.store(Scope::all().of(reads.clone()));
+        let meta = manager.metadata(Scope::all().of(reads.clone()));
         stores = Some((widgets.clone(), meta));
         let (applier, read) = (Applier::<DynamicObject>::new(reads, "painter"), widgets.clone());
         let (painter, told) = witness(move |request: Request, cx| {

@@ -60,7 +60,7 @@ async fn a_watch_that_is_cut_fails_its_own_check_after_the_limit_and_passes_once
     let options = ManagerOptions { signals: false, watch_down_limit: limit(), ..replica };
     let mut stores: Option<(Store<ConfigMap>, Store<Ingress>)> = None;
     let manager = LocalManager::start_as(options, &cluster, impostor.identity(), &json!({}), |manager| {
-        manager.required::<Ingress>(Required::Never);
+        manager.required(KindId::of::<Ingress>(), Required::Never);
         stores = Some((manager.store(Scope::all()), manager.store(Scope::all())));
     })
     .await;
@@ -126,8 +126,8 @@ async fn a_definition_that_is_removed_concerns_its_kind_only_unless_that_is_requ
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind));
             KindId::of_resource(&resource, true)
         });
-        manager.required_of(vital.clone(), Required::Always);
-        stores.extend([spare, vital].map(|kind| manager.store_of(kind, Scope::all())));
+        manager.required(vital.clone(), Required::Always);
+        stores.extend([spare, vital].map(|kind| manager.store(Scope::all().of(kind))));
     })
     .await;
     let mut checks = Checks::of(manager.probes(), &[]).await;

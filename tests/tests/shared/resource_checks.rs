@@ -82,7 +82,7 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
         let declare = manager.clone();
         let watch = ResourceWatch::new(
             &resources,
-            move |kind| declare.store_of(kind, Scope::all()),
+            move |kind| declare.store(Scope::all().of(kind)),
             manager.section(PROBE_POLICY).expect("a section"),
         );
         manager.add(watch).expect("added");

@@ -1,11 +1,15 @@
 //! Which objects are meant: what a store holds ([`Scope`]) and what a read picks from it ([`Select`]).
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+use kube::Resource;
+use kube::core::DynamicObject;
 
 use crate::cache::object::meta::{Labels, Meta, Uid};
 use crate::cache::store::function::Function;
-use crate::key::Key;
+use crate::key::{Key, KindId, KindScope};
 
 /// What one store holds of a kind.
 ///
@@ -18,6 +22,15 @@ pub struct Scope {
     pub(in crate::cache) labels: Option<LabelSelector>,
     /// In the server's syntax. Own writes do not enter such a store at once: a field cannot be judged here.
     pub(in crate::cache) fields: Option<Arc<str>>,
+}
+
+/// A kind and the part of it that a store holds. A [`Scope`] becomes one where a type names the kind; [`Scope::of`] makes
+/// one of a kind that is known only at run time.
+#[derive(Clone, Debug)]
+pub struct ScopedKind<K = DynamicObject> {
+    pub(in crate::cache) kind: KindId,
+    pub(in crate::cache) scope: Scope,
+    read_as: PhantomData<fn() -> K>,
 }
 
 /// What a read picks. `Default` picks everything.
@@ -82,6 +95,11 @@ impl Scope {
         Self::default()
     }
 
+    /// Objects of a kind that is known only at run time: named in a configuration, or found by discovery.
+    pub fn of(self, kind: KindId) -> ScopedKind {
+        ScopedKind { kind, scope: self, read_as: PhantomData }
+    }
+
     /// One namespace. For a cluster-scoped kind the namespace means nothing.
     pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::default() }
@@ -108,6 +126,18 @@ impl Scope {
     pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
         self.fields = Some(selector.into());
         self
+    }
+}
+
+// === impl ScopedKind ===
+
+impl<K> From<Scope> for ScopedKind<K>
+where
+    K: Resource<DynamicType = ()>,
+    K::Scope: KindScope,
+{
+    fn from(scope: Scope) -> Self {
+        Self { kind: KindId::of::<K>(), scope, read_as: PhantomData }
     }
 }
 
