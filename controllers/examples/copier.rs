@@ -101,17 +101,17 @@ mod tests {
     use std::collections::BTreeMap;
 
     use kube::api::PostParams;
-    use mainstay::key::Request;
+    use mainstay::key::NamespacedName;
     use mainstay::testing::reconcile_once;
 
     use super::*;
 
-    fn prices() -> (Store<ConfigMap>, Request) {
+    fn prices() -> (Store<ConfigMap>, NamespacedName) {
         let mut map =
             ConfigMap { data: Some(BTreeMap::from([("tea".into(), "3".into())])), ..Default::default() };
         map.metadata.name = Some("prices".into());
         map.metadata.namespace = Some("shop".into());
-        (Store::from_objects([map]), Request::namespaced("shop", "prices"))
+        (Store::from_objects([map]), NamespacedName::namespaced("shop", "prices"))
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use mainstay::client::{
     Applier, Effect, EventType, Finalizer, InvalidFinalizer, Patcher, controller_reference, live,
 };
 use mainstay::controller::Controller;
-use mainstay::key::{Key, KindId, Request};
+use mainstay::key::{Key, KindId, NamespacedName};
 use mainstay::program::Program;
 use mainstay::reconcile::{
     self, Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError, Reconciler,
@@ -126,7 +126,7 @@ struct Listed {
 }
 
 impl Reconciler for Listed {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let Some(service) = self.services.get(request)? else { return Ok(Action::Done) };
         let is_listed = service.labels().get(LISTED.0).is_some_and(|value| value == LISTED.1);
         if is_listed || service.metadata.deletion_timestamp.is_some() {
@@ -149,8 +149,8 @@ fn concerns_us(delta: &Delta<'_>) -> bool {
 }
 
 /// Names an object in the namespace of the Service.
-fn beside(service: &Service, name: &str) -> Request {
-    Request::new(service.metadata.namespace.as_deref(), name)
+fn beside(service: &Service, name: &str) -> NamespacedName {
+    NamespacedName::new(service.metadata.namespace.as_deref(), name)
 }
 
 fn ports(service: &Service) -> String {
@@ -193,7 +193,9 @@ mod tests {
     use super::*;
 
     /// A listed Service with these annotations, and a directory that somebody has written something of their own into.
-    fn bench(annotations: &serde_json::Value) -> (Store<Service>, Store<ConfigMap>, TestContext, Request) {
+    fn bench(
+        annotations: &serde_json::Value,
+    ) -> (Store<Service>, Store<ConfigMap>, TestContext, NamespacedName) {
         let service = json!({
             "metadata": {"name": "web", "namespace": "shop", "labels": {"listed": "yes"}, "annotations": annotations},
             "spec": {"ports": [{"port": 80}, {"port": 443}]},
@@ -202,7 +204,7 @@ mod tests {
         let services = Store::from_objects([serde_json::from_value(service).unwrap()]);
         let maps = Store::from_objects([serde_json::from_value(shared).unwrap()]);
         let cx = Context::for_test().with_store(&services).with_store(&maps);
-        (services, maps, cx, Request::namespaced("shop", "web"))
+        (services, maps, cx, NamespacedName::namespaced("shop", "web"))
     }
 
     #[tokio::test]
@@ -230,7 +232,7 @@ mod tests {
         shop.delete("web", &DeleteParams::default()).await.unwrap();
         let run = reconcile_once(&directory, &request, &cx).await;
         assert_eq!(run.wrote(), ["merge configmaps shop/directory", "merge services shop/web"]);
-        let left = maps.get(&Request::namespaced("shop", "directory")).unwrap().unwrap();
+        let left = maps.get(&NamespacedName::namespaced("shop", "directory")).unwrap().unwrap();
         assert_eq!(json!(left.data), json!({"theirs": "1"}));
         assert!(services.get(&request).unwrap().is_none(), "it was let go");
     }
@@ -259,7 +261,7 @@ mod tests {
         let hold = "merge services shop/web";
         assert_eq!(run.wrote(), [hold, "merge configmaps shop/directory (dry run)"]);
         assert_eq!(run.events[0].to_string(), "Normal Rehearsed: it would be listed");
-        let left = maps.get(&Request::namespaced("shop", "directory")).unwrap().unwrap();
+        let left = maps.get(&NamespacedName::namespaced("shop", "directory")).unwrap().unwrap();
         assert_eq!(json!(left.data), json!({"theirs": "1"}));
     }
 }

@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 
@@ -15,7 +15,7 @@ struct Greeter {
 }
 
 impl Reconciler for Greeter {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         // Read from the shared cache. An object that is gone is no error: there is nobody left to greet.
         if let Some(map) = self.maps.get(request)? {
             tracing::info!(attempt = cx.attempt(), data = ?map.data, "Hello");

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::cache::{LabelSelector, Scope, Store};
 use mainstay::config::{Duration, Problem, Section};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use schemars::JsonSchema;
@@ -53,7 +53,7 @@ struct Orders {
 }
 
 impl Reconciler for Orders {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         let config = Arc::clone(&self.config.borrow());
         let items =
             self.maps.get(request)?.and_then(|map| map.data.as_ref().map(std::collections::BTreeMap::len));

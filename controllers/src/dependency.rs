@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::cache::View;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay_api::plan::ServiceCheck;
 use mainstay_api::wait_for::MatchPolicy;
 use mainstay_api::{Check, Plan, PlannedDependency, ProbeCheck};
@@ -50,7 +50,7 @@ pub enum Described {
     /// The cache tells of it.
     Cached {
         /// Who else waits for it, in order.
-        others: Vec<Request>,
+        others: Vec<NamespacedName>,
     },
     /// The engine probes it.
     Probed(Box<Description>),
@@ -71,7 +71,7 @@ struct Shared {
     services: Arc<CachedServices>,
     resources: Resources,
     /// By the name of the Service.
-    of_services: Mutex<Waiters<Request>>,
+    of_services: Mutex<Waiters<NamespacedName>>,
 }
 
 // === impl Dependencies ===
@@ -96,14 +96,14 @@ impl Dependencies {
     /// started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
     pub fn observe(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         plan: &Plan,
         held: bool,
         closed_for: Duration,
     ) -> Vec<Observation> {
         let namespace = request.namespace().unwrap_or_default();
         let services = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
-            Check::Service(check) => Some(Request::namespaced(namespace, check.name.as_str())),
+            Check::Service(check) => Some(NamespacedName::namespaced(namespace, check.name.as_str())),
             Check::Probe(_) | Check::Resource(_) => None,
         });
         self.shared.of_services.lock().set(request, services.collect());
@@ -134,7 +134,7 @@ impl Dependencies {
     /// people.
     pub fn closed(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         plan: &Plan,
         observations: &[Observation],
         holds: Option<BTreeMap<String, String>>,
@@ -146,7 +146,7 @@ impl Dependencies {
     }
 
     /// Notes that the gate of `request` is not closed any more.
-    pub fn opened(&self, request: &Request) {
+    pub fn opened(&self, request: &NamespacedName) {
         if let Some(cycles) = &self.cycles {
             cycles.opened(request);
         }
@@ -158,7 +158,7 @@ impl Dependencies {
     }
 
     /// Ends the look at everything that `request` waits for.
-    pub fn forget(&self, request: &Request) {
+    pub fn forget(&self, request: &NamespacedName) {
         self.shared.engine.forget(request);
         self.shared.of_services.lock().forget(request);
         self.shared.resources.forget(request);
@@ -166,7 +166,7 @@ impl Dependencies {
     }
 
     /// Returns what other WaitDeployments may bring of what is required and seen not to hold.
-    fn awaited(&self, request: &Request, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
+    fn awaited(&self, request: &NamespacedName, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
         let required = || plan.dependencies.iter().zip(observations).filter(|(one, _)| !one.optional);
         // Another one of several may come up by itself.
         if plan.match_policy == MatchPolicy::Any && required().count() > 1 {
@@ -176,14 +176,14 @@ impl Dependencies {
         missing.flat_map(|(one, _)| self.awaited_by(request, &one.check)).collect()
     }
 
-    fn awaited_by(&self, request: &Request, check: &Check) -> Vec<Awaited> {
+    fn awaited_by(&self, request: &NamespacedName, check: &Check) -> Vec<Awaited> {
         let namespace = request.namespace().unwrap_or_default();
-        let pods = |service: Request| {
+        let pods = |service: NamespacedName| {
             let namespace = service.namespace().unwrap_or_default().to_owned();
             Awaited::Pods(namespace, self.shared.services.selector(&service))
         };
         match check {
-            Check::Service(check) => vec![pods(Request::namespaced(namespace, check.name.as_str()))],
+            Check::Service(check) => vec![pods(NamespacedName::namespaced(namespace, check.name.as_str()))],
             Check::Probe(check) => {
                 Target::new(namespace, check.clone()).service().map(pods).into_iter().collect()
             }
@@ -192,7 +192,7 @@ impl Dependencies {
     }
 
     /// Tells how everything in `plan` is looked at for `request`, in the order of the plan; changes nothing.
-    pub fn describe(&self, request: &Request, plan: &Plan) -> Vec<Described> {
+    pub fn describe(&self, request: &NamespacedName, plan: &Plan) -> Vec<Described> {
         let namespace = request.namespace().unwrap_or_default();
         let mut probed = self.shared.engine.describe(request);
         let mut probed = |check: &ProbeCheck| {
@@ -201,7 +201,7 @@ impl Dependencies {
             let at = probed.iter().position(|description| description.target == target);
             at.map_or(Described::Nothing, |at| Described::Probed(Box::new(probed.remove(at))))
         };
-        let cached = |mut others: Vec<Request>| {
+        let cached = |mut others: Vec<NamespacedName>| {
             others.retain(|other| other != request);
             others.sort();
             Described::Cached { others }
@@ -209,7 +209,7 @@ impl Dependencies {
         let one = |dependency: &PlannedDependency| match &dependency.check {
             Check::Service(check) => match self.look_at_service(namespace, check) {
                 Look::Known(_) => {
-                    let service = Request::namespaced(namespace, check.name.as_str());
+                    let service = NamespacedName::namespaced(namespace, check.name.as_str());
                     cached(self.shared.of_services.lock().of(&service))
                 }
                 Look::Probe(check) => probed(&check),
@@ -221,17 +221,17 @@ impl Dependencies {
     }
 
     /// Returns who waits for a Service, for one that has changed. What connects to it is probed now.
-    pub fn concerned_by_service(&self, service: &View) -> Vec<Request> {
+    pub fn concerned_by_service(&self, service: &View) -> Vec<NamespacedName> {
         self.changed(service.request())
     }
 
     /// Returns who waits for the Service that a slice of endpoints belongs to, for a slice that has changed. What
     /// connects to it is probed now.
-    pub fn concerned_by_slice(&self, slice: &View) -> Vec<Request> {
+    pub fn concerned_by_slice(&self, slice: &View) -> Vec<NamespacedName> {
         service_of_slice(slice.meta()).map(|service| self.changed(&service)).unwrap_or_default()
     }
 
-    fn changed(&self, service: &Request) -> Vec<Request> {
+    fn changed(&self, service: &NamespacedName) -> Vec<NamespacedName> {
         let Shared { engine, services, of_services, .. } = &*self.shared;
         let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
         // Few Services are connected to, so most changes end here. Without a ready endpoint nothing can have come up.

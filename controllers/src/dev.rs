@@ -17,7 +17,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::client::connect::{self, ConnectError};
 use mainstay::config::{ConfigError, ConfigSchema, Loaded, LogFilter, Overrides, Source};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
 use mainstay::reconcile::ReconcileError;
@@ -164,7 +164,7 @@ async fn tell_on(
     let mut sample = Sample::reserve()?;
     let manager = Manager::new(options, loaded, connection)?;
     register(&manager, Sockets::default())?;
-    let key = Request::namespaced(sample::NAMESPACE, sample::NAME);
+    let key = NamespacedName::namespaced(sample::NAMESPACE, sample::NAME);
     manager.register(story::controller(&manager, story, key))?;
 
     let objects = Api::<WaitDeployment>::namespaced(client, sample::NAMESPACE);

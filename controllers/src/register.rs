@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Scope, Store, View};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
 use mainstay::watch::{channel, enqueue_mapped};
@@ -67,7 +67,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let services = manager.store::<Service>(Scope::all());
     let slices = manager.store::<EndpointSlice>(Scope::all());
 
-    let (notifier, results) = channel::<Request>();
+    let (notifier, results) = channel::<NamespacedName>();
     let found = Arc::new(CachedServices::new(&services, &slices));
     let surroundings = Arc::new(ClusterSurroundings::new(&manager.server()));
     let seams = Seams {
@@ -130,7 +130,9 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
 
 /// A Deployment concerns the WaitDeployment of its own name, whoever owns it: one in the way matters as much as one of
 /// ours. Deployments that have no such namesake, nearly all in most clusters, are passed over.
-fn concerned(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<Request> + Send + Sync + 'static {
+fn concerned(
+    objects: Store<WaitDeployment>,
+) -> impl Fn(&View) -> Vec<NamespacedName> + Send + Sync + 'static {
     move |view| {
         let request = &view.meta().request;
         // Not synced yet: its own first list will name every WaitDeployment anyway.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use kube::Resource as _;
 use mainstay::cache::Store;
 use mainstay::client::Applier;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
 use serde::Serialize;
@@ -60,7 +60,7 @@ impl StatusWriter {
     pub(crate) async fn write(
         &self,
         cx: &Context,
-        request: &Request,
+        request: &NamespacedName,
         uid: &str,
         status: &(impl Serialize + Sync),
     ) -> Result<bool, ReconcileError> {
@@ -80,7 +80,7 @@ impl StatusWriter {
 // === impl Turns ===
 
 impl Turns {
-    fn of(&self, request: &Request) -> &Mutex<()> {
+    fn of(&self, request: &NamespacedName) -> &Mutex<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(request);
         // As many as there are places, so the remainder is one of them.
         &self.0[usize::try_from(hash % TURNS as u64).unwrap_or_default()]
@@ -101,7 +101,7 @@ pub(crate) fn uid_of(object: &WaitDeployment) -> &str {
 // === private ===
 
 /// Returns the body that gives this version of an object this status.
-fn status_of(request: &Request, uid: &str, version: &str, status: &impl Serialize) -> Value {
+fn status_of(request: &NamespacedName, uid: &str, version: &str, status: &impl Serialize) -> Value {
     json!({
         "apiVersion": WaitDeployment::api_version(&()),
         "kind": WaitDeployment::kind(&()),

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::{ReadError, Store};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
@@ -51,11 +51,11 @@ pub struct StatusMirror {
 #[derive(Debug, Default)]
 struct Book {
     /// When each was last written. Entries older than the pause mean nothing and go with the next write.
-    written: HashMap<Request, Instant>,
+    written: HashMap<NamespacedName, Instant>,
     /// Of which term `stale` is.
     term: u64,
     /// Since when those that are to be written yet have been out of date.
-    stale: HashMap<Request, Instant>,
+    stale: HashMap<NamespacedName, Instant>,
 }
 
 // === impl StatusMirror ===
@@ -83,7 +83,7 @@ impl StatusMirror {
 
 impl Book {
     /// Notes that a status is out of date, and returns how long it is to rest yet; `None` if it may be written.
-    fn rest(&mut self, request: &Request, term: u64) -> Option<Duration> {
+    fn rest(&mut self, request: &NamespacedName, term: u64) -> Option<Duration> {
         if self.term != term {
             self.term = term;
             // Others have mirrored them meanwhile, or seen them go.
@@ -95,7 +95,7 @@ impl Book {
     }
 
     /// Notes that a status was written, and returns how long it had been out of date.
-    fn wrote(&mut self, request: &Request) -> Duration {
+    fn wrote(&mut self, request: &NamespacedName) -> Duration {
         self.written.retain(|_, at| at.elapsed() < PAUSE);
         self.written.insert(request.clone(), Instant::now());
         self.stale.remove(request).map(|since| since.elapsed()).unwrap_or_default()
@@ -103,7 +103,7 @@ impl Book {
 }
 
 impl Reconciler for StatusMirror {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let read = self.objects.get(request).and_then(|object| Ok((object, self.deployments.get(request)?)));
         let (object, live) = match read {
             // The gate tells it.

@@ -32,7 +32,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use mainstay::cache::{Entry, ReadError, Store};
 use mainstay::client::{Applier, EventType};
-use mainstay::key::{Key, Request};
+use mainstay::key::{Key, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
 use mainstay_api::{Plan, WaitDeployment};
 use parking_lot::Mutex;
@@ -115,7 +115,11 @@ impl WaitDeploymentReconciler {
     }
 
     /// Returns the object; `None` once there is nothing to do for it any more.
-    fn object(&self, request: &Request, cx: &Context) -> Result<Option<Arc<WaitDeployment>>, ReadError> {
+    fn object(
+        &self,
+        request: &NamespacedName,
+        cx: &Context,
+    ) -> Result<Option<Arc<WaitDeployment>>, ReadError> {
         let found = self.objects.get(request);
         let gone = found.as_ref().is_ok_and(|found| found.as_ref().is_none_or(|object| object.is_deleting()));
         // A cache that cannot be read for now says nothing about the object: what is known of it is kept.
@@ -131,7 +135,7 @@ impl WaitDeploymentReconciler {
     }
 
     /// Returns the object and the Deployment of its name, undecoded and decoded; `None` as [`Self::object`].
-    fn read(&self, request: &Request, cx: &Context) -> Result<Option<Read>, ReadError> {
+    fn read(&self, request: &NamespacedName, cx: &Context) -> Result<Option<Read>, ReadError> {
         let Some(object) = self.object(request, cx)? else { return Ok(None) };
         let live = self.deployments.entry(request)?;
         let deployment = live.as_ref().map(Entry::decode).transpose()?;
@@ -144,7 +148,7 @@ impl WaitDeploymentReconciler {
     }
 
     /// Nobody reads the manager's log for a typo: the object itself has to say it, and a status it cannot have.
-    fn tell_unreadable(&self, request: &Request, why: &str, cx: &Context) {
+    fn tell_unreadable(&self, request: &NamespacedName, why: &str, cx: &Context) {
         let Ok(Some(entry)) = self.objects.entry(request) else { return };
         let object = ObjectReference {
             name: Some(request.name().to_owned()),
@@ -159,7 +163,7 @@ impl WaitDeploymentReconciler {
     /// Has the dependencies looked at, if the gate asks for them.
     fn look(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         plan: Option<&Plan>,
         live: Option<&LiveDeployment>,
@@ -175,7 +179,7 @@ impl WaitDeploymentReconciler {
     /// Says whether the gate is closed, and returns the circle that it is in.
     fn cycle(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         facts: &Facts<'_>,
         decision: &gate::Decision,
         term: u64,
@@ -192,7 +196,7 @@ impl WaitDeploymentReconciler {
     /// Writes the status and, once it is written, tells what has happened.
     async fn tell(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         decision: &gate::Decision,
         done: &Done,
@@ -212,7 +216,7 @@ impl WaitDeploymentReconciler {
 }
 
 impl Reconciler for WaitDeploymentReconciler {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let (object, live, deployment) = match self.read(request, cx) {
             Ok(Some(read)) => read,
             Ok(None) => {

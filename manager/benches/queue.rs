@@ -5,7 +5,7 @@
 //! are taken, of smaller queues, and each is held against ten times its bound. CI builds no release for that: it holds
 //! bytes and allocations, which no machine changes, against their bounds (`tests/queue_memory.rs`), and lints this file.
 //!
-//! Keys are `Request`s, made beforehand: cloning one is two reference counts, as for a source that clones it from the
+//! Keys are `NamespacedName`s, made beforehand: cloning one is two reference counts, as for a source that clones it from the
 //! cache. Every add names an object as its cause. Metrics are registered, and the clock is the real one: tokio's
 //! `test-util`, which the tests turn on, adds one atomic load to a reading until somebody pauses time, and here nobody
 //! does.
@@ -29,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use mainstay::key::{Cause, KindId, Request, Subject, Trigger};
+use mainstay::key::{Cause, KindId, NamespacedName, Subject, Trigger};
 use mainstay::metrics::Registry;
 use mainstay::queue::{Add, Added, QueueMetrics, QueueSettings, RetryPolicy, Running, WorkQueue};
 
@@ -166,7 +166,7 @@ fn control(turns: u32) -> f64 {
 }
 
 /// Through `get`, as a worker does, polled by hand so that no runtime is measured with it.
-fn one_cycle(queue: &WorkQueue<Request>, key: &Request, cause: &Cause) {
+fn one_cycle(queue: &WorkQueue<NamespacedName>, key: &NamespacedName, cause: &Cause) {
     let _: Added = black_box(queue.add(key.clone(), Add::strong(cause.clone())));
     let mut task = Context::from_waker(Waker::noop());
     if let Poll::Ready(Some(running)) = pin!(queue.get()).poll(&mut task) {
@@ -243,7 +243,7 @@ fn wakeup(form: Form) -> f64 {
     took[took.len() / 2]
 }
 
-async fn tell_when_woken(queue: WorkQueue<Request>, woken: SyncSender<Instant>) {
+async fn tell_when_woken(queue: WorkQueue<NamespacedName>, woken: SyncSender<Instant>) {
     while let Some(running) = queue.get().await {
         let now = Instant::now();
         running.done();
@@ -388,7 +388,7 @@ fn bytes_per_key(form: Form, delayed: bool) -> f64 {
     let before = dhat::HeapStats::get().curr_bytes;
     fill(&queue, &keys, &cause, delayed);
     let used = dhat::HeapStats::get().curr_bytes - before;
-    used as f64 / keys.len() as f64 - size_of::<Request>() as f64
+    used as f64 / keys.len() as f64 - size_of::<NamespacedName>() as f64
 }
 
 /// Returns what a queue keeps that was large and is empty.
@@ -402,7 +402,7 @@ fn emptied_bytes(form: Form) -> f64 {
     dhat::HeapStats::get().curr_bytes.saturating_sub(before) as f64
 }
 
-fn fill(queue: &WorkQueue<Request>, keys: &[Request], cause: &Cause, delayed: bool) {
+fn fill(queue: &WorkQueue<NamespacedName>, keys: &[NamespacedName], cause: &Cause, delayed: bool) {
     for (number, key) in keys.iter().enumerate() {
         let mut add = Add::strong(cause.clone());
         if delayed {
@@ -414,14 +414,16 @@ fn fill(queue: &WorkQueue<Request>, keys: &[Request], cause: &Cause, delayed: bo
 
 // --- what all of them need ---
 
-fn queue(workers: usize) -> WorkQueue<Request> {
+fn queue(workers: usize) -> WorkQueue<NamespacedName> {
     let metrics = QueueMetrics::register(&Registry::new());
     WorkQueue::new("bench", QueueSettings::default(), workers, &metrics)
 }
 
-fn keys(count: usize) -> Vec<Request> {
+fn keys(count: usize) -> Vec<NamespacedName> {
     let namespace: Arc<str> = "shop".into();
-    (0..count).map(|number| Request::namespaced(Arc::clone(&namespace), format!("web-{number}"))).collect()
+    (0..count)
+        .map(|number| NamespacedName::namespaced(Arc::clone(&namespace), format!("web-{number}")))
+        .collect()
 }
 
 fn cause() -> Cause {

@@ -41,7 +41,7 @@
 //!     patcher: &Patcher<ConfigMap>,
 //! ) -> Result<(), ReconcileError> {
 //!     // Wholly ours, and gone with the Service.
-//!     let name = Request::namespaced("shop", "card");
+//!     let name = NamespacedName::namespaced("shop", "card");
 //!     let owner = controller_reference(service.meta(), &KindId::of::<Service>(), &name)?;
 //!     let card = json!({
 //!         "metadata": {"name": name.name(), "namespace": name.namespace(), "ownerReferences": [owner]},
@@ -52,7 +52,7 @@
 //!         cx.events().event(&service.object_ref(&()), EventType::Normal, "Carded", "Card", "it has a card now");
 //!     }
 //!     // Shared with others, and no cache holds it.
-//!     let shared = Request::namespaced("shop", "directory");
+//!     let shared = NamespacedName::namespaced("shop", "directory");
 //!     let listed = patcher.ensure_live(cx, &shared, |directory| {
 //!         directory.data.get_or_insert_default().insert("card".to_owned(), "yes".to_owned());
 //!         Ok(())

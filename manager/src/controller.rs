@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::worker::Pause;
 use crate::cache::Store;
-use crate::key::{Key, KindId, Request};
+use crate::key::{Key, KindId, NamespacedName};
 use crate::queue::{QueueMetrics, QueueSettings};
 use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Predicate, Source, StoreSource};
@@ -63,7 +63,7 @@ pub(crate) use term::Work;
 /// use mainstay::key::Request;
 /// use mainstay::queue::RetryPolicy;
 ///
-/// let controller: Controller<Request> = Controller::new("invoices")
+/// let controller: Controller<NamespacedName> = Controller::new("invoices")
 ///     .workers(8)
 ///     .reconcile_timeout(Duration::from_secs(30))
 ///     .queue(|queue| queue.retry = RetryPolicy::fast_slow(Duration::from_secs(1), Duration::from_secs(60), 5))
@@ -78,10 +78,10 @@ pub(crate) use term::Work;
 /// use mainstay::cache::Scope;
 /// use mainstay::controller::Controller;
 /// use mainstay::manager::Manager;
-/// # use mainstay::{key::Request, reconcile::{Action, Context, Outcome, Reconciler}};
+/// # use mainstay::{key::NamespacedName, reconcile::{Action, Context, Outcome, Reconciler}};
 /// # struct Restarter;
 /// # impl Reconciler for Restarter {
-/// #     async fn reconcile(&self, _: &Request, _: &Context) -> Outcome { Ok(Action::Done) }
+/// #     async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome { Ok(Action::Done) }
 /// # }
 /// fn wire(manager: &Manager) -> Result<(), mainstay::manager::RegisterError> {
 ///     let deployments = manager.store::<Deployment>(Scope::all());
@@ -92,7 +92,7 @@ pub(crate) use term::Work;
 /// }
 /// ```
 #[must_use = "a controller does nothing until it has a reconciler and is registered"]
-pub struct Controller<Q: Key = Request> {
+pub struct Controller<Q: Key = NamespacedName> {
     name: &'static str,
     needs_lease: bool,
     settings: InCode,
@@ -110,7 +110,7 @@ pub struct Controller<Q: Key = Request> {
 
 /// A wired controller, ready to be registered with a manager.
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
-pub struct Registration<Q: Key = Request> {
+pub struct Registration<Q: Key = NamespacedName> {
     pub(crate) name: &'static str,
     pub(crate) needs_lease: bool,
     pub(crate) settings: InCode,
@@ -167,7 +167,7 @@ pub(crate) struct Stage {
 
 // === impl Controller ===
 
-impl Controller<Request> {
+impl Controller<NamespacedName> {
     /// Starts wiring a controller whose queue is keyed by namespace and name.
     ///
     /// The name stands in metrics, logs, Events and the configuration file: a DNS label, so 1 to 63 lower-case letters,

@@ -40,7 +40,7 @@ pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
 ///
 /// Displays as `namespace/name`, or as `name` for a cluster-scoped object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Request {
+pub struct NamespacedName {
     /// `None` for cluster-scoped objects; never the empty string.
     namespace: Option<Arc<str>>,
     name: Arc<str>,
@@ -65,7 +65,7 @@ pub struct ObjectKey {
     /// The kind of the object.
     pub kind: KindId,
     /// Its namespace and name.
-    pub request: Request,
+    pub request: NamespacedName,
 }
 
 /// Why a key was put on a queue. Two words long: every key of every queue holds one.
@@ -117,7 +117,7 @@ pub enum Trigger {
 
 // === impl Request ===
 
-impl Request {
+impl NamespacedName {
     /// Names an object in a namespace.
     pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         let namespace: Arc<str> = namespace.into();
@@ -146,7 +146,7 @@ impl Request {
     }
 }
 
-impl Key for Request {
+impl Key for NamespacedName {
     fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -160,7 +160,7 @@ impl Key for Request {
     }
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
@@ -169,7 +169,7 @@ impl fmt::Display for Request {
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -260,7 +260,7 @@ impl KindId {
     }
 
     /// Returns the path of one object.
-    pub fn object_path(&self, request: &Request) -> String {
+    pub fn object_path(&self, request: &NamespacedName) -> String {
         format!("{}/{}", self.collection_path(request.namespace()), request.name())
     }
 
@@ -343,7 +343,7 @@ impl Subject {
     pub fn of(&self, key: &impl Key) -> ObjectKey {
         match self {
             Self::Namesake(kind) => {
-                ObjectKey { kind: kind.clone(), request: Request::new(key.namespace(), key.name()) }
+                ObjectKey { kind: kind.clone(), request: NamespacedName::new(key.namespace(), key.name()) }
             }
             Self::Other(object) => object.clone(),
         }

@@ -134,7 +134,7 @@ pub use snapshot::{Counts, KeySnapshot, Snapshot, State};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let metrics = QueueMetrics::register(&Registry::new());
 /// let queue = WorkQueue::new("demo", QueueSettings::default(), 2, &metrics);
-/// queue.add(Request::namespaced("shop", "web"), Add::strong(Cause::bare(Trigger::Generic)));
+/// queue.add(NamespacedName::namespaced("shop", "web"), Add::strong(Cause::bare(Trigger::Generic)));
 ///
 /// let running = queue.get().await.unwrap();
 /// assert_eq!(running.key().to_string(), "shop/web");

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::key::{Key, Request};
+use crate::key::{Key, NamespacedName};
 
 pub use context::{Context, ReconcileId, Surroundings};
 pub use error::{BoxError, ReconcileError, Retry};
@@ -71,13 +71,13 @@ impl Action {
 /// struct Greeter;
 ///
 /// impl Reconciler for Greeter {
-///     async fn reconcile(&self, request: &Request, _cx: &Context) -> Outcome {
+///     async fn reconcile(&self, request: &NamespacedName, _cx: &Context) -> Outcome {
 ///         println!("hello {request}");
 ///         Ok(Action::Done)
 ///     }
 /// }
 /// ```
-pub trait Reconciler<Q: Key = Request>: Send + Sync + 'static {
+pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
     /// Looks at the object named by `request` and acts. Any error type converts with `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
 }

@@ -20,7 +20,7 @@
 //! }
 //!
 //! impl Reconciler for Stamper {
-//!     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+//!     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
 //!         let Some(map) = self.maps.get(request)? else { return Ok(Action::Done) };
 //!         if !map.data.as_ref().is_some_and(|data| data.contains_key("stamp")) {
 //!             let (name, namespace) = (&map.metadata.name, &map.metadata.namespace);
@@ -37,7 +37,7 @@
 //! let maps = Store::from_objects([map]);
 //! let cx = Context::for_test().with_store(&maps);
 //! let stamper = Stamper { maps, write: Applier::new(KindId::of::<ConfigMap>(), "stamper") };
-//! let request = Request::namespaced("shop", "web");
+//! let request = NamespacedName::namespaced("shop", "web");
 //!
 //! let run = reconcile_once(&stamper, &request, &cx).await;
 //! assert_eq!(run.action(), Action::Done);

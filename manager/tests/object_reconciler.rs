@@ -12,7 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::cache::Store;
 use mainstay::client::Finalizer;
-use mainstay::key::{KindId, Request};
+use mainstay::key::{KindId, NamespacedName};
 use mainstay::reconcile::{
     Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError, Retry, object,
 };
@@ -55,8 +55,8 @@ impl ObjectReconciler<ConfigMap> for Notes {
     }
 }
 
-fn web() -> Request {
-    Request::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 /// A stored `ConfigMap` at version 5.

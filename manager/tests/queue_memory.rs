@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::key::{Cause, KindId, Request, Subject, Trigger};
+use mainstay::key::{Cause, KindId, NamespacedName, Subject, Trigger};
 use mainstay::metrics::Registry;
 use mainstay::queue::{Add, QueueMetrics, QueueSettings, WorkQueue};
 
@@ -15,16 +15,16 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 const KEYS: usize = 100_000;
 
 struct Bench {
-    queue: WorkQueue<Request>,
+    queue: WorkQueue<NamespacedName>,
     /// Made before anything is counted; a clone of one allocates nothing.
-    keys: Vec<Request>,
+    keys: Vec<NamespacedName>,
     cause: Cause,
 }
 
 impl Bench {
     fn new() -> Self {
         let namespace: Arc<str> = "shop".into();
-        let key = |number| Request::namespaced(Arc::clone(&namespace), format!("web-{number}"));
+        let key = |number| NamespacedName::namespaced(Arc::clone(&namespace), format!("web-{number}"));
         let metrics = QueueMetrics::register(&Registry::new());
         let kind = KindId::new("apps", "v1", "Deployment", "deployments", true);
         Self {
@@ -43,7 +43,7 @@ impl Bench {
             let wait = Duration::from_hours(1) + Duration::from_micros((number * 7919 % KEYS) as u64);
             self.queue.add(key.clone(), if delayed { add.after(wait) } else { add });
         }
-        (dhat::HeapStats::get().curr_bytes - before).div_ceil(KEYS) - size_of::<Request>()
+        (dhat::HeapStats::get().curr_bytes - before).div_ceil(KEYS) - size_of::<NamespacedName>()
     }
 
     fn run_each(&self) {

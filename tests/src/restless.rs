@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use mainstay::client::refusal;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay::watch::channel;
@@ -43,7 +43,7 @@ pub fn program() -> Option<Program> {
     Some(with_shipped_sections(program).controllers(CONTROLLERS).setup(move |manager| {
         let (notifier, source) = channel();
         for number in 0..WRITERS {
-            notifier.notify(Request::new(None, &format!("{NAME}-{number}")));
+            notifier.notify(NamespacedName::new(None, &format!("{NAME}-{number}")));
         }
         let controller = Controller::new(NAME).workers(WRITERS).source(source);
         manager.register(controller.reconciler(Restless { namespace }))?;
@@ -66,7 +66,7 @@ pub fn begun(write: &Write) -> Timestamp {
 
 impl Reconciler for Restless {
     /// Writes until it is told to stop, or refused, as it is at the end of the term.
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &self.namespace);
         let name = request.name();
         let field_manager = || Some(format!("{BEGUN}{}", Timestamp::now().as_microsecond()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, RegisterError};
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
@@ -52,7 +52,7 @@ struct Slow {
 // === impl Slow ===
 
 impl Reconciler for Slow {
-    async fn reconcile(&self, _request: &Request, _cx: &Context) -> Outcome {
+    async fn reconcile(&self, _request: &NamespacedName, _cx: &Context) -> Outcome {
         let mut count = 0;
         self.began.send_modify(|began| {
             *began += 1;
@@ -75,7 +75,7 @@ impl Reconciler for Slow {
 pub fn register(manager: &Manager, task: Task, keys: usize) -> Result<Progress, RegisterError> {
     let (notifier, source) = channel();
     for number in 0..keys {
-        notifier.notify(Request::new(None, &format!("key-{number}")));
+        notifier.notify(NamespacedName::new(None, &format!("key-{number}")));
     }
     let (began, ended) = (watch::Sender::new(0), watch::Sender::new(0));
     let progress = Progress { began: began.subscribe(), ended: ended.subscribe() };

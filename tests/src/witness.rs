@@ -3,7 +3,7 @@
 //! That something does not happen is shown by what comes after it: with one worker, a key that was woken wrongly runs
 //! before another one that was added later. So a test changes a second object and asks who ran until its turn.
 
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Context, Outcome, Reconciler};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ pub struct Runs {
 /// Makes a reconciler that does `act` in each run.
 pub fn witness<F, R>(act: F) -> (Witness<F>, Runs)
 where
-    F: Fn(Request, Context) -> R + Send + Sync + 'static,
+    F: Fn(NamespacedName, Context) -> R + Send + Sync + 'static,
     R: Future<Output = Outcome> + Send,
 {
     // Unbounded: a test has tens of runs.
@@ -49,10 +49,10 @@ where
 
 impl<F, R> Reconciler for Witness<F>
 where
-    F: Fn(Request, Context) -> R + Send + Sync + 'static,
+    F: Fn(NamespacedName, Context) -> R + Send + Sync + 'static,
     R: Future<Output = Outcome> + Send,
 {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let (name, cause) = (request.name().to_owned(), cx.cause().to_string());
         // A test that has heard enough listens no more.
         drop(self.tell.send(Run { name, attempt: cx.attempt(), cause }));

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
-use mainstay::key::{Key, Request};
+use mainstay::key::{Key, NamespacedName};
 use parking_lot::Mutex;
 
 /// Most gates that one search looks at. A longer circle is not found: nobody draws one.
@@ -37,9 +37,9 @@ pub struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// That one being ready, which none is whose gate is closed.
-    Ready(Request),
+    Ready(NamespacedName),
     /// Something else of that one: it may have come with the Pods, if there are any.
-    Object(Request),
+    Object(NamespacedName),
     /// Pods of a namespace with these labels.
     Pods(String, BTreeMap<String, String>),
 }
@@ -47,25 +47,25 @@ pub enum Awaited {
 /// Finds circles among closed gates.
 pub struct Cycles {
     graph: Mutex<Graph>,
-    tell: Box<dyn Fn(Request) + Send + Sync>,
+    tell: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
 struct Graph {
     /// All of it is of this term.
     term: u64,
-    gates: HashMap<Request, Gate>,
+    gates: HashMap<NamespacedName, Gate>,
     /// Those who hold Pods back, by namespace and each label of these.
-    by_label: HashMap<(String, String, String), BTreeSet<Request>>,
+    by_label: HashMap<(String, String, String), BTreeSet<NamespacedName>>,
     /// The circles that were told, by who was told.
-    circles: HashMap<Request, Vec<Request>>,
+    circles: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
 
 /// What a search has come by, the nearest first.
 #[derive(Debug)]
 struct Reached {
     /// The first is where it began.
-    gates: Vec<Request>,
+    gates: Vec<NamespacedName>,
     /// Who waits for whom, by their places in `gates`, in the order in which that was found.
     ways: Vec<(usize, usize)>,
 }
@@ -74,13 +74,13 @@ struct Reached {
 
 impl Cycles {
     /// `tell` is called, outside any lock, with whose circle may have come, gone or changed; it must not block.
-    pub fn new(tell: impl Fn(Request) + Send + Sync + 'static) -> Self {
+    pub fn new(tell: impl Fn(NamespacedName) + Send + Sync + 'static) -> Self {
         Self { graph: Mutex::default(), tell: Box::new(tell) }
     }
 
     /// Notes that the gate of `request` is closed, and returns the shortest circle it is in, beginning with it. With
     /// another term than before everything of the earlier one is forgotten.
-    pub fn closed(&self, request: &Request, gate: Gate, term: u64) -> Option<Vec<Request>> {
+    pub fn closed(&self, request: &NamespacedName, gate: Gate, term: u64) -> Option<Vec<NamespacedName>> {
         let mut graph = self.graph.lock();
         if graph.term != term {
             *graph = Graph { term, ..Graph::default() };
@@ -108,7 +108,7 @@ impl Cycles {
     }
 
     /// Notes that the gate of `request` is not closed any more.
-    pub fn opened(&self, request: &Request) {
+    pub fn opened(&self, request: &NamespacedName) {
         let mut graph = self.graph.lock();
         if !graph.remove(request) {
             return;
@@ -119,7 +119,7 @@ impl Cycles {
         self.tell_others(request, concerned);
     }
 
-    fn tell_others(&self, request: &Request, concerned: BTreeSet<Request>) {
+    fn tell_others(&self, request: &NamespacedName, concerned: BTreeSet<NamespacedName>) {
         concerned.into_iter().filter(|other| other != request).for_each(&self.tell);
     }
 }
@@ -132,9 +132,9 @@ impl fmt::Debug for Cycles {
 
 /// Writes a circle for people who may see the first member's namespace: that member stands at both ends, and those of
 /// other namespaces have no names.
-pub fn text_of(circle: &[Request]) -> String {
+pub fn text_of(circle: &[NamespacedName]) -> String {
     let Some(first) = circle.first() else { return String::new() };
-    let name = |member: &Request| {
+    let name = |member: &NamespacedName| {
         let is_near = member.namespace() == first.namespace();
         if is_near { member.name().to_owned() } else { "(in another namespace)".to_owned() }
     };
@@ -144,7 +144,7 @@ pub fn text_of(circle: &[Request]) -> String {
 // === impl Graph ===
 
 impl Graph {
-    fn insert(&mut self, request: &Request, gate: Gate) {
+    fn insert(&mut self, request: &NamespacedName, gate: Gate) {
         for label in labels(request, &gate) {
             self.by_label.entry(label).or_default().insert(request.clone());
         }
@@ -152,7 +152,7 @@ impl Graph {
     }
 
     /// Returns whether it was there.
-    fn remove(&mut self, request: &Request) -> bool {
+    fn remove(&mut self, request: &NamespacedName) -> bool {
         let Some(gate) = self.gates.remove(request) else { return false };
         for label in labels(request, &gate) {
             if let Some(holding) = self.by_label.get_mut(&label) {
@@ -166,13 +166,13 @@ impl Graph {
     }
 
     /// Returns who was told a circle that leads over `request`.
-    fn led_over(&self, request: &Request) -> BTreeSet<Request> {
+    fn led_over(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
         let told = self.circles.iter().filter(|(_, circle)| circle.contains(request));
         told.map(|(who, _)| who.clone()).collect()
     }
 
     /// Searches in breadth, so that the first way back is the shortest.
-    fn search<'a>(&'a self, from: &'a Request) -> Reached {
+    fn search<'a>(&'a self, from: &'a NamespacedName) -> Reached {
         let (mut places, mut left) = (HashMap::from([(from, 0)]), MAX_COMPARED);
         let mut reached = Reached { gates: vec![from.clone()], ways: Vec::new() };
         let mut queue = VecDeque::from([from]);
@@ -197,7 +197,7 @@ impl Graph {
 
     /// Returns the closed gates that one waits for, in order for each thing that it waits for; compares no more than
     /// `left`.
-    fn next<'a>(&'a self, request: &Request, left: &mut usize) -> Vec<&'a Request> {
+    fn next<'a>(&'a self, request: &NamespacedName, left: &mut usize) -> Vec<&'a NamespacedName> {
         let mut found = Vec::new();
         for awaited in self.gates.get(request).into_iter().flat_map(|gate| &gate.awaits) {
             match awaited {
@@ -221,7 +221,7 @@ impl Graph {
                         wanted.iter().all(|(key, value)| held.get(key) == Some(value))
                     };
                     let held_by =
-                        |other: &Request| self.gates.get(other).and_then(|gate| gate.holds.as_ref());
+                        |other: &NamespacedName| self.gates.get(other).and_then(|gate| gate.holds.as_ref());
                     found.extend(rarest.iter().take(*left).filter(|other| held_by(other).is_some_and(has)));
                     *left = left.saturating_sub(rarest.len());
                 }
@@ -232,7 +232,7 @@ impl Graph {
 }
 
 /// By what one that holds Pods back is found.
-fn labels(request: &Request, gate: &Gate) -> impl Iterator<Item = (String, String, String)> {
+fn labels(request: &NamespacedName, gate: &Gate) -> impl Iterator<Item = (String, String, String)> {
     let namespace = request.namespace().unwrap_or_default();
     let held = gate.holds.iter().flatten();
     held.map(move |(key, value)| (namespace.to_owned(), key.clone(), value.clone()))
@@ -242,7 +242,7 @@ fn labels(request: &Request, gate: &Gate) -> impl Iterator<Item = (String, Strin
 
 impl Reached {
     /// Returns the shortest way back to where the search began.
-    fn circle(&self) -> Option<Vec<Request>> {
+    fn circle(&self) -> Option<Vec<NamespacedName>> {
         let (mut at, _) = *self.ways.iter().find(|(_, to)| *to == 0)?;
         let mut circle = Vec::new();
         loop {
@@ -258,7 +258,7 @@ impl Reached {
     }
 
     /// Returns everybody who waits for where the search began, at however many removes.
-    fn leading_back(&self) -> Vec<Request> {
+    fn leading_back(&self) -> Vec<NamespacedName> {
         let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
         for (from, to) in &self.ways {
             before.entry(*to).or_default().push(*from);

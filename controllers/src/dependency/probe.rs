@@ -43,7 +43,7 @@ mod want;
 use std::fmt;
 use std::sync::Arc;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
 use mainstay_api::ProbeCheck;
 use parking_lot::Mutex;
@@ -124,7 +124,7 @@ struct Shared {
     /// Wakes the driver after targets were added.
     added: Notify,
     /// Called for each object of which a verdict has changed.
-    changed: Box<dyn Fn(Request) + Send + Sync>,
+    changed: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 // === impl ProbeResult ===
@@ -173,7 +173,7 @@ impl Engine {
     pub fn new(
         policy: ProbePolicy,
         seams: Seams,
-        changed: impl Fn(Request) + Send + Sync + 'static,
+        changed: impl Fn(NamespacedName) + Send + Sync + 'static,
         registry: &Registry,
     ) -> (Self, Driver) {
         Self::with_slots(MAX_IN_FLIGHT, policy, seams, changed, registry)
@@ -183,7 +183,7 @@ impl Engine {
         slots: usize,
         policy: ProbePolicy,
         seams: Seams,
-        changed: impl Fn(Request) + Send + Sync + 'static,
+        changed: impl Fn(NamespacedName) + Send + Sync + 'static,
         registry: &Registry,
     ) -> (Self, Driver) {
         let metrics = ProbeMetrics::register(registry);
@@ -212,7 +212,7 @@ impl Engine {
     ///
     /// Repeating a call changes nothing. Results of a target stay known while its times or thresholds change;
     /// a target that other objects wait for already is judged at once by its known results.
-    pub fn watch(&self, request: &Request, wants: Vec<Want>) {
+    pub fn watch(&self, request: &NamespacedName, wants: Vec<Want>) {
         let mut targets = self.shared.targets.lock();
         // Under the lock: targets declared before the end of a term are cleared by it.
         if self.leading.as_ref().is_some_and(|leading| !*leading.borrow()) {
@@ -227,24 +227,24 @@ impl Engine {
     }
 
     /// Ends the wait of `request`, if there is one.
-    pub fn forget(&self, request: &Request) {
+    pub fn forget(&self, request: &NamespacedName) {
         self.watch(request, Vec::new());
     }
 
     /// Returns the verdict on each target that `request` waits for, in the order in which it named them;
     /// empty if it waits for none.
-    pub fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+    pub fn verdicts(&self, request: &NamespacedName) -> Vec<Verdict> {
         self.shared.targets.lock().verdicts(request)
     }
 
     /// Returns the known results of each target that `request` waits for, its next probe and the other
     /// objects that wait for it, in the order of [`verdicts`](Self::verdicts).
-    pub fn describe(&self, request: &Request) -> Vec<Description> {
+    pub fn describe(&self, request: &NamespacedName) -> Vec<Description> {
         self.shared.targets.lock().describe(request, &self.shared.turns, Instant::now())
     }
 
     /// Returns whether an object waits for a connection to this Service.
-    pub fn connects_to(&self, service: &Request) -> bool {
+    pub fn connects_to(&self, service: &NamespacedName) -> bool {
         self.shared.targets.lock().connects_to(service)
     }
 
@@ -254,7 +254,7 @@ impl Engine {
     /// each other, in the long run there are at most as many as there are others. All limits hold for them
     /// too.
     pub fn probe_now(&self, namespace: &str, service: &str) {
-        let service = Request::namespaced(namespace, service);
+        let service = NamespacedName::namespaced(namespace, service);
         self.shared.targets.lock().hurry(&service, Instant::now());
     }
 
@@ -281,7 +281,7 @@ impl Engine {
 
 impl Shared {
     /// Calls back for objects with a changed verdict; not under a lock.
-    fn publish(&self, requests: Vec<Request>) {
+    fn publish(&self, requests: Vec<NamespacedName>) {
         for request in requests {
             (self.changed)(request);
         }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 
 use kube::core::{DynamicObject, GroupVersionKind};
 use mainstay::cache::{Delta, DeltaHandler, LabelSelector, Select, Store, View};
-use mainstay::key::{Key as _, KindId, Request};
+use mainstay::key::{Key as _, KindId, NamespacedName};
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 use mainstay_api::{Check, Plan, WaitDeployment};
 use parking_lot::Mutex;
@@ -56,7 +56,7 @@ struct Shared {
     known: Mutex<Known>,
     /// Wakes the [`ResourceWatch`].
     wake: Notify,
-    enqueue: Box<dyn Fn(Request) + Send + Sync>,
+    enqueue: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -84,7 +84,7 @@ enum Subject {
     /// The list and watch of a kind.
     Kind(GroupVersionKind),
     /// One object.
-    Object(GroupVersionKind, Request),
+    Object(GroupVersionKind, NamespacedName),
     /// Any object of a namespace.
     Namespace(GroupVersionKind, String),
     /// The access of a ServiceAccount.
@@ -105,7 +105,7 @@ impl Resources {
     pub fn new(
         objects: &Store<WaitDeployment>,
         allowed: Vec<String>,
-        enqueue: impl Fn(Request) + Send + Sync + 'static,
+        enqueue: impl Fn(NamespacedName) + Send + Sync + 'static,
     ) -> Self {
         let known = Mutex::new(Known { allowed, ..Known::default() });
         let (wake, enqueue) = (Notify::new(), Box::new(enqueue));
@@ -127,7 +127,7 @@ impl Resources {
 
     /// Watches the objects of the checks in `plan` for `request` from now on, and no others. The reader
     /// observes each check.
-    pub fn watch<'a>(&'a self, request: &'a Request, plan: &Plan) -> ResourceReader<'a> {
+    pub fn watch<'a>(&'a self, request: &'a NamespacedName, plan: &Plan) -> ResourceReader<'a> {
         let namespace = request.namespace().unwrap_or_default();
         let checks = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
             Check::Resource(check) => Some(check),
@@ -161,7 +161,7 @@ impl Resources {
 
     /// Returns the WaitDeployments that wait for the objects of a check, in no particular order. With a
     /// selector these are all that wait for a selector of the kind and namespace.
-    pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<Request> {
+    pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<NamespacedName> {
         self.shared.known.lock().waiters.of(&Subject::of(namespace, check))
     }
 
@@ -178,7 +178,7 @@ impl Resources {
             _ => Awaited::Object,
         };
         let found = match &check.which {
-            Which::Name(name) => vec![Request::namespaced(namespace, name.as_str())],
+            Which::Name(name) => vec![NamespacedName::namespaced(namespace, name.as_str())],
             Which::Selector(selector) => {
                 let selector = selector::text_of(selector).parse::<LabelSelector>().ok();
                 let select = selector.map(|selector| Select::namespace(namespace).labels(selector));
@@ -195,7 +195,7 @@ impl Resources {
     }
 
     /// Stops watching for `request`.
-    pub fn forget(&self, request: &Request) {
+    pub fn forget(&self, request: &NamespacedName) {
         if self.shared.known.lock().waiters.forget(request) {
             self.shared.wake.notify_one();
         }
@@ -203,7 +203,7 @@ impl Resources {
 
     /// Returns the ServiceAccount of the template; a broken template creates no Pods and counts as one with
     /// the default.
-    fn account_of(&self, request: &Request) -> String {
+    fn account_of(&self, request: &NamespacedName) -> String {
         let object = self.shared.objects.get(request).ok().flatten();
         let spec = object.as_ref().and_then(|object| object.spec.template.get("spec"));
         let name = ["serviceAccountName", "serviceAccount"].iter().find_map(|field| {
@@ -225,7 +225,9 @@ impl Subject {
     /// The objects of a check.
     fn of(namespace: &str, check: &ResourceCheck) -> Self {
         match &check.which {
-            Which::Name(name) => Self::Object(gvk(check), Request::namespaced(namespace, name.as_str())),
+            Which::Name(name) => {
+                Self::Object(gvk(check), NamespacedName::namespaced(namespace, name.as_str()))
+            }
             Which::Selector(_) => Self::Namespace(gvk(check), namespace.to_owned()),
         }
     }

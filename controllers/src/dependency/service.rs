@@ -11,7 +11,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Meta, Select, Store, Subscription};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use serde::Deserialize;
 use tracing::warn;
 
@@ -163,7 +163,7 @@ impl CachedServices {
     }
 
     /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
-    pub fn selector(&self, service: &Request) -> BTreeMap<String, String> {
+    pub fn selector(&self, service: &NamespacedName) -> BTreeMap<String, String> {
         let service = self.services.get(service).ok().flatten();
         service.and_then(|service| service.spec.selector.clone()).unwrap_or_default()
     }
@@ -184,7 +184,7 @@ impl CachedServices {
     }
 
     fn look_up(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAnswer, String> {
-        let found = self.services.entry(&Request::namespaced(namespace, name));
+        let found = self.services.entry(&NamespacedName::namespaced(namespace, name));
         let Some(service) = found.map_err(cause)? else {
             return Ok(ServiceAnswer::NotFound);
         };
@@ -271,9 +271,9 @@ fn place_of_other(mark: u32) -> String {
 }
 
 /// Returns the Service whose endpoints a slice lists.
-pub fn service_of_slice(slice: &Meta) -> Option<Request> {
+pub fn service_of_slice(slice: &Meta) -> Option<NamespacedName> {
     let service = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
-    Some(Request::new(slice.namespace(), service))
+    Some(NamespacedName::new(slice.namespace(), service))
 }
 
 // === impl views ===

@@ -20,7 +20,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mainstay::client::live;
-use mainstay::key::{KindId, Request};
+use mainstay::key::{KindId, NamespacedName};
 use mainstay::reconcile::Context;
 use mainstay_api::wait_for::ConfigMapKey;
 use parking_lot::Mutex;
@@ -116,7 +116,7 @@ impl ClusterSurroundings {
     async fn read<V: for<'de> Deserialize<'de>>(
         &self,
         kind: &KindId,
-        request: &Request,
+        request: &NamespacedName,
         allowed_by: &str,
     ) -> Result<Option<V>, String> {
         let Some(context) = self.context.lock().clone() else {
@@ -129,7 +129,7 @@ impl ClusterSurroundings {
         found.map(|live| live.decode::<V>().map_err(|error| error.to_string())).transpose()
     }
 
-    async fn read_authorities(&self, request: &Request, key: &str) -> Authorities {
+    async fn read_authorities(&self, request: &NamespacedName, key: &str) -> Authorities {
         let allowed_by = "deploy/components/tls-authorities";
         let found = self.read::<ConfigMapView>(&KindId::of::<ConfigMap>(), request, allowed_by).await;
         let text = found.map_err(NoAuthorities::Unknown)?.and_then(|mut map| map.data.remove(key));
@@ -155,7 +155,7 @@ impl Surroundings for ClusterSurroundings {
     fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let read = async {
-                let request = Request::cluster(namespace);
+                let request = NamespacedName::cluster(namespace);
                 let kind = KindId::of::<Namespace>();
                 let found = self.read::<NamespaceView>(&kind, &request, "deploy/base").await?;
                 let found = found.ok_or_else(|| "it is not there".to_owned())?;
@@ -169,7 +169,7 @@ impl Surroundings for ClusterSurroundings {
     fn authorities<'a>(&'a self, namespace: &'a str, key: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
         Box::pin(async move {
             let question = (key.name.clone(), key.key.clone().unwrap_or_default());
-            let request = Request::namespaced(namespace, key.name.as_str());
+            let request = NamespacedName::namespaced(namespace, key.name.as_str());
             let read = self.read_authorities(&request, key.key.as_deref().unwrap_or_default());
             self.authorities.get_or(namespace, question, read, lasting).await
         })

@@ -35,8 +35,8 @@ fn plan(dependencies: &Value) -> Plan {
     object.plan().unwrap()
 }
 
-fn named(name: &str) -> Request {
-    Request::namespaced("shop", name)
+fn named(name: &str) -> NamespacedName {
+    NamespacedName::namespaced("shop", name)
 }
 
 #[test]

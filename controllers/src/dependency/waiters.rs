@@ -6,21 +6,21 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 
 /// Who waits for things that are known by a `T`.
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
-    by_thing: HashMap<T, HashSet<Request>>,
+    by_thing: HashMap<T, HashSet<NamespacedName>>,
     /// As given: in order, and a thing that is waited for twice stands there twice.
-    by_request: HashMap<Request, Vec<T>>,
+    by_request: HashMap<NamespacedName, Vec<T>>,
 }
 
 // === impl Waiters ===
 
 impl<T: Clone + Eq + Hash> Waiters<T> {
     /// Notes that `request` waits for these things and for no others. Returns whether that is news.
-    pub(crate) fn set(&mut self, request: &Request, things: Vec<T>) -> bool {
+    pub(crate) fn set(&mut self, request: &NamespacedName, things: Vec<T>) -> bool {
         if self.by_request.get(request).map_or(things.is_empty(), |known| *known == things) {
             return false;
         }
@@ -35,7 +35,7 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
     }
 
     /// Notes that `request` waits for nothing any more. Returns whether that is news.
-    pub(crate) fn forget(&mut self, request: &Request) -> bool {
+    pub(crate) fn forget(&mut self, request: &NamespacedName) -> bool {
         let Some(things) = self.by_request.remove(request) else { return false };
         for thing in things {
             if let Some(waiting) = self.by_thing.get_mut(&thing) {
@@ -54,12 +54,12 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
     }
 
     /// Returns who waits for a thing, in no particular order.
-    pub(crate) fn of(&self, thing: &T) -> Vec<Request> {
+    pub(crate) fn of(&self, thing: &T) -> Vec<NamespacedName> {
         self.by_thing.get(thing).into_iter().flatten().cloned().collect()
     }
 
     /// Returns everybody who waits, in no particular order.
-    pub(crate) fn all(&self) -> Vec<Request> {
+    pub(crate) fn all(&self) -> Vec<NamespacedName> {
         self.by_request.keys().cloned().collect()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::apps::v1::Deployment;
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::{Controller, Registration};
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::Manager;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
@@ -26,7 +26,7 @@ pub(super) struct Story {
 /// Tells what changed about one object.
 struct Narrator {
     story: Story,
-    key: Request,
+    key: NamespacedName,
     objects: Store<WaitDeployment>,
     deployments: Store<Deployment>,
     last: Mutex<Scene>,
@@ -50,7 +50,7 @@ pub(super) fn complain(problem: &str) {
 }
 
 /// Wires the narrator.
-pub(super) fn controller(manager: &Manager, story: &Story, key: Request) -> Registration {
+pub(super) fn controller(manager: &Manager, story: &Story, key: NamespacedName) -> Registration {
     let objects = manager.store::<WaitDeployment>(Scope::all());
     let deployments = manager.store::<Deployment>(Scope::all());
     let controller =
@@ -83,7 +83,7 @@ impl Story {
 // === impl Narrator ===
 
 impl Reconciler for Narrator {
-    async fn reconcile(&self, request: &Request, _cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _cx: &Context) -> Outcome {
         if *request != self.key {
             return Ok(Action::Done);
         }

@@ -22,8 +22,8 @@ fn writer(newest: WaitDeployment) -> (StatusWriter, TestContext) {
     (StatusWriter::new(&objects, &apply, &Turns::default()), cx)
 }
 
-fn web() -> Request {
-    Request::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use crate::deployment::desired;
 use crate::status::Turns;
 use crate::status_mirror::mirror::FIELD_MANAGER;
 
-fn request() -> Request {
-    Request::namespaced("shop", "web")
+fn request() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 /// A mirror of one WaitDeployment with these additions to its metadata, whose Deployment has one of two Pods ready.
@@ -86,7 +86,7 @@ async fn a_status_is_late_from_the_first_change_on_that_it_lacks() {
     assert_eq!(book.wrote(&request()), step * 3);
 
     assert_eq!(book.rest(&request(), 1), Some(PAUSE));
-    assert_eq!(book.rest(&Request::namespaced("shop", "gone"), 1), None);
+    assert_eq!(book.rest(&NamespacedName::namespaced("shop", "gone"), 1), None);
     tokio::time::advance(PAUSE * 100).await;
     assert_eq!(book.rest(&request(), 2), None);
     assert_eq!(book.wrote(&request()), Duration::ZERO, "others have led in between");
@@ -101,7 +101,7 @@ async fn what_is_going_or_gone_is_left_alone() {
     assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]));
 
     let (mirror, _, cx) = mirrored(&json!({}));
-    let elsewhere = reconcile_once(&mirror, &Request::namespaced("shop", "none"), &cx).await;
+    let elsewhere = reconcile_once(&mirror, &NamespacedName::namespaced("shop", "none"), &cx).await;
     assert_eq!((elsewhere.action(), elsewhere.wrote()), (Action::Done, vec![]));
     cx.api().refuse_next(404, "NotFound", "deleted a moment ago");
     assert_eq!(reconcile_once(&mirror, &request(), &cx).await.action(), Action::Done);

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostP
 use kube::core::Request as ApiRequest;
 use kube::{Api, Resource as _};
 use mainstay::cache::Entry;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::Adoption;
@@ -66,7 +66,7 @@ impl WaitDeploymentReconciler {
     /// identical one may be taken over.
     pub(super) async fn take_over(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         found: &Entry<LiveDeployment>,
         desired: &Value,
@@ -109,7 +109,7 @@ impl WaitDeploymentReconciler {
     /// have it while the comparison is denied: the write, or its trial, is refused alike then, and the status tells it.
     pub(super) async fn has_same_template(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         found: &Entry<LiveDeployment>,
         desired: &Value,
         cx: &Context,
@@ -143,7 +143,7 @@ impl LiveMetadata {
 
 // === private ===
 
-fn deployments(request: &Request, cx: &Context) -> Api<DynamicObject> {
+fn deployments(request: &NamespacedName, cx: &Context) -> Api<DynamicObject> {
     let namespace = request.namespace().unwrap_or_default();
     Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use mainstay::cache::Entry;
 use mainstay::client::{Live, WriteError, refusal};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::reconcile::{Context, ReconcileError};
 use mainstay_api::WaitDeployment;
 use serde_json::Value;
@@ -76,7 +76,7 @@ impl WaitDeploymentReconciler {
     /// Brings the Deployment to the current spec, but for what is held back, unless it is there already.
     pub(super) async fn write(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         found: Option<Found<'_>>,
         write: Write,
@@ -101,7 +101,7 @@ impl WaitDeploymentReconciler {
 
     async fn send(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         found: Option<&Found<'_>>,
         attempt: &Attempt,
@@ -156,7 +156,7 @@ impl WaitDeploymentReconciler {
     /// for, and again only after a refusal that may pass.
     pub(super) async fn try_out(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         live: Option<&LiveDeployment>,
         cx: &Context,

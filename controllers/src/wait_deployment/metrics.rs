@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
 use mainstay_api::Condition;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub struct GateMetrics {
     opened: Family<Label, Counter>,
     expired: Counter,
     /// In which state each object was last seen. The gauges change under its lock, so that they are its sums.
-    states: Arc<Mutex<HashMap<Request, &'static str>>>,
+    states: Arc<Mutex<HashMap<NamespacedName, &'static str>>>,
     /// Whether this replica leads.
     leading: watch::Receiver<bool>,
 }
@@ -75,7 +75,7 @@ impl GateMetrics {
     }
 
     /// Notes the state of one object.
-    pub(super) fn observe(&self, request: &Request, state: &'static str) {
+    pub(super) fn observe(&self, request: &NamespacedName, state: &'static str) {
         let mut states = self.states.lock();
         // A term is over before its last reconciles are: what they see after `clear` would stay.
         if !*self.leading.borrow() {
@@ -86,7 +86,7 @@ impl GateMetrics {
     }
 
     /// Forgets an object that is gone.
-    pub(super) fn forget(&self, request: &Request) {
+    pub(super) fn forget(&self, request: &NamespacedName) {
         let mut states = self.states.lock();
         self.leave(states.remove(request));
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::{ReadError, Uid};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::reconcile::{Action, Context, Outcome};
 use parking_lot::Mutex;
 
@@ -25,7 +25,7 @@ type Told = (u64, Uid, Option<i64>);
 pub(super) struct Sizes {
     status: StatusWriter,
     /// Once for each: the status says it, but cannot be read.
-    told: Mutex<HashMap<Request, Told>>,
+    told: Mutex<HashMap<NamespacedName, Told>>,
 }
 
 // === impl Sizes ===
@@ -36,7 +36,7 @@ impl Sizes {
     }
 
     /// Forgets an object that can be read, or is gone.
-    pub(super) fn forget(&self, request: &Request) {
+    pub(super) fn forget(&self, request: &NamespacedName) {
         self.told.lock().remove(request);
     }
 }
@@ -45,7 +45,12 @@ impl Sizes {
 
 impl WaitDeploymentReconciler {
     /// Says in the status that the object, or its Deployment, is too large.
-    pub(super) async fn tell_too_large(&self, request: &Request, error: &ReadError, cx: &Context) -> Outcome {
+    pub(super) async fn tell_too_large(
+        &self,
+        request: &NamespacedName,
+        error: &ReadError,
+        cx: &Context,
+    ) -> Outcome {
         let Some(entry) = self.objects.entry(request)? else { return Ok(Action::Done) };
         let meta = entry.meta();
         let told = (cx.term(), meta.uid.clone(), meta.generation);

@@ -14,8 +14,8 @@ use crate::status::Turns;
 const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
 const DEPLOYMENT: &str = "apply deployments.apps shop/web";
 
-fn web() -> Request {
-    Request::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 /// A gate of one object, given as the fields of its spec; nothing that is probed ever answers.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainstay::cache::RECONCILE_AT_ANNOTATION;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -46,8 +46,8 @@ struct Mark {
 /// By object: how its last write and its last trial ended. Two locks, each held for a look-up and never both.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    last: Mutex<HashMap<Request, (Mark, Last)>>,
-    trials: Mutex<HashMap<Request, (Mark, Trial, Instant)>>,
+    last: Mutex<HashMap<NamespacedName, (Mark, Last)>>,
+    trials: Mutex<HashMap<NamespacedName, (Mark, Trial, Instant)>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Attempt {
 
 impl Memory {
     /// Returns how the attempt would end, if the same was made before and nothing has changed since.
-    pub(super) fn recall(&self, request: &Request, attempt: &Attempt) -> Option<Applied> {
+    pub(super) fn recall(&self, request: &NamespacedName, attempt: &Attempt) -> Option<Applied> {
         let last = self.last.lock();
         let (mark, how) = last.get(request)?;
         if (mark.term, mark.fingerprint) != (attempt.mark.term, attempt.mark.fingerprint) {
@@ -96,24 +96,24 @@ impl Memory {
     }
 
     /// Remembers that the attempt made the Deployment what it is now.
-    pub(super) fn remember_written(&self, request: &Request, attempt: &Attempt, now: &LiveDeployment) {
+    pub(super) fn remember_written(&self, request: &NamespacedName, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
         self.remember(request, Mark { fingerprint, ..attempt.mark.clone() }, Last::Written);
     }
 
     /// Remembers that the server refused the attempt as invalid.
-    pub(super) fn remember_rejected(&self, request: &Request, attempt: &Attempt, message: &str) {
+    pub(super) fn remember_rejected(&self, request: &NamespacedName, attempt: &Attempt, message: &str) {
         self.remember(request, attempt.mark.clone(), Last::Rejected(message.to_owned()));
     }
 
     /// Remembers that the Deployment is not identical with what would be made of it.
-    pub(super) fn remember_different(&self, request: &Request, attempt: &Attempt) {
+    pub(super) fn remember_different(&self, request: &NamespacedName, attempt: &Attempt) {
         self.remember(request, attempt.mark.clone(), Last::Different);
     }
 
     /// Returns what a trial of the attempt would be answered, if the same was tried before. A refusal that may pass is
     /// asked for again after a while, and any other when a person asks for it.
-    pub(super) fn recall_trial(&self, request: &Request, attempt: &Attempt) -> Option<Trial> {
+    pub(super) fn recall_trial(&self, request: &NamespacedName, attempt: &Attempt) -> Option<Trial> {
         let trials = self.trials.lock();
         let (_, trial, at) = trials.get(request).filter(|(mark, ..)| *mark == attempt.mark)?;
         let has_passed = trial.may_pass() && at.elapsed() >= TRIAL_RETRY;
@@ -121,17 +121,17 @@ impl Memory {
     }
 
     /// Remembers what a trial was answered.
-    pub(super) fn remember_trial(&self, request: &Request, attempt: &Attempt, trial: Trial) {
+    pub(super) fn remember_trial(&self, request: &NamespacedName, attempt: &Attempt, trial: Trial) {
         let tried = (attempt.mark.clone(), trial, Instant::now());
         self.trials.lock().insert(request.clone(), tried);
     }
 
-    fn remember(&self, request: &Request, mark: Mark, how: Last) {
+    fn remember(&self, request: &NamespacedName, mark: Mark, how: Last) {
         self.last.lock().insert(request.clone(), (mark, how));
     }
 
     /// Forgets an object that is gone.
-    pub(super) fn forget(&self, request: &Request) {
+    pub(super) fn forget(&self, request: &NamespacedName) {
         self.last.lock().remove(request);
         self.trials.lock().remove(request);
     }

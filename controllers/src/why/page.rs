@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
 use mainstay::inspect::PageError;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 use mainstay_api::wait_for::HttpScheme;
 use mainstay_api::{Check, GROUP, KIND, Plan, PlannedDependency, ProbeCheck, WaitDeployment};
@@ -51,7 +51,7 @@ impl Why {
             let text = "expected /debug/waitdeployments/NAMESPACE/NAME";
             return Err(PageError::BadRequest(text.to_owned()));
         };
-        let request = Request::namespaced(*namespace, *name);
+        let request = NamespacedName::namespaced(*namespace, *name);
         let answer = self.answer(&request, now, &mut BTreeSet::new())?;
         let answer = answer
             .ok_or_else(|| PageError::NotFound(format!("no WaitDeployment {request} is known here")))?;
@@ -61,9 +61,9 @@ impl Why {
     /// `told` are those that stand in the answer already with what they wait for.
     fn answer(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         now: Timestamp,
-        told: &mut BTreeSet<Request>,
+        told: &mut BTreeSet<NamespacedName>,
     ) -> Result<Option<Answer>, PageError> {
         let object = self.objects.get(request).map_err(|error| PageError::Unavailable(error.to_string()))?;
         let Some(object) = object else { return Ok(None) };
@@ -85,7 +85,7 @@ impl Why {
     }
 
     /// What stands in the status.
-    fn told(&self, request: &Request, object: &WaitDeployment, now: Timestamp) -> Answer {
+    fn told(&self, request: &NamespacedName, object: &WaitDeployment, now: Timestamp) -> Answer {
         let ready = object.condition(condition::READY);
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let status = object.status.as_ref();
@@ -107,11 +107,11 @@ impl Why {
 
     fn each(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         object: &WaitDeployment,
         plan: &Plan,
         now: Timestamp,
-        told: &mut BTreeSet<Request>,
+        told: &mut BTreeSet<NamespacedName>,
     ) -> Vec<Dependency> {
         let described = self.dependencies.describe(request, plan);
         let mut lines = Vec::with_capacity(plan.dependencies.len());
@@ -163,12 +163,12 @@ fn told_of(object: &WaitDeployment, dependency: &PlannedDependency, now: Timesta
 }
 
 /// Returns the WaitDeployment that a check looks at, if it looks at one.
-fn waits_in_turn(request: &Request, check: &Check) -> Option<Request> {
+fn waits_in_turn(request: &NamespacedName, check: &Check) -> Option<NamespacedName> {
     match check {
         Check::Resource(ResourceCheck { group, kind, which: Which::Name(name), .. })
             if group == GROUP && kind == KIND =>
         {
-            Some(Request::namespaced(request.namespace().unwrap_or_default(), name.as_str()))
+            Some(NamespacedName::namespaced(request.namespace().unwrap_or_default(), name.as_str()))
         }
         _ => None,
     }

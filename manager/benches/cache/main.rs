@@ -32,7 +32,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use mainstay::cache::{Cache, CacheSettings, Delta, DeltaHandler, Pack, Packing, Scope, Store, Subscription};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
 
 use self::api::{Api, COUNTED, LISTED, Watch, event};
@@ -289,7 +289,7 @@ fn relist_peak(filled: &Filled, form: Form, without: usize) -> f64 {
 
 fn reads(filled: &Filled, which: Which, form: Form) {
     let store = filled.ours();
-    let requests: Vec<Request> = (0..form.pods.min(1000)).map(request).collect();
+    let requests: Vec<NamespacedName> = (0..form.pods.min(1000)).map(request).collect();
     // Nobody keeps what was read, so every read decodes.
     let read = median(|_| per_item(&requests, 1, |request| drop(black_box(store.get(request))))) * 1e6;
     form.print(&format!("cache.typed_read_us.{}", which.suffix()), read, "us", None);
@@ -330,9 +330,9 @@ fn changes(form: Form, round: u32) -> Vec<Bytes> {
         .collect()
 }
 
-fn request(number: u32) -> Request {
+fn request(number: u32) -> NamespacedName {
     let pod = Pod::new(number);
-    Request::namespaced(pod.namespace(), pod.name())
+    NamespacedName::namespaced(pod.namespace(), pod.name())
 }
 
 fn cpu_time() -> Duration {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::queue::RetryPolicy;
 use mainstay::reconcile::{Context, Outcome, Reconciler};
 use serde_json::json;
@@ -46,7 +46,7 @@ struct AlwaysFails {
 }
 
 impl Reconciler for AlwaysFails {
-    async fn reconcile(&self, _request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _request: &NamespacedName, cx: &Context) -> Outcome {
         let now = Instant::now();
         self.runs.send((cx.attempt(), now))?;
         Err("err".into())

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use mainstay::cache::Store;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::queue::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, RetryPolicy};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use serde_json::json;
@@ -220,7 +220,7 @@ impl Plan {
 // === impl Stormed ===
 
 impl Reconciler for Stormed {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let now = Instant::now();
         if let Some(number) = load::failing(request.name()) {
             self.ledger.begins(number, now);

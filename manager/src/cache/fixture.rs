@@ -15,7 +15,7 @@ use crate::cache::object::scan::Scan;
 use crate::cache::store::kind_store::KindStore;
 use crate::cache::store::object_store::ObjectStore;
 use crate::client::{ResourcePath, Writer};
-use crate::key::{KindId, Request};
+use crate::key::{KindId, NamespacedName};
 
 impl KindStore {
     /// Makes a synced store of these objects, whole and in all namespaces. They must be as a server would give them:
@@ -52,7 +52,8 @@ impl KindStore {
 
     /// Takes the answer to a DELETE of one object, as the cache of a manager does.
     pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
-        let request = Request::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
+        let request =
+            NamespacedName::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
         writes::answer_to_delete(self.core(), path, &request, body, &[], Writer::default());
     }
 }

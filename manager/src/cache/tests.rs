@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
-use crate::key::Request;
+use crate::key::NamespacedName;
 use crate::metrics::Format;
 use fixtures::{ByHand, Rig, config_map, object, request, teller};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -199,7 +199,7 @@ async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_s
     assert!(Arc::ptr_eq(metadata.kind_store(), full.kind_store()));
     assert_eq!(full.kind_store().projection(), Projection::Full);
     let outside = cache.store::<ConfigMap>(Scope::namespace("bank"));
-    let error = outside.get(&Request::namespaced("bank", "a")).unwrap_err();
+    let error = outside.get(&NamespacedName::namespaced("bank", "a")).unwrap_err();
     assert!(matches!(error, ReadError::OutOfScope { .. }), "{error}");
     let error = full.get(&request("a")).unwrap_err();
     assert_eq!(

@@ -20,7 +20,7 @@ use crate::cache::store::kind_store::KindStore;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::select::Select;
 use crate::client::{Current, Extent};
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same, and is
 /// kept true until the last of them has dropped it.
@@ -77,7 +77,7 @@ impl<K> Store<K> {
     ///
     /// # Errors
     /// Fails before the first sync, and for a namespace the store does not hold.
-    pub fn entry(&self, request: &Request) -> Result<Option<Entry<K>>, ReadError> {
+    pub fn entry(&self, request: &NamespacedName) -> Result<Option<Entry<K>>, ReadError> {
         let view = self.kind.get(request)?;
         Ok(view.map(|view| self.entry_of(view)))
     }
@@ -155,7 +155,7 @@ impl<K> Store<K> {
     pub async fn caught_up(&self, written: &impl Resource) -> Result<(), ReadError> {
         let meta = written.meta();
         let (Some(name), Some(version)) = (&meta.name, &meta.resource_version) else { return Ok(()) };
-        let request = Request::new(meta.namespace.as_deref(), name);
+        let request = NamespacedName::new(meta.namespace.as_deref(), name);
         self.kind.caught_up(&request, &ResourceVersion::new(version)).await
     }
 }
@@ -213,7 +213,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
     ///
     /// # Errors
     /// As [`Store::entry`], when the object is longer than `cache.maxObjectBytes`, and when it is not a `K`.
-    pub fn get(&self, request: &Request) -> Result<Option<Arc<K>>, ReadError> {
+    pub fn get(&self, request: &NamespacedName) -> Result<Option<Arc<K>>, ReadError> {
         self.entry(request)?.map(|entry| entry.decode()).transpose()
     }
 }

@@ -15,7 +15,7 @@ use crate::cache::object::scan::Scan;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::table::Removal;
 use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 // === impl Cache ===
 
@@ -85,7 +85,7 @@ pub(super) fn answer(store: &ObjectStore, path: &ResourcePath, body: &[u8], writ
 pub(super) fn answer_to_delete(
     store: &ObjectStore,
     path: &ResourcePath,
-    request: &Request,
+    request: &NamespacedName,
     body: &[u8],
     shown: &[String],
     writer: Writer,
@@ -108,8 +108,8 @@ fn removal<'a>(scan: &'a Scan<'_>, shown: &'a [String]) -> Removal<'a> {
 }
 
 /// The object that a path names.
-fn named(path: &ResourcePath) -> Option<Request> {
-    Some(Request::new(path.namespace.as_deref(), path.name.as_ref()?))
+fn named(path: &ResourcePath) -> Option<NamespacedName> {
+    Some(NamespacedName::new(path.namespace.as_deref(), path.name.as_ref()?))
 }
 
 #[cfg(test)]

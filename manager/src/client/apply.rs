@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{KindId, NamespacedName};
 
 use super::body::Body;
 use super::call::{Part, address, attempt, query, request, send};
@@ -100,7 +100,7 @@ impl<K: DeserializeOwned> Applier<K> {
     ///
     /// async fn greet(
     ///     cx: &Context,
-    ///     request: &Request,
+    ///     request: &NamespacedName,
     ///     maps: &Store<ConfigMap>,
     ///     applier: &Applier<ConfigMap>,
     /// ) -> Result<(), ReconcileError> {
@@ -261,7 +261,7 @@ impl<K: DeserializeOwned> Applier<K> {
     async fn send(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         body: Bytes,
         part: Part,
         dry_run: bool,

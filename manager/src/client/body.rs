@@ -7,13 +7,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::key::{Key as _, KindId, Request as ObjectName};
+use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::error::WriteError;
 
 /// An object of a known kind, with a name that can stand in a path.
 pub(super) struct Body {
-    pub(super) name: ObjectName,
+    pub(super) name: NamespacedName,
     pub(super) value: Value,
 }
 
@@ -71,17 +71,17 @@ pub(super) fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), Stri
     Ok(())
 }
 
-fn name_in(kind: &KindId, value: &Value) -> Result<ObjectName, String> {
+fn name_in(kind: &KindId, value: &Value) -> Result<NamespacedName, String> {
     let text = |field: &str| value.pointer(field).and_then(Value::as_str);
     let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
     let name = text("/metadata/name").unwrap_or_default();
-    let name = ObjectName::new(namespace, name);
+    let name = NamespacedName::new(namespace, name);
     check_name(kind, &name).map(|()| name)
 }
 
 /// Says what is wrong with a name of an object of this kind, which may come from anywhere: in a path, some would be
 /// another object's, or a question about all of them.
-pub(super) fn check_name(kind: &KindId, given: &ObjectName) -> Result<(), String> {
+pub(super) fn check_name(kind: &KindId, given: &NamespacedName) -> Result<(), String> {
     let name = given.name();
     if !is_path_segment(name) {
         return Err(format!("its metadata.name is {name:?}; it must be set and contain none of / % ? #"));

@@ -9,7 +9,7 @@ use kube::client::Body;
 use kube::core::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{KindId, NamespacedName};
 
 use super::error::{WriteError, is_fenced};
 
@@ -34,14 +34,14 @@ pub(super) enum Part {
 }
 
 /// A write of one object, as it stands in errors: the verb, unless it is a dry run, then what it is of.
-pub(super) fn attempt(verb: &str, kind: &KindId, part: Part, name: &ObjectName, dry_run: bool) -> String {
+pub(super) fn attempt(verb: &str, kind: &KindId, part: Part, name: &NamespacedName, dry_run: bool) -> String {
     let verb = if dry_run { "dry run" } else { verb };
     let part = if part == Part::Status { " status" } else { "" };
     format!("{verb} of {kind}{part} {name}")
 }
 
 /// Returns the address of a part of an object.
-pub(super) fn address(kind: &KindId, part: Part, name: &ObjectName) -> String {
+pub(super) fn address(kind: &KindId, part: Part, name: &NamespacedName) -> String {
     let subresource = if part == Part::Status { "/status" } else { "" };
     format!("{}{subresource}", kind.object_path(name))
 }

@@ -10,7 +10,7 @@ use http::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{KindId, NamespacedName};
 
 use super::apply::Authority;
 use super::body::check_name;
@@ -82,7 +82,11 @@ struct Stamp {
 ///
 /// # Cancel safety
 /// Nothing is written.
-pub async fn live(cx: &impl Authority, kind: &KindId, name: &ObjectName) -> Result<Option<Live>, WriteError> {
+pub async fn live(
+    cx: &impl Authority,
+    kind: &KindId,
+    name: &NamespacedName,
+) -> Result<Option<Live>, WriteError> {
     let what = look_at(kind, name);
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
     let request = request(Method::GET, &kind.object_path(name), None, Bytes::new(), &what)?;
@@ -94,7 +98,7 @@ pub async fn live(cx: &impl Authority, kind: &KindId, name: &ObjectName) -> Resu
 }
 
 /// A look as it stands in errors.
-pub(super) fn look_at(kind: &KindId, name: &ObjectName) -> String {
+pub(super) fn look_at(kind: &KindId, name: &NamespacedName) -> String {
     format!("look at {kind} {name}")
 }
 

@@ -22,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use serde_json::json;
 
-use crate::key::{KindId, Request as ObjectName, is_dns_subdomain};
+use crate::key::{KindId, NamespacedName, is_dns_subdomain};
 
 use super::apply::Authority;
 use super::call::{call, request};
@@ -245,8 +245,8 @@ async fn look(
     Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
 }
 
-fn name_of(meta: &ObjectMeta) -> ObjectName {
-    ObjectName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+fn name_of(meta: &ObjectMeta) -> NamespacedName {
+    NamespacedName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// Says what is wrong with a name.

@@ -9,7 +9,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::key::{Key as _, KindId, Request};
+use crate::key::{Key as _, KindId, NamespacedName};
 
 /// The end of the message about a child without a namespace.
 const NO_NAMESPACE: &str =
@@ -27,7 +27,7 @@ pub enum OwnerError {
         /// Kind of the owner.
         kind: KindId,
         /// The owner.
-        owner: Request,
+        owner: NamespacedName,
         /// The field that is not set.
         missing: &'static str,
     },
@@ -38,9 +38,9 @@ pub enum OwnerError {
         /// Kind of the owner.
         kind: KindId,
         /// The owner.
-        owner: Request,
+        owner: NamespacedName,
         /// The child.
-        child: Request,
+        child: NamespacedName,
         /// The end of the message: which of both it is.
         why: &'static str,
     },
@@ -50,7 +50,7 @@ pub enum OwnerError {
     )]
     AlreadyControlled {
         /// The child.
-        child: Request,
+        child: NamespacedName,
         /// Kind and name of its controller.
         other: String,
         /// The uid of its controller.
@@ -149,7 +149,7 @@ pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
 pub fn controller_reference(
     owner: &ObjectMeta,
     kind: &KindId,
-    child: &Request,
+    child: &NamespacedName,
 ) -> Result<OwnerReference, OwnerError> {
     let plain = owner_reference(owner, kind)?;
     may_own(child, owner, kind)?;
@@ -171,7 +171,7 @@ fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, 
 }
 
 /// A cluster-scoped owner may own anything, any other within its namespace.
-fn may_own(child: &Request, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
+fn may_own(child: &NamespacedName, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
     let why = match child.namespace() {
         _ if !kind.is_namespaced() => return Ok(()),
         None => NO_NAMESPACE,
@@ -197,8 +197,8 @@ fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     *owners != before
 }
 
-fn name_of(meta: &ObjectMeta) -> Request {
-    Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+fn name_of(meta: &ObjectMeta) -> NamespacedName {
+    NamespacedName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

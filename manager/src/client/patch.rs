@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::key::{Key as _, KindId, Request as ObjectName};
+use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::apply::{Authority, decode, effect, is_version, read};
 use super::call::{Part, address, attempt, query, request, send};
@@ -84,7 +84,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// async fn visit(
     ///     cx: &Context,
     ///     owner: &ConfigMap,
-    ///     name: &Request,
+    ///     name: &NamespacedName,
     ///     maps: &Store<ConfigMap>,
     ///     patcher: &Patcher<ConfigMap>,
     /// ) -> Result<(), ReconcileError> {
@@ -119,7 +119,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     pub async fn ensure(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
@@ -133,7 +133,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     pub async fn ensure_live(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
         let current = live(cx, &self.kind, name).await?;
@@ -148,7 +148,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     pub async fn ensure_status(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         current: &impl Current,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
@@ -163,7 +163,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     pub async fn dry_run(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
@@ -177,7 +177,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     pub async fn dry_run_status(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         current: &impl Current,
         edit: impl FnOnce(&mut K) -> Edited,
     ) -> Result<Effect<K>, WriteError> {
@@ -187,7 +187,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     async fn write(
         &self,
         cx: &impl Authority,
-        name: &ObjectName,
+        name: &NamespacedName,
         current: Option<&impl Current>,
         edit: impl FnOnce(&mut K) -> Edited,
         part: Part,

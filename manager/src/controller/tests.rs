@@ -45,7 +45,7 @@ impl Departure {
 const LONG: Duration = Duration::from_hours(1);
 
 /// A controller under test, and what it is steered by.
-struct Bench<Q: Key = Request> {
+struct Bench<Q: Key = NamespacedName> {
     term: Term,
     settings: watch::Sender<ControllerSettings>,
     registry: Registry,
@@ -58,20 +58,20 @@ struct Bench<Q: Key = Request> {
 
 /// Calls a function and remembers when it was called, and how many calls there were at once.
 struct Scripted<F> {
-    runs: mpsc::UnboundedSender<(Request, u32, Instant)>,
+    runs: mpsc::UnboundedSender<(NamespacedName, u32, Instant)>,
     now: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
     run: F,
 }
 
-type Runs = mpsc::UnboundedReceiver<(Request, u32, Instant)>;
+type Runs = mpsc::UnboundedReceiver<(NamespacedName, u32, Instant)>;
 
 impl<F, W> Reconciler for Scripted<F>
 where
     F: Fn(u32) -> W + Send + Sync + 'static,
     W: Future<Output = Outcome> + Send,
 {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let at_once = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(at_once, Ordering::SeqCst);
         let now = Arc::clone(&self.now);
@@ -105,8 +105,8 @@ where
     (Scripted { runs, now: Arc::default(), most: Arc::default(), run }, seen)
 }
 
-fn key(name: &str) -> Request {
-    Request::namespaced("shop", name)
+fn key(name: &str) -> NamespacedName {
+    NamespacedName::namespaced("shop", name)
 }
 
 fn settings() -> ControllerSettings {
@@ -184,7 +184,7 @@ impl<Q: Key> Bench<Q> {
     }
 }
 
-async fn next(runs: &mut Runs) -> (Request, u32, Instant) {
+async fn next(runs: &mut Runs) -> (NamespacedName, u32, Instant) {
     timeout(LONG, runs.recv()).await.expect("a run").expect("the reconciler is alive")
 }
 
@@ -199,10 +199,10 @@ struct Slow {
     go: Arc<Notify>,
 }
 
-impl Source<Request> for Slow {
+impl Source<NamespacedName> for Slow {
     fn run(
         self: Box<Self>,
-        sink: Sink<Request>,
+        sink: Sink<NamespacedName>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
@@ -342,7 +342,7 @@ async fn a_lost_term_drops_the_run_and_the_next_term_begins_it_anew() {
 struct TermTeller(mpsc::UnboundedSender<u64>);
 
 impl Reconciler for TermTeller {
-    async fn reconcile(&self, _request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _request: &NamespacedName, cx: &Context) -> Outcome {
         self.0.send(cx.term()).expect("the test listens");
         Ok(Action::Done)
     }
@@ -435,10 +435,10 @@ async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
 /// A source that has nothing and forgets to say so.
 struct Silent;
 
-impl Source<Request> for Silent {
+impl Source<NamespacedName> for Silent {
     fn run(
         self: Box<Self>,
-        _sink: Sink<Request>,
+        _sink: Sink<NamespacedName>,
         _stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async { Ok(()) })
@@ -508,7 +508,7 @@ impl std::error::Error for Armed {}
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_ends_its_controller_also_if_the_crew_is_counted_before_that_is_noticed() {
     for busy in [false, true] {
-        let post: Arc<Mutex<Option<Weak<Post<Request>>>>> = Arc::default();
+        let post: Arc<Mutex<Option<Weak<Post<NamespacedName>>>>> = Arc::default();
         let reach = Arc::clone(&post);
         // With a new source at the same moment the controller goes through its crew first.
         let meanwhile: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {

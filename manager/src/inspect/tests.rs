@@ -19,7 +19,7 @@ use tower::ServiceExt as _;
 use crate::cache::{CacheSettings, KindStatus, Packing, Projection, Scope};
 use crate::client::Recorder;
 use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Departure, Environment, Term};
-use crate::key::{Fence, Key, KindId, Request as ObjectName};
+use crate::key::{Fence, Key, KindId, NamespacedName};
 use crate::metrics::Registry;
 use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, Surroundings};
@@ -79,7 +79,7 @@ fn listed(inspect: &Router, query: &str) -> (Vec<String>, Value) {
 struct ByName;
 
 impl Reconciler for ByName {
-    async fn reconcile(&self, request: &ObjectName, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         match request.name() {
             "fails" => Err("the peer hung up".into()),
             "forbidden" => Err(ReconcileError::terminal("no such class \"a\"")),
@@ -93,7 +93,7 @@ impl Reconciler for ByName {
 }
 
 /// A controller on a life of its own.
-struct Live<Q: Key = ObjectName> {
+struct Live<Q: Key = NamespacedName> {
     controllers: Directory,
     notifier: Notifier<Q>,
     term: Term,
@@ -109,7 +109,7 @@ impl Live {
     /// Notifies of keys one after the other, and lets each get where it goes at once.
     async fn notify(&self, keys: &[(&str, &str)]) {
         for (namespace, name) in keys {
-            self.notifier.notify(ObjectName::namespaced(*namespace, *name));
+            self.notifier.notify(NamespacedName::namespaced(*namespace, *name));
             sleep(Duration::from_millis(100)).await;
         }
     }
@@ -183,7 +183,7 @@ fn the_shipped_roles_are_for_the_pages_that_are_served_and_one_of_the_program() 
 async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "forbidden"), ("", "node"), ("shop", "fails")]).await;
-    live.notifier.notify(ObjectName::namespaced("shop", "slow"));
+    live.notifier.notify(NamespacedName::namespaced("shop", "slow"));
     sleep(Duration::from_millis(100)).await;
     let inspect = inspect(&live.controllers).pages();
     let expected = concat!(
@@ -529,7 +529,7 @@ async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
 async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
     let live = Live::start(Term::new());
     while listed_count(&live.controllers) < 1 {
-        live.notifier.notify(ObjectName::namespaced("shop", "any"));
+        live.notifier.notify(NamespacedName::namespaced("shop", "any"));
         tokio::task::yield_now().await;
     }
     let router = inspect(&live.controllers).router();

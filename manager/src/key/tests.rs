@@ -25,16 +25,20 @@ impl fmt::Display for Id {
 #[test]
 fn paths_follow_group_and_scope() {
     let deployment = KindId::of::<Deployment>();
-    let web = Request::namespaced("shop", "web");
+    let web = NamespacedName::namespaced("shop", "web");
     assert_eq!(deployment.object_path(&web), "/apis/apps/v1/namespaces/shop/deployments/web");
     assert_eq!(deployment.collection_path(None), "/apis/apps/v1/deployments");
     assert_eq!(KindId::of::<Pod>().collection_path(Some("shop")), "/api/v1/namespaces/shop/pods");
-    assert_eq!(KindId::of::<Namespace>().object_path(&Request::cluster("shop")), "/api/v1/namespaces/shop");
+    assert_eq!(
+        KindId::of::<Namespace>().object_path(&NamespacedName::cluster("shop")),
+        "/api/v1/namespaces/shop"
+    );
 }
 
 #[test]
 fn a_cause_reads_as_a_phrase() {
-    let web = ObjectKey { kind: KindId::of::<Deployment>(), request: Request::namespaced("shop", "web") };
+    let web =
+        ObjectKey { kind: KindId::of::<Deployment>(), request: NamespacedName::namespaced("shop", "web") };
     let cause = Cause::from_object(Trigger::Updated, Subject::Other(web));
     assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
     let namesake = Subject::Namesake(KindId::of::<Deployment>());
@@ -44,10 +48,10 @@ fn a_cause_reads_as_a_phrase() {
 
 #[test]
 fn a_namesake_is_named_in_full_by_its_key() {
-    let web = Request::namespaced("shop", "web");
+    let web = NamespacedName::namespaced("shop", "web");
     let object = ObjectKey { kind: KindId::of::<Deployment>(), request: web.clone() };
     assert_eq!(Subject::Namesake(object.kind.clone()).of(&web), object);
-    assert_eq!(Subject::Other(object.clone()).of(&Request::cluster("key")), object);
+    assert_eq!(Subject::Other(object.clone()).of(&NamespacedName::cluster("key")), object);
 }
 
 #[test]
@@ -57,5 +61,5 @@ fn a_cause_is_two_words_long() {
 
 #[test]
 fn an_empty_namespace_is_no_namespace() {
-    assert_eq!(Request::namespaced("", "node-1"), Request::cluster("node-1"));
+    assert_eq!(NamespacedName::namespaced("", "node-1"), NamespacedName::cluster("node-1"));
 }

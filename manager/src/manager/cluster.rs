@@ -45,7 +45,7 @@ use crate::reconcile::{Context, Outcome, Reconciler};
 /// }
 ///
 /// impl Reconciler for Copier {
-///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
 ///         let Some(map) = self.here.get(request)? else { return Ok(Action::Done) };
 ///         let metadata = json!({"name": request.name(), "namespace": request.namespace()});
 ///         let copy = json!({"metadata": metadata, "data": map.data});
@@ -243,7 +243,7 @@ impl Cluster {
     /// }
     ///
     /// impl Reconciler for Painter {
-    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    ///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
     ///         let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
     ///         let labels = json!({"colour": object.data["spec"]["colour"]});
     ///         let meta = json!({"name": request.name(), "namespace": request.namespace(), "labels": labels});

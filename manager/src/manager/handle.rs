@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::lifecycle::OWN_TURN;
 use super::members::{WeakMembers, withdraw_leavers};
 use crate::controller::{ControllerStatus, ControllerView as _, Grace, Post, Stage};
-use crate::key::{Key, Request};
+use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
 
 /// A registered controller. Cheap to clone; dropping it does nothing.
@@ -26,19 +26,19 @@ use crate::watch::Source;
 /// # use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 /// # struct Greeter;
 /// # impl Reconciler for Greeter {
-/// #     async fn reconcile(&self, _: &Request, _: &Context) -> Outcome { Ok(Action::Done) }
+/// #     async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome { Ok(Action::Done) }
 /// # }
 /// # async fn wire(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
 /// let maps = manager.store::<ConfigMap>(Scope::all());
 /// let greeter = manager.register(Controller::new("greeter").reconciles(&maps).reconciler(Greeter))?;
-/// greeter.trigger(Request::namespaced("shop", "web"))?;
+/// greeter.trigger(NamespacedName::namespaced("shop", "web"))?;
 /// // Later, while the manager goes on:
 /// greeter.remove().await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct ControllerHandle<Q: Key = Request> {
+pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) name: &'static str,
     /// Gone with the controller.
     pub(super) post: Weak<Post<Q>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::{ConfigSchema, Overrides};
 use crate::controller::{Controller, ControllerSettings};
-use crate::key::Request;
+use crate::key::NamespacedName;
 use crate::metrics::Format;
 use crate::queue::{Delay, Rate, RetryPolicy};
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
@@ -31,7 +31,7 @@ fn manager(controllers: &str) -> Manager {
 struct Nothing;
 
 impl Reconciler for Nothing {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         Ok(Action::Done)
     }
 }
@@ -215,7 +215,7 @@ async fn a_refused_registration_leaves_nothing_behind() {
     }
 
     impl Reconciler for Holds {
-        async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+        async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
             Ok(Action::Done)
         }
     }

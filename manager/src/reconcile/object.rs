@@ -28,7 +28,7 @@ use tracing::debug;
 use crate::cache::{Entry, Meta, Store};
 use crate::client::Finalizer;
 use crate::client::finalizer::Edited;
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 use super::{Action, Context, Outcome, Reconciler};
 
@@ -111,12 +111,12 @@ pub struct PerObject<K, R> {
 
 // === impl PerObject ===
 
-impl<K, R> Reconciler<Request> for PerObject<K, R>
+impl<K, R> Reconciler<NamespacedName> for PerObject<K, R>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     R: ObjectReconciler<K>,
 {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let Some(entry) = self.store.entry(request)? else { return Ok(Action::Done) };
         let meta = entry.meta();
         let held = self.finalizer.as_ref().map(|finalizer| (finalizer, finalizer.is_in(&meta.finalizers)));

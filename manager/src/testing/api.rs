@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{KindStore, Select};
 use crate::client::ResourcePath;
-use crate::key::{KindId, Request as ObjectName};
+use crate::key::{KindId, NamespacedName};
 
 /// What the server alone writes to the metadata: a request that names it, or leaves it out, changes none of it.
 const SERVERS_OWN: [&str; 5] =
@@ -176,10 +176,10 @@ impl Asked {
     }
 
     /// Returns the object it is about; of a create that leaves the name to the server, none.
-    fn name(&self) -> Option<ObjectName> {
+    fn name(&self) -> Option<NamespacedName> {
         let created = || self.body["metadata"]["name"].as_str().filter(|_| self.verb == Some(Verb::Create));
         let name = self.path.name.as_deref().or_else(created)?;
-        Some(ObjectName::new(self.path.namespace.as_deref(), name))
+        Some(NamespacedName::new(self.path.namespace.as_deref(), name))
     }
 }
 
@@ -439,10 +439,10 @@ fn failure(code: u16, reason: &str, message: &str) -> Value {
 
 impl Write {
     /// Returns the namespace and name of the object; for a create, those of its body.
-    pub fn request(&self) -> ObjectName {
+    pub fn request(&self) -> NamespacedName {
         let in_body = self.body["metadata"]["name"].as_str();
         let name = self.path.name.as_deref().or(in_body).unwrap_or_default();
-        ObjectName::new(self.path.namespace.as_deref(), name)
+        NamespacedName::new(self.path.namespace.as_deref(), name)
     }
 }
 

@@ -7,7 +7,7 @@ use kube::core::DynamicObject;
 use super::*;
 use crate::cache::{ReadError, Select};
 use crate::client::{Applier, EventType, Live, WriteError, refusal};
-use crate::key::{Request, Trigger};
+use crate::key::{NamespacedName, Trigger};
 use crate::reconcile::{Action, ReconcileError};
 
 fn map(name: &str) -> ConfigMap {
@@ -20,8 +20,8 @@ fn from<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn web() -> Request {
-    Request::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 fn maps_of(cx: &TestContext) -> Api<ConfigMap> {
@@ -36,7 +36,7 @@ where
     F: Fn(Context) -> W + Send + Sync + 'static,
     W: Future<Output = Outcome> + Send,
 {
-    async fn reconcile(&self, _request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _request: &NamespacedName, cx: &Context) -> Outcome {
         (self.0)(cx.clone()).await
     }
 }
@@ -51,7 +51,7 @@ fn a_store_of_objects_keeps_every_promise_of_reads() {
     let found = store.get(&web()).unwrap().unwrap();
     assert!(found.metadata.uid.is_some() && found.metadata.resource_version.is_some());
     assert!(std::sync::Arc::ptr_eq(&found, &store.get(&web()).unwrap().unwrap()), "readers share one copy");
-    assert!(store.get(&Request::namespaced("shop", "none")).unwrap().is_none());
+    assert!(store.get(&NamespacedName::namespaced("shop", "none")).unwrap().is_none());
     let names = |select: &Select| {
         let mut names: Vec<_> =
             store.list(select).unwrap().iter().map(|entry| entry.meta().request.to_string()).collect();
@@ -72,11 +72,11 @@ fn a_store_takes_kinds_known_only_at_run_time_and_cluster_scoped_ones() {
     let kind = KindId::new("example.com", "v1", "Widget", "widgets", true);
     let widgets: Store<DynamicObject> =
         Store::from_values(&kind, [json!({"metadata": {"name": "a"}, "size": 3})]);
-    let widget = widgets.get(&Request::namespaced("default", "a")).unwrap().unwrap();
+    let widget = widgets.get(&NamespacedName::namespaced("default", "a")).unwrap().unwrap();
     assert_eq!(widget.data["size"], 3);
     assert_eq!(widget.types.as_ref().unwrap().api_version, "example.com/v1");
     let nodes = Store::from_objects([from::<Node>(json!({"metadata": {"name": "n"}}))]);
-    assert!(nodes.get(&Request::cluster("n")).unwrap().is_some());
+    assert!(nodes.get(&NamespacedName::cluster("n")).unwrap().is_some());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cache::{Delta, View};
 use crate::client::Writer;
-use crate::key::{Key, KindId, Request};
+use crate::key::{Key, KindId, NamespacedName};
 use crate::queue::Add;
 
 /// Up to this many keys, comparing with each is faster than keeping a set: most events concern one or two.
@@ -115,8 +115,8 @@ fn usual_of<'a>(usual: &'a Add, own: Option<&'a (Writer, Add)>, key: &impl Key) 
 
 // === impl EnqueueForObject ===
 
-impl EventHandler<Request> for EnqueueForObject {
-    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Request>) {
+impl EventHandler<NamespacedName> for EnqueueForObject {
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<NamespacedName>) {
         if let Some(view) = delta.new.or(delta.old) {
             out.add(view.meta().request.clone());
         }
@@ -141,8 +141,8 @@ impl EnqueueForOwner {
     }
 }
 
-impl EventHandler<Request> for EnqueueForOwner {
-    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Request>) {
+impl EventHandler<NamespacedName> for EnqueueForOwner {
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<NamespacedName>) {
         for meta in delta.old.into_iter().chain(delta.new).map(View::meta) {
             for owner in meta.owners.iter().filter(|owner| owner.controller || !self.only_controller) {
                 if group(&owner.api_version) != Some(self.owner.group()) || &*owner.kind != self.owner.kind()
@@ -151,7 +151,7 @@ impl EventHandler<Request> for EnqueueForOwner {
                 }
                 // An owner lives in the namespace of what it owns, or in none.
                 let namespace = meta.request.namespace().filter(|_| self.owner.is_namespaced());
-                out.add(Request::new(namespace, &owner.name));
+                out.add(NamespacedName::new(namespace, &owner.name));
             }
         }
     }

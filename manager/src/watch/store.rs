@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
 use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, View};
-use crate::key::{Cause, Key, ObjectKey, Request, Subject, Trigger};
+use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
@@ -181,7 +181,7 @@ impl<Q: Key> Sweeper<Q> {
         self.wait_for_room().await;
         // Names, not views: this may take long, and each object counts as it is when its turn has come.
         let views = store.list(&Select::all())?;
-        let names: Vec<Request> = views.iter().map(|view| view.request().clone()).collect();
+        let names: Vec<NamespacedName> = views.iter().map(|view| view.request().clone()).collect();
         drop(views);
         for (at, name) in names.iter().enumerate() {
             if let Some(view) = store.get(name)? {

@@ -13,7 +13,7 @@ use super::*;
 use crate::cache::tests::fixtures::view_of;
 use crate::cache::{Delta, View};
 use crate::client::Writer;
-use crate::key::{Cause, KindId, Request, Trigger};
+use crate::key::{Cause, KindId, NamespacedName, Trigger};
 use crate::queue::{Add, Strength};
 
 fn base() -> Value {
@@ -47,7 +47,7 @@ fn delta<'a>(old: Option<&'a View>, new: Option<&'a View>) -> Delta<'a> {
 }
 
 /// The keys a handler names for a delta, in order.
-fn keys(handler: &impl EventHandler<Request>, delta: &Delta<'_>) -> Vec<String> {
+fn keys(handler: &impl EventHandler<NamespacedName>, delta: &Delta<'_>) -> Vec<String> {
     let mut keys = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)), None);
     handler.handle(delta, &mut keys);
     keys.into_adds().map(|(key, _)| key.to_string()).collect()
@@ -105,7 +105,7 @@ fn only_what_says_nothing_new_is_weak() {
 
 #[test]
 fn an_own_write_is_strong_if_its_answer_shows_foreign_edits() {
-    let web = Request::namespaced("shop", "web");
+    let web = NamespacedName::namespaced("shop", "web");
     let unknown = Writer::controller("test").running(&web);
     let (seen, unseen) = (unknown.on(Some(5)), unknown.on(Some(4)));
     let old = view_of(&base());
@@ -218,20 +218,24 @@ fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
 #[test]
 fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
     let handler = enqueue_mapped(|view: &View| {
-        vec![Request::cluster(view.meta().resource_version.to_string()), Request::cluster("all")]
+        vec![
+            NamespacedName::cluster(view.meta().resource_version.to_string()),
+            NamespacedName::cluster("all"),
+        ]
     });
     let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
     assert_eq!(keys(&handler, &delta(Some(&old), Some(&new))), ["5", "all", "6"]);
-    let maybe =
-        enqueue_mapped(|view: &View| view.meta().controller().map(|owner| Request::cluster(&*owner.name)));
+    let maybe = enqueue_mapped(|view: &View| {
+        view.meta().controller().map(|owner| NamespacedName::cluster(&*owner.name))
+    });
     assert_eq!(keys(&maybe, &delta(Some(&old), Some(&new))), [""; 0], "an `Option` will do");
 }
 
 #[test]
 fn a_key_named_many_times_among_many_stands_there_once() {
-    let many = |_: &Delta<'_>, out: &mut Enqueue<Request>| {
+    let many = |_: &Delta<'_>, out: &mut Enqueue<NamespacedName>| {
         for number in (0..1000).chain(0..1000) {
-            out.add(Request::cluster(number.to_string()));
+            out.add(NamespacedName::cluster(number.to_string()));
         }
     };
     let view = view_of(&base());
@@ -244,9 +248,9 @@ fn a_handler_may_say_how_a_key_is_added() {
     let mut out = Enqueue::new(Add::strong(Cause::bare(Trigger::Updated)), None);
     let (minute, weak) = (Duration::from_mins(1), Add::weak(Cause::bare(Trigger::Generic)));
     assert_eq!(out.usual().strength, Strength::Strong);
-    out.add_after(Request::cluster("later"), minute);
-    out.add_with(Request::cluster("weakly"), weak.clone());
-    out.add(Request::cluster("weakly"));
+    out.add_after(NamespacedName::cluster("later"), minute);
+    out.add_with(NamespacedName::cluster("weakly"), weak.clone());
+    out.add(NamespacedName::cluster("weakly"));
     let usual = out.usual().clone();
     let adds: Vec<_> = out.into_adds().map(|(key, add)| (key.to_string(), add)).collect();
     let expected = [("later", usual.clone().after(minute)), ("weakly", weak), ("weakly", usual)];

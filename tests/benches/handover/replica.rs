@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use kube::core::{NamespaceResourceScope, Resource};
 use mainstay::cache::{Scope, Store};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, RegisterError};
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
@@ -199,7 +199,7 @@ fn at(line: &Value) -> Timestamp {
 // === the reconcilers ===
 
 impl Reconciler for Walker {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         if !self.began.swap(true, Ordering::Relaxed) {
             info!(at = now(), "{BEGAN}");
         }
@@ -215,7 +215,7 @@ impl<K> Reconciler for Reader<K>
 where
     K: Resource<DynamicType = ()> + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         self.0.get(request)?;
         Ok(Action::Done)
     }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::{RunContext, Runnable};
 use mainstay::program::Program;
 use mainstay::reconcile::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
@@ -66,7 +66,7 @@ struct Crowd(Arc<Times>);
 
 /// Adds the keys whose reconcile is timed.
 struct Load {
-    notifier: Notifier<Request>,
+    notifier: Notifier<NamespacedName>,
     times: Arc<Times>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn program() -> Program {
             let (notifier, source) = channel();
             for number in 0..keys {
                 let namespace = if number % 10 == 0 { FAILING } else { RESTING };
-                notifier.notify(Request::namespaced(namespace, format!("key-{number:05}")));
+                notifier.notify(NamespacedName::namespaced(namespace, format!("key-{number:05}")));
             }
             let times =
                 Arc::new(Times { added: Mutex::new(vec![Instant::now(); TURNS]), late: Mutex::default() });
@@ -222,7 +222,7 @@ impl Look {
 // === impl Crowd ===
 
 impl Reconciler for Crowd {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         match request.namespace() {
             Some(FAILING) => Err(ReconcileError::from("probe refused: connection refused")),
             Some(RESTING) => Ok(Action::RequeueAfter(Duration::from_hours(1))),
@@ -247,7 +247,7 @@ impl Runnable for Load {
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
             let keys: Vec<_> =
-                (0..TURNS).map(|turn| Request::namespaced(MEASURED, turn.to_string())).collect();
+                (0..TURNS).map(|turn| NamespacedName::namespaced(MEASURED, turn.to_string())).collect();
             let mut period = interval(PERIOD);
             // An add that could not be made in time counts from when it was planned: what holds up the queue or the runtime
             // would else hide the very reconciles it delays.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::future::BoxFuture;
 use mainstay::controller::Controller;
-use mainstay::key::{Cause, Key as _, Request, Trigger};
+use mainstay::key::{Cause, Key as _, NamespacedName, Trigger};
 use mainstay::manager::{ControllerHandle, RunContext, Runnable};
 use mainstay::metrics::Registry;
 use mainstay::program::Program;
@@ -73,8 +73,8 @@ struct Round {
 
 /// Runs the rounds.
 struct Rounds {
-    notifier: Notifier<Request>,
-    controller: ControllerHandle<Request>,
+    notifier: Notifier<NamespacedName>,
+    controller: ControllerHandle<NamespacedName>,
     round: Arc<Round>,
 }
 
@@ -158,7 +158,7 @@ impl Figures {
 // === impl Counted ===
 
 impl Reconciler for Counted {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         let round = &self.0;
         if request.name() == GATE {
             round.open.notified().await;
@@ -175,10 +175,10 @@ impl Reconciler for Counted {
 
 impl Rounds {
     /// Returns nanoseconds per key of the controller.
-    async fn counted(&self, keys: &[Request]) -> Result<f64, BoxError> {
+    async fn counted(&self, keys: &[NamespacedName]) -> Result<f64, BoxError> {
         let counts = || self.controller.status().map(|status| status.counts).ok_or("the controller has gone");
         self.round.left.store(keys.len(), Ordering::Relaxed);
-        self.notifier.notify(Request::cluster(GATE));
+        self.notifier.notify(NamespacedName::cluster(GATE));
         while counts()?.running == 0 {
             sleep(Duration::from_millis(1)).await;
         }
@@ -196,7 +196,7 @@ impl Rounds {
 }
 
 /// Returns nanoseconds per key of a bare queue.
-async fn bare(keys: &[Request]) -> f64 {
+async fn bare(keys: &[NamespacedName]) -> f64 {
     let queue =
         WorkQueue::new("bare", QueueSettings::default(), 1, &QueueMetrics::register(&Registry::new()));
     for key in keys {
@@ -240,8 +240,9 @@ impl Runnable for Rounds {
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
             let number = |variable| -> Result<usize, BoxError> { Ok(std::env::var(variable)?.parse()?) };
-            let keys: Vec<_> =
-                (0..number(KEYS)?).map(|key| Request::namespaced("shop", format!("web-{key:06}"))).collect();
+            let keys: Vec<_> = (0..number(KEYS)?)
+                .map(|key| NamespacedName::namespaced("shop", format!("web-{key:06}")))
+                .collect();
             for _ in 0..number(ROUNDS)? {
                 let counted = self.counted(&keys).await?;
                 // On a worker thread, as the controller.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use mainstay::config::{ConfigSchema, Overrides, Source};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay::watch::channel;
@@ -38,7 +38,7 @@ struct Slow {
 }
 
 impl Reconciler for Slow {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         let over = self.over.notified();
         self.at_work.send_modify(|count| *count += 1);
         over.await;
@@ -65,7 +65,7 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let slow = Slow { at_work, over: Arc::clone(&over) };
     let handle = manager.register(Controller::new(CONTROLLER).source(channel().1).reconciler(slow))?;
     for key in 0..4 * MANY {
-        handle.trigger(Request::namespaced("shop", format!("key-{key}")))?;
+        handle.trigger(NamespacedName::namespaced("shop", format!("key-{key}")))?;
     }
     let mut running = JoinSet::new();
     let to_run = manager.clone();

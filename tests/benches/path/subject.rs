@@ -15,7 +15,7 @@ use mainstay::cache::{Delta, DeltaHandler, Scope, Store};
 use mainstay::client::connect;
 use mainstay::config::{ConfigSchema, Overrides};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_tests::process::memory;
@@ -131,7 +131,7 @@ async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<(Manager,
 }
 
 impl Reconciler for Reader {
-    async fn reconcile(&self, request: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _: &Context) -> Outcome {
         let now = Instant::now();
         if let Some(pod) = self.pods.get(request)? {
             let version = pod.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());

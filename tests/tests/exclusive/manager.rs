@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay::cache::Scope;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::{wait_deployment, wait_probe};
@@ -261,7 +261,7 @@ async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) 
 struct Remembers(watch::Sender<Vec<String>>);
 
 impl Reconciler for Remembers {
-    async fn reconcile(&self, request: &Request, _cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, _cx: &Context) -> Outcome {
         self.0.send_modify(|names| names.push(request.name().to_owned()));
         Ok(Action::Done)
     }

@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams, Resource as _};
 use mainstay::cache::{Scope, View};
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::ControllerHandle;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
 use mainstay::watch::{Notifier, channel, enqueue_mapped};
@@ -21,7 +21,7 @@ const CHILD: &str = "child";
 const FRIEND: &str = "friend";
 
 /// Writes that it ran into the status of `web`, as controllers do, and fails.
-async fn report_and_fail(request: Request, cx: Context) -> Outcome {
+async fn report_and_fail(request: NamespacedName, cx: Context) -> Outcome {
     if request.name() != WEB {
         return Ok(Action::Done);
     }
@@ -33,7 +33,7 @@ async fn report_and_fail(request: Request, cx: Context) -> Outcome {
 }
 
 /// Writes the status of a Service that others wait for.
-async fn be_friendly(request: Request, cx: Context) -> Outcome {
+async fn be_friendly(request: NamespacedName, cx: Context) -> Outcome {
     let services: Api<Service> =
         Api::namespaced(cx.client().clone(), request.namespace().unwrap_or_default());
     services.patch_status(request.name(), &PatchParams::default(), &probed("False")).await?;
@@ -68,7 +68,7 @@ struct Scene {
     manager: LocalManager,
     controller: ControllerHandle,
     /// Has another controller of the same manager write the status of `friend`.
-    neighbour: Notifier<Request>,
+    neighbour: Notifier<NamespacedName>,
     runs: Runs,
     /// Changes of `marker` so far.
     marks: u32,
@@ -110,8 +110,9 @@ impl Scene {
                 manager.store::<Service>(Scope::all().labels("is=child".parse().expect("a selector")));
             let friends =
                 manager.store::<Service>(Scope::all().labels("is=friend".parse().expect("a selector")));
-            let waits_for =
-                |view: &View| view.request().namespace().map(|namespace| Request::namespaced(namespace, WEB));
+            let waits_for = |view: &View| {
+                view.request().namespace().map(|namespace| NamespacedName::namespaced(namespace, WEB))
+            };
             let wired = Controller::new("backoff")
                 .reconciles(&ingresses)
                 .owns(&children)
@@ -195,7 +196,7 @@ async fn a_long_backoff_ends_with_another_objects_status_and_not_with_its_own() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_backoff_ends_with_what_another_controller_of_the_same_manager_writes() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    let friend = Request::namespaced(cluster.namespace(), FRIEND);
+    let friend = NamespacedName::namespaced(cluster.namespace(), FRIEND);
     let mut scene = Scene::begin(cluster).await;
     scene.nothing_until_marker(1).await;
     scene.neighbour.notify(friend);

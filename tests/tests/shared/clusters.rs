@@ -13,7 +13,7 @@ use kube::{Api, Resource as _};
 use mainstay::cache::{Delta, Scope};
 use mainstay::client::{EventType, is_fenced};
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::{Cluster, Manager, ManagerError};
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay::watch::Enqueue;
@@ -62,21 +62,21 @@ fn register_copier(
     let theirs = there.store::<ConfigMap>(Scope::namespace(edge.namespace()));
     let applier = manager.applier::<ConfigMap>("copier");
     let (home, abroad): (Arc<str>, Arc<str>) = (own.namespace().into(), edge.namespace().into());
-    let back = move |delta: &Delta<'_>, keys: &mut Enqueue<Request>| {
+    let back = move |delta: &Delta<'_>, keys: &mut Enqueue<NamespacedName>| {
         if let Some(copy) = delta.latest() {
-            keys.add(Request::namespaced(Arc::clone(&home), copy.meta().name()));
+            keys.add(NamespacedName::namespaced(Arc::clone(&home), copy.meta().name()));
         }
     };
     let controller = Controller::new("copier").reconciles(&maps).watches(&theirs, back);
     let (there, stale) = (there.clone(), Arc::default());
     let found: Arc<Mutex<Vec<String>>> = Arc::clone(&stale);
-    let (copier, _runs) = witness(move |request: Request, cx: Context| {
+    let (copier, _runs) = witness(move |request: NamespacedName, cx: Context| {
         let (maps, theirs, applier) = (maps.clone(), theirs.clone(), applier.clone());
         let (there, abroad, found) = (there.clone(), Arc::clone(&abroad), Arc::clone(&found));
         async move {
             let Some(map) = maps.get(&request)? else { return Ok(Action::Done) };
             let cx = there.context(&cx);
-            let name = Request::namespaced(Arc::clone(&abroad), request.name());
+            let name = NamespacedName::namespaced(Arc::clone(&abroad), request.name());
             let metadata = json!({"name": name.name(), "namespace": name.namespace()});
             let copy = json!({"metadata": metadata, "data": map.data});
             if applier.ensure(&cx, theirs.entry(&name)?.as_ref(), &copy).await?.is_change() {
@@ -112,7 +112,7 @@ async fn start(
 
 /// Registers a controller that does nothing for each `ConfigMap`, and returns its runs.
 fn register_idle(manager: &Manager, controller: Controller) -> Runs {
-    let (idle, runs) = witness(|_: Request, _: Context| async { Outcome::Ok(Action::Done) });
+    let (idle, runs) = witness(|_: NamespacedName, _: Context| async { Outcome::Ok(Action::Done) });
     manager.register(controller.reconciler(idle)).expect("registered");
     runs
 }
@@ -166,7 +166,7 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
         let maps = manager.store::<ConfigMap>(Scope::all());
         let (there, contexts) = (there.clone(), Arc::clone(&contexts));
         // Lets its authority out, as no controller should.
-        let (leaky, told) = witness(move |_: Request, cx: Context| {
+        let (leaky, told) = witness(move |_: NamespacedName, cx: Context| {
             contexts.lock().push(there.context(&cx));
             async { Ok(Action::Done) }
         });

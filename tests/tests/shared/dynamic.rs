@@ -7,7 +7,7 @@ use kube::discovery::{self, Scope as Found};
 use mainstay::cache::{Scope, Select};
 use mainstay::client::Applier;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, KindId, Request};
+use mainstay::key::{Key as _, KindId, NamespacedName};
 use mainstay::reconcile::{Action, ReconcileError};
 use mainstay_tests::witness::witness;
 use mainstay_tests::{LocalManager, TestCluster, wait};
@@ -63,7 +63,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
         let meta = manager.metadata(Scope::all().of(reads.clone()));
         stores = Some((widgets.clone(), meta));
         let (applier, read) = (Applier::<DynamicObject>::new(reads, "painter"), widgets.clone());
-        let (painter, told) = witness(move |request: Request, cx| {
+        let (painter, told) = witness(move |request: NamespacedName, cx| {
             let (applier, read) = (applier.clone(), read.clone());
             async move {
             let Some(object) = read.get(&request)? else { return Ok(Action::Done) };

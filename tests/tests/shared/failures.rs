@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay::cache::Scope;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::wait::until_so;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// One object for each way to end, by name.
 const NAMES: [&str; 5] = ["fails", "fine", "hangs", "hopeless", "panics"];
 
-async fn end_as_named(request: Request, _: Context) -> Outcome {
+async fn end_as_named(request: NamespacedName, _: Context) -> Outcome {
     match request.name() {
         "fails" => Err(ReconcileError::from("no luck")),
         "hangs" => std::future::pending().await,

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use mainstay::cache::Scope;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
 use mainstay_tests::wait::{PATIENCE, until_so};
 use mainstay_tests::witness::witness;
@@ -18,7 +18,7 @@ use tokio::time::{Duration, timeout};
 
 const CONTROLLER: &str = "questions";
 
-async fn end_as_named(request: Request, _: Context) -> Outcome {
+async fn end_as_named(request: NamespacedName, _: Context) -> Outcome {
     match request.name() {
         "fails" => Err(ReconcileError::from("no luck")),
         "waits" => Ok(Action::RequeueAfter(Duration::from_hours(1))),

@@ -13,7 +13,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParam
 use kube::core::{NamespaceResourceScope, Resource};
 use mainstay::cache::{Scope, Select, Store};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay_tests::middlebox::Middlebox;
 use mainstay_tests::process::{get, sample};
@@ -83,7 +83,7 @@ fn to_read(group: &str, resource: &str) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": ["list", "watch"]})
 }
 
-async fn done(_: Request, _: Context) -> Outcome {
+async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 

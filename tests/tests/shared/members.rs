@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use mainstay::cache::{Delta, Scope, Select, Store};
 use mainstay::controller::{Controller, Registration};
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::{Manager, RegisterError, RemoveError};
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay_tests::process::{get, sample};
@@ -49,7 +49,7 @@ async fn change(maps: &Api<ConfigMap>, name: &str, value: &str) {
     maps.patch(name, &PatchParams::default(), &patch).await.expect("changed");
 }
 
-async fn done(_: Request, _: Context) -> Outcome {
+async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 
@@ -59,8 +59,8 @@ fn idle(name: &'static str, maps: &Store<ConfigMap>) -> (Registration, Runs) {
     (Controller::new(name).reconciles(maps).reconciler(reconciler), runs)
 }
 
-fn request(cluster: &TestCluster, name: &str) -> Request {
-    Request::namespaced(cluster.namespace(), name)
+fn request(cluster: &TestCluster, name: &str) -> NamespacedName {
+    NamespacedName::namespaced(cluster.namespace(), name)
 }
 
 /// What tells that it was dropped.

@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use mainstay::cache::{Scope, Store};
 use mainstay::client::EventType;
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::metrics::{FamilyError, Format, OPENMETRICS_CONTENT_TYPE, Registry, TEXT_CONTENT_TYPE};
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay::watch::enqueue_mapped;
@@ -42,7 +42,7 @@ const LATE: [&str; 4] = [
 ];
 
 /// Fails as an object is named, and reports an Event about each.
-async fn trouble(request: Request, cx: Context) -> Outcome {
+async fn trouble(request: NamespacedName, cx: Context) -> Outcome {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(request.name().to_owned());
     map.metadata.namespace = request.namespace().map(str::to_owned);
@@ -71,9 +71,9 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, R
             let began = Instant::now();
             // Handlers do not wait, so one that is slow is busy.
             while began.elapsed() < Duration::from_millis(11) {}
-            [] as [Request; 0]
+            [] as [NamespacedName; 0]
         });
-        let panics = enqueue_mapped(|_| -> [Request; 0] { panic!("a bug in a handler") });
+        let panics = enqueue_mapped(|_| -> [NamespacedName; 0] { panic!("a bug in a handler") });
         let controller = Controller::new("trouble")
             .reconciles(&store)
             .watches(&store, slow)

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use mainstay::cache::Store;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay_tests::follow::{Change, Follower};
 use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::{TestCluster, wait};
@@ -29,7 +29,7 @@ const DELAY: Duration = Duration::from_millis(300);
 struct Written {
     maps: Api<ConfigMap>,
     store: Store<ConfigMap>,
-    request: Request,
+    request: NamespacedName,
     changes: Vec<Change>,
 }
 
@@ -89,7 +89,7 @@ async fn a_read_after_an_own_write_is_never_older_and_everybody_else_is_told_onc
         let mut written = Written {
             maps: Api::namespaced(follower.writer.clone(), cluster.namespace()),
             store: follower.store.clone(),
-            request: Request::namespaced(cluster.namespace(), format!("written-{number}")),
+            request: NamespacedName::namespaced(cluster.namespace(), format!("written-{number}")),
             changes: Vec::new(),
         };
         writing.spawn(async move {
@@ -147,7 +147,7 @@ async fn a_namespace_deleted_by_an_own_write_is_read_for_as_long_as_it_terminate
     let store = follower.namespaces().await;
     let namespaces = Api::<Namespace>::all(follower.writer.clone());
     let name = format!("{}-held", cluster.namespace());
-    let read = || store.get(&Request::cluster(name.as_str())).expect("a read");
+    let read = || store.get(&NamespacedName::cluster(name.as_str())).expect("a read");
     let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a Namespace");
     namespaces.create(&PostParams::default(), &namespace).await.expect("created");
     assert!(read().is_some(), "what was written is there");

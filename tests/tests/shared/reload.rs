@@ -12,7 +12,7 @@ use kube::api::{ListParams, PostParams};
 use mainstay::cache::Scope;
 use mainstay::config::{Overrides, Source};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::ManagerOptions;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_controllers::config_schema;
@@ -47,7 +47,7 @@ struct Run<'a> {
 }
 
 impl Reconciler for Slow {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         self.count.send_modify(|count| (count.at_work, count.begun) = (count.at_work + 1, count.begun + 1));
         let mut run = Run { count: &self.count, ended: false };
         self.may_end.acquire().await.expect("it is never closed").forget();

@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay::cache::{Scope, Store};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay_api::json_path::{JsonPath, NotOneValue};
 use mainstay_api::{Check, WaitDeployment};
 use mainstay_controllers::dependency::observation::{Observation, State};
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 /// Somebody who waits for one thing, and looks again when told to.
 struct Waiting {
-    request: Request,
+    request: NamespacedName,
     objects: Store<WaitDeployment>,
     resources: Resources,
-    told: mpsc::UnboundedReceiver<Request>,
+    told: mpsc::UnboundedReceiver<NamespacedName>,
 }
 
 impl Waiting {
@@ -86,7 +86,7 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
             manager.section(PROBE_POLICY).expect("a section"),
         );
         manager.add(watch).expect("added");
-        let request = Request::namespaced(cluster.namespace(), "web");
+        let request = NamespacedName::namespaced(cluster.namespace(), "web");
         waiting = Some(Waiting { request, objects, resources, told });
     })
     .await;

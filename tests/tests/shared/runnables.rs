@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use mainstay::cache::{Scope, Store};
 use mainstay::client::is_fenced;
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::manager::RunnableGroup::{LeaderElection, Others, Servers};
 use mainstay::manager::{Manager, ManagerError, RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
@@ -80,7 +80,7 @@ impl Eyes {
     async fn look(&self) -> String {
         let lease = self.leases.get_opt("mainstay").await.expect("an answer");
         let held = lease.is_some_and(|lease| !holder(&lease).is_empty());
-        let listed = self.maps.get(&Request::namespaced(&*self.namespace, "any")).is_ok();
+        let listed = self.maps.get(&NamespacedName::namespaced(&*self.namespace, "any")).is_ok();
         let (held, listed) = (if held { "held" } else { "free" }, if listed { "listed" } else { "unlisted" });
         format!("lease {held}, caches {listed}")
     }
@@ -261,7 +261,7 @@ async fn a_lost_lease_drops_its_work_at_once_and_is_told_with_what_failed_beside
 struct Endless(Diary, watch::Sender<Option<Context>>);
 
 impl Reconciler for Endless {
-    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, cx: &Context) -> Outcome {
         self.0.note(format!("runs in term {}", cx.term()));
         self.1.send_replace(Some(cx.clone()));
         let _dropped = Dropped("its run is dropped", self.0.clone());
@@ -279,7 +279,7 @@ async fn a_lost_term_drops_its_work_and_the_next_one_begins_it_anew() {
         let reconciler = Endless(diary.clone(), handed.clone());
         let controller = Controller::new("endless").source(channel().1).reconciler(reconciler);
         let endless = manager.register(controller).expect("registered");
-        endless.trigger(Request::namespaced("any", "any")).expect("taken");
+        endless.trigger(NamespacedName::namespaced("any", "any")).expect("taken");
         manager.add(Lives("feed", Others, diary.clone())).expect("added");
     })
     .await;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use mainstay::cache::{Cache, CacheSettings, Projection, ReadError, Scope, Select, Store};
-use mainstay::key::{KindId, Request};
+use mainstay::key::{KindId, NamespacedName};
 use mainstay::metrics::Registry;
 use mainstay_tests::TestCluster;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
             let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(names(&store, &Select::all()), expected, "{projection:?} {scope}");
             for name in ["a", "b", "c"] {
-                let found = store.entry(&Request::namespaced(ours, name)).expect("it has synced");
+                let found = store.entry(&NamespacedName::namespaced(ours, name)).expect("it has synced");
                 assert_eq!(found.is_some(), expected.contains(name), "{projection:?} {scope}: {name}");
             }
             for entry in store.list(&Select::all()).expect("it has synced") {
@@ -99,16 +99,16 @@ async fn a_cache_of_some_namespaces_reads_kinds_without_namespaces_and_refuses_o
 
     let ours = cluster.namespace();
     for name in [ours, "kube-system"] {
-        assert!(namespaces.get(&Request::cluster(name)).expect("it is read").is_some(), "{name}");
+        assert!(namespaces.get(&NamespacedName::cluster(name)).expect("it is read").is_some(), "{name}");
         // The server labels each with its name.
         assert_eq!(
             names(&namespaces, &Select::index("by-first-label", name)),
             BTreeSet::from([name.to_owned()])
         );
     }
-    assert!(maps.get(&Request::namespaced(ours, "a")).expect("it is in scope").is_some());
-    assert!(maps.get(&Request::namespaced(ours, "none")).expect("it is in scope").is_none());
-    let root = Request::namespaced("kube-system", "kube-root-ca.crt");
+    assert!(maps.get(&NamespacedName::namespaced(ours, "a")).expect("it is in scope").is_some());
+    assert!(maps.get(&NamespacedName::namespaced(ours, "none")).expect("it is in scope").is_none());
+    let root = NamespacedName::namespaced("kube-system", "kube-root-ca.crt");
     for store in [&maps, &elsewhere] {
         let refused = store.get(&root).expect_err("it is outside");
         assert!(matches!(refused, ReadError::OutOfScope { .. }), "{refused}");

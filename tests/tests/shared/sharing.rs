@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay::cache::{Delta, Scope};
 use mainstay::controller::Controller;
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::wait::until_so;
@@ -44,7 +44,7 @@ async fn until_watches(cluster: &TestCluster, count: u8) {
     until_so(&format!("{count} watches on the server"), there).await;
 }
 
-async fn done(_: Request, _: Context) -> Outcome {
+async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 

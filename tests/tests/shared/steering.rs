@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use mainstay::cache::{Delta, PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION, Scope, Store};
 use mainstay::controller::Controller;
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::wait::{until_gone, until_so};
@@ -96,7 +96,7 @@ impl Scene {
 async fn look(
     store: Store<PodTemplate>,
     images: Arc<Mutex<Vec<String>>>,
-    request: Request,
+    request: NamespacedName,
     cx: Context,
 ) -> Outcome {
     let template = store.get(&request)?;

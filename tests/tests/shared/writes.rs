@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PodTemplate};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Resource as _};
 use mainstay::client::{Applier, Authority, Effect, Live, Patcher, live, set_controller_reference};
-use mainstay::key::{KindId, Request};
+use mainstay::key::{KindId, NamespacedName};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::TestCluster;
 use mainstay_tests::cluster::client_of;
@@ -31,7 +31,7 @@ fn kind() -> KindId {
 }
 
 async fn now(cluster: &TestCluster, writer: &Writer) -> Option<Live> {
-    let name = Request::namespaced(cluster.namespace(), "settings");
+    let name = NamespacedName::namespaced(cluster.namespace(), "settings");
     live(writer, &kind(), &name).await.expect("asked")
 }
 
@@ -108,7 +108,7 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
     let identity = cluster.install_base_with(&rules).await;
     let writer = Writer(client_of(&identity.kubeconfig).await);
     let (maps, patcher) = (cluster.api::<ConfigMap>(), patcher());
-    let name = Request::namespaced(cluster.namespace(), "settings");
+    let name = NamespacedName::namespaced(cluster.namespace(), "settings");
 
     let effect = patcher.dry_run(&writer, &name, None::<&Live>, set("a", "1")).await.expect("a dry run");
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
@@ -151,7 +151,7 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
 async fn of_two_writers_who_read_the_same_version_one_meets_a_conflict() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (writer, patcher) = (Writer(cluster.client()), patcher());
-    let name = Request::namespaced(cluster.namespace(), "settings");
+    let name = NamespacedName::namespaced(cluster.namespace(), "settings");
     let nothing = now(&cluster, &writer).await;
     patcher.ensure(&writer, &name, nothing.as_ref(), set("a", "1")).await.expect("created").object();
     let late = patcher.ensure(&writer, &name, nothing.as_ref(), set("b", "1")).await;
@@ -215,7 +215,7 @@ async fn what_the_writers_type_does_not_know_survives_in_lists_too() {
     let template: PodTemplate = serde_json::from_value(template).expect("a PodTemplate");
     let before = templates.create(&PostParams::default(), &template).await.expect("created");
 
-    let name = Request::namespaced(cluster.namespace(), "web");
+    let name = NamespacedName::namespaced(cluster.namespace(), "web");
     let patcher = Patcher::<Images>::new(KindId::of::<PodTemplate>(), "mainstay-test");
     let owner = serde_json::from_value(json!({"metadata": {"name": "owner"}})).expect("a ConfigMap");
     let owner = cluster.api::<ConfigMap>().create(&PostParams::default(), &owner).await.expect("created");
@@ -245,7 +245,7 @@ async fn a_patched_status_leaves_the_rest_alone_and_the_other_way_round() {
     let writer = Writer(cluster.client());
     let kind = KindId::of::<WaitDeployment>();
     let patcher = Patcher::<Value>::new(kind.clone(), "mainstay-test");
-    let name = Request::namespaced(cluster.namespace(), "web");
+    let name = NamespacedName::namespaced(cluster.namespace(), "web");
     let begin = |object: &mut Value| {
         let pod = json!({"containers": [{"name": "web", "image": "web:1"}]});
         object["spec"] = json!({

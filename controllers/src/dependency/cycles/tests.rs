@@ -8,11 +8,11 @@ use super::*;
 /// Circles, and who was named since this was asked last.
 struct Bench {
     cycles: Cycles,
-    named: Arc<Mutex<Vec<Request>>>,
+    named: Arc<Mutex<Vec<NamespacedName>>>,
 }
 
-fn named(name: &str) -> Request {
-    Request::namespaced("shop", name)
+fn named(name: &str) -> NamespacedName {
+    NamespacedName::namespaced("shop", name)
 }
 
 fn app(name: &str) -> BTreeMap<String, String> {
@@ -39,7 +39,7 @@ impl Bench {
         self.ask(&named(name), gate, 1)
     }
 
-    fn ask(&self, request: &Request, gate: Gate, term: u64) -> String {
+    fn ask(&self, request: &NamespacedName, gate: Gate, term: u64) -> String {
         self.cycles.closed(request, gate, term).map(|circle| text_of(&circle)).unwrap_or_default()
     }
 
@@ -130,7 +130,7 @@ fn a_term_begins_without_what_an_earlier_one_knew() {
 
 #[test]
 fn those_of_other_namespaces_have_no_names() {
-    let away = Request::namespaced("pay", "billing");
+    let away = NamespacedName::namespaced("pay", "billing");
     let text = "web -> (in another namespace) -> api -> web";
     assert_eq!(text_of(&[named("web"), away, named("api")]), text);
 }

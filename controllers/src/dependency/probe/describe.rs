@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 
 use super::{ProbeResult, Target, VerdictState};
 
@@ -37,7 +37,7 @@ pub struct Description {
     /// How many other objects wait for the same.
     pub others: usize,
     /// The first [`MAX_NAMED`] of them.
-    pub named: BTreeSet<Request>,
+    pub named: BTreeSet<NamespacedName>,
 }
 
 /// When a target is probed next.

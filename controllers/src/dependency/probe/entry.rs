@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub(super) struct Entry {
     pub(super) timeout: Duration,
     pub(super) host: Arc<str>,
     /// By object, and by the position among the targets of the object. Boxed, as a map has room for several values.
-    pub(super) waits: BTreeMap<(Request, usize), Box<Wait>>,
+    pub(super) waits: BTreeMap<(NamespacedName, usize), Box<Wait>>,
     /// Whether it is one of the targets that its namespace may have; if not, it is never due.
     pub(super) admitted: bool,
     /// When it is probed next; `None` while a probe is in flight. The task of the target follows it.
@@ -203,8 +203,8 @@ impl Entry {
     }
 
     /// Judges anew for every object. Returns the objects of which a verdict has changed, each once.
-    pub(super) fn judge(&mut self, is_new: bool) -> Vec<Request> {
-        let mut changed: Vec<Request> = Vec::new();
+    pub(super) fn judge(&mut self, is_new: bool) -> Vec<NamespacedName> {
+        let mut changed: Vec<NamespacedName> = Vec::new();
         for ((request, _), wait) in &mut self.waits {
             let has_changed = if wait.from.is_some() && !self.admitted {
                 // Without a place it is denied before the delay is over, as no probe is needed to know that.

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -52,11 +52,11 @@ pub(super) struct Targets {
     entries: HashMap<u64, Entry>,
     ids: HashMap<(Target, Duration), u64>,
     /// The targets of each object, in its order; never an empty list.
-    requests: HashMap<Request, Vec<u64>>,
+    requests: HashMap<NamespacedName, Vec<u64>>,
     /// The targets of each namespace; never an empty set.
     namespaces: HashMap<Arc<str>, BTreeSet<u64>>,
     /// Targets by the Service that they may connect to.
-    services: BTreeSet<(Request, u64)>,
+    services: BTreeSet<(NamespacedName, u64)>,
     /// Targets that have no task yet.
     new: Vec<u64>,
     guard: OutageGuard,
@@ -87,10 +87,10 @@ impl Targets {
     /// by that; `None` if `request` waits for them already.
     pub(super) fn watch(
         &mut self,
-        request: &Request,
+        request: &NamespacedName,
         wants: Vec<Want>,
         now: Instant,
-    ) -> Option<Vec<Request>> {
+    ) -> Option<Vec<NamespacedName>> {
         let known: Vec<&Wait> = self.waits(request).map(|(_, wait)| wait).collect();
         if known.len() == wants.len() && known.iter().zip(&wants).all(|(wait, want)| wait.want.is_same(want))
         {
@@ -127,7 +127,7 @@ impl Targets {
 
     /// Puts another policy in force, and makes probes due that the old one denied. Returns the objects of
     /// which a verdict has changed.
-    pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<Request> {
+    pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<NamespacedName> {
         self.policy = policy;
         let limit = self.max_targets();
         let ranked = self.namespaces.values().flat_map(|ids| ids.iter().enumerate());
@@ -155,13 +155,13 @@ impl Targets {
     }
 
     /// Returns whether an object waits for a target that may connect to this Service.
-    pub(super) fn connects_to(&self, service: &Request) -> bool {
+    pub(super) fn connects_to(&self, service: &NamespacedName) -> bool {
         self.of_service(service).next().is_some()
     }
 
     /// Makes probes due now of targets that may connect to this Service and are not ready, as far as that is
     /// not too often.
-    pub(super) fn hurry(&mut self, service: &Request, now: Instant) {
+    pub(super) fn hurry(&mut self, service: &NamespacedName, now: Instant) {
         let ids: Vec<u64> = self.of_service(service).collect();
         for id in ids {
             if let Some(entry) = self.entries.get_mut(&id) {
@@ -193,7 +193,7 @@ impl Targets {
 
     /// Notes how a probe ended, with a random number in [0, 1). Returns the objects of which a verdict has
     /// changed.
-    pub(super) fn finish(&mut self, id: u64, ended: Ended, now: Instant, random: f64) -> Vec<Request> {
+    pub(super) fn finish(&mut self, id: u64, ended: Ended, now: Instant, random: f64) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.is_probed = false;
         if !entry.admitted {
@@ -216,7 +216,7 @@ impl Targets {
     }
 
     /// Forgets all targets. Returns the objects that waited for them.
-    pub(super) fn clear(&mut self) -> Vec<Request> {
+    pub(super) fn clear(&mut self) -> Vec<NamespacedName> {
         let new = Self::new(Arc::clone(&self.policy), self.metrics.clone());
         self.metrics.count_targets(0);
         std::mem::replace(self, new).requests.into_keys().collect()
@@ -238,19 +238,19 @@ impl Targets {
     }
 
     /// Returns the verdicts on the targets of an object, in its order.
-    pub(super) fn verdicts(&self, request: &Request) -> Vec<Verdict> {
+    pub(super) fn verdicts(&self, request: &NamespacedName) -> Vec<Verdict> {
         self.waits(request).map(|(entry, wait)| entry.verdict(wait)).collect()
     }
 
     /// Describes the targets of an object, in its order.
-    pub(super) fn describe(&self, request: &Request, turns: &Turns, now: Instant) -> Vec<Description> {
+    pub(super) fn describe(&self, request: &NamespacedName, turns: &Turns, now: Instant) -> Vec<Description> {
         let waits = self.waits(request);
         waits.map(|(entry, wait)| self.describe_one(request, entry, wait, turns, now)).collect()
     }
 
     fn describe_one(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         entry: &Entry,
         wait: &Wait,
         turns: &Turns,
@@ -265,7 +265,7 @@ impl Targets {
                 None => NextProbe::In(due.duration_since(now)),
             },
         };
-        let mut others: Vec<&Request> = entry.waits.keys().map(|(other, _)| other).collect();
+        let mut others: Vec<&NamespacedName> = entry.waits.keys().map(|(other, _)| other).collect();
         others.dedup();
         others.retain(|other| *other != request);
         Description {
@@ -284,7 +284,7 @@ impl Targets {
         }
     }
 
-    fn waits<'a>(&'a self, request: &Request) -> impl Iterator<Item = (&'a Entry, &'a Wait)> {
+    fn waits<'a>(&'a self, request: &NamespacedName) -> impl Iterator<Item = (&'a Entry, &'a Wait)> {
         let ids = self.requests.get(request).into_iter().flatten().enumerate();
         ids.filter_map(move |(at, id)| {
             let entry = self.entries.get(id)?;
@@ -292,7 +292,7 @@ impl Targets {
         })
     }
 
-    fn of_service(&self, service: &Request) -> impl Iterator<Item = u64> {
+    fn of_service(&self, service: &NamespacedName) -> impl Iterator<Item = u64> {
         let range = (service.clone(), 0)..=(service.clone(), u64::MAX);
         self.services.range(range).map(|(_, id)| *id)
     }
@@ -304,7 +304,7 @@ impl Targets {
     /// Adds a wait, with the state of an earlier one. Returns its entry.
     fn join(
         &mut self,
-        key: (Request, usize),
+        key: (NamespacedName, usize),
         want: Want,
         earlier: Option<(u64, Box<Wait>)>,
         now: Instant,
@@ -366,7 +366,7 @@ impl Targets {
 
     /// Removes an entry without waits. Returns the objects of which a verdict has changed: another target may
     /// have got its place.
-    fn leave(&mut self, id: u64, now: Instant) -> Vec<Request> {
+    fn leave(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         if self.entries.get(&id).is_none_or(|entry| !entry.waits.is_empty()) {
             return Vec::new();
         }
@@ -388,7 +388,7 @@ impl Targets {
     }
 
     /// Has a target probed that waited for a place. Returns the objects of which a verdict has changed.
-    fn admit(&mut self, id: u64, now: Instant) -> Vec<Request> {
+    fn admit(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = true;
         entry.reset();
@@ -405,7 +405,7 @@ impl Targets {
     }
 
     /// Has a target wait for a place. Returns the objects of which a verdict has changed.
-    fn put_back(&mut self, id: u64, now: Instant) -> Vec<Request> {
+    fn put_back(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let limit = self.policy.max_targets_per_namespace;
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = false;

@@ -103,7 +103,7 @@ impl Services for TwoServices {
 struct Bench {
     engine: Engine,
     net: Arc<FakeNet>,
-    changed: mpsc::UnboundedReceiver<Request>,
+    changed: mpsc::UnboundedReceiver<NamespacedName>,
     stop: CancellationToken,
     driver: tokio::task::JoinSet<Driver>,
 }
@@ -182,8 +182,8 @@ fn seams(net: &Arc<FakeNet>) -> Seams {
     }
 }
 
-fn request(name: &str) -> Request {
-    Request::namespaced("shop", name.to_owned())
+fn request(name: &str) -> NamespacedName {
+    NamespacedName::namespaced("shop", name.to_owned())
 }
 
 fn want(address: Address, period: u64) -> Want {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay_api::{Address, Host, PlannedDependency, ProbeCheck};
 
 use super::ProbeResult;
@@ -85,10 +85,10 @@ impl Target {
     }
 
     /// Returns the Service that it connects to if there is one of this namespace and name.
-    pub(crate) fn service(&self) -> Option<Request> {
+    pub(crate) fn service(&self) -> Option<NamespacedName> {
         let Host::Name(host) = &self.address()?.host else { return None };
         let (name, namespace) = service_name(host, &self.namespace)?;
-        Some(Request::namespaced(namespace, name))
+        Some(NamespacedName::namespaced(namespace, name))
     }
 
     /// Returns the host, one for all ports: a Service by its name and namespace, anything else as written.

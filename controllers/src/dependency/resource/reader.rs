@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::core::DynamicObject;
 use mainstay::cache::{Entry, LabelSelector, Select, Store};
-use mainstay::key::{Key as _, Request};
+use mainstay::key::{Key as _, NamespacedName};
 use mainstay_api::PlannedDependency;
 use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// Reads the objects of one WaitDeployment's checks, within one bound. See [`Resources::watch`].
 pub struct ResourceReader<'a> {
     resources: &'a Resources,
-    request: &'a Request,
+    request: &'a NamespacedName,
     /// The ServiceAccount of the template.
     account: String,
     bytes_left: usize,
@@ -39,7 +39,7 @@ type NotRead = Observation;
 // === impl ResourceReader ===
 
 impl<'a> ResourceReader<'a> {
-    pub(super) fn new(resources: &'a Resources, request: &'a Request, account: String) -> Self {
+    pub(super) fn new(resources: &'a Resources, request: &'a NamespacedName, account: String) -> Self {
         Self { resources, request, account, bytes_left: MAX_BYTES }
     }
 
@@ -58,7 +58,7 @@ impl<'a> ResourceReader<'a> {
         let objects = Objects { namespace, check };
         let entries = match &check.which {
             Which::Name(name) => {
-                let entry = store.entry(&Request::namespaced(namespace, name.as_str()));
+                let entry = store.entry(&NamespacedName::namespaced(namespace, name.as_str()));
                 match entry.map_err(|error| unreadable(&store, &error))? {
                     Some(entry) => vec![entry],
                     None if self.had_succeeded(dependency, check) => {

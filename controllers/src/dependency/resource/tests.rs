@@ -10,9 +10,9 @@ use crate::dependency::observation::Observation;
 /// A WaitDeployment with one resource check, and the Jobs of the cluster.
 struct Bench {
     resources: Resources,
-    web: Request,
+    web: NamespacedName,
     plan: Plan,
-    enqueued: Arc<Mutex<Vec<Request>>>,
+    enqueued: Arc<Mutex<Vec<NamespacedName>>>,
 }
 
 fn jobs() -> KindId {
@@ -43,7 +43,7 @@ fn job(name: &str, condition: &str) -> Value {
 
 impl Bench {
     fn new(object: Value, allowed: &[&str]) -> Self {
-        let web = Request::namespaced("shop", "web");
+        let web = NamespacedName::namespaced("shop", "web");
         let objects: Store<WaitDeployment> = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
         let plan = objects.get(&web).unwrap().unwrap().plan().unwrap();
         let enqueued = Arc::new(Mutex::new(Vec::new()));

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use mainstay::cache::{ReadError, Select};
-use mainstay::key::Request;
+use mainstay::key::NamespacedName;
 use mainstay_api::plan::PortReference;
 
 use super::{BY_SERVICE, CachedServices, PortView, ServiceSpecView, SliceView};
@@ -41,7 +41,7 @@ impl CachedServices {
         name: &str,
         port: Option<&PortReference>,
     ) -> Result<Endpoints, ReadError> {
-        let Some(service) = self.services.get(&Request::namespaced(namespace, name))? else {
+        let Some(service) = self.services.get(&NamespacedName::namespaced(namespace, name))? else {
             return Ok(Endpoints::NotFound);
         };
         if service.spec.r#type == "ExternalName" {

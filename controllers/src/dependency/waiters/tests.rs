@@ -10,7 +10,7 @@ proptest! {
     fn who_waits_is_who_said_so_last(steps in vec((0..4_u8, vec(0..5_u8, 0..4)), 0..40)) {
         let (mut waiters, mut model) = (Waiters::default(), BTreeMap::new());
         for (name, things) in steps {
-            let request = Request::namespaced("shop", name.to_string());
+            let request = NamespacedName::namespaced("shop", name.to_string());
             if things.len() == 3 {
                 waiters.forget(&request);
                 model.remove(&request);

@@ -5,9 +5,9 @@ fn a_standby_counts_no_gates() {
     let leading = watch::Sender::new(true);
     let metrics = GateMetrics::register(&Registry::new(), leading.subscribe());
     let count = |state| metrics.gates.get_or_create(&[("state", state)]).get();
-    let web = Request::namespaced("shop", "web");
+    let web = NamespacedName::namespaced("shop", "web");
     metrics.observe(&web, "closed");
-    metrics.observe(&Request::namespaced("shop", "api"), "closed");
+    metrics.observe(&NamespacedName::namespaced("shop", "api"), "closed");
     metrics.observe(&web, "open");
     assert_eq!((count("closed"), count("open")), (1, 1));
     leading.send_replace(false);

@@ -28,7 +28,7 @@ fn attempt_in(term: u64, annotations: &Value, live: Option<i64>) -> Attempt {
 
 #[test]
 fn what_was_written_is_not_written_again_until_something_changes() {
-    let (memory, web) = (Memory::default(), Request::namespaced("shop", "web"));
+    let (memory, web) = (Memory::default(), NamespacedName::namespaced("shop", "web"));
     let create = attempt(&json!({}), None);
     assert_eq!(memory.recall(&web, &create), None);
     let now = attempt(&json!({}), Some(1)).live.unwrap();
@@ -47,7 +47,7 @@ fn what_was_written_is_not_written_again_until_something_changes() {
 
 #[test]
 fn a_new_term_recalls_nothing_of_an_earlier_one() {
-    let (memory, web) = (Memory::default(), Request::namespaced("shop", "web"));
+    let (memory, web) = (Memory::default(), NamespacedName::namespaced("shop", "web"));
     let create = attempt(&json!({}), None);
     let now = attempt(&json!({}), Some(1)).live.unwrap();
     memory.remember_written(&web, &create, &now);
@@ -59,7 +59,7 @@ fn a_new_term_recalls_nothing_of_an_earlier_one() {
 
 #[test]
 fn what_was_refused_is_not_sent_again_until_something_changes() {
-    let (memory, web) = (Memory::default(), Request::namespaced("shop", "web"));
+    let (memory, web) = (Memory::default(), NamespacedName::namespaced("shop", "web"));
     let create = attempt(&json!({}), None);
     memory.remember_rejected(&web, &create, "no");
     assert_eq!(memory.recall(&web, &create), Some(Applied::Rejected("no".to_owned())));

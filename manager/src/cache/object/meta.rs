@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[cfg(doc)]
 use super::{PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION};
 use crate::client::Extent;
-use crate::key::{Key, Request};
+use crate::key::{Key, NamespacedName};
 
 pub use uid::Uid;
 pub use version::ResourceVersion;
@@ -23,7 +23,7 @@ pub use version::ResourceVersion;
 #[non_exhaustive]
 pub struct Meta {
     /// Namespace and name.
-    pub request: Request,
+    pub request: NamespacedName,
     /// Tells an object from an earlier one of the same name.
     pub uid: Uid,
     /// The write that made this version.

@@ -23,7 +23,7 @@ use super::meta::{Labels, Meta, ResourceVersion, Uid};
 use super::raw::Raw;
 use super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use crate::client::Extent;
-use crate::key::{KindId, Request};
+use crate::key::{KindId, NamespacedName};
 
 /// Stands in the name of every annotation that is read here.
 const DOMAIN: &[u8] = b"mainstay.dev";
@@ -68,7 +68,7 @@ pub(in crate::cache) enum ScanError {
 
 /// An object opened for reading: enough to find it in a store, and to go on to [`Scan::finish`] where it is new.
 pub(in crate::cache) struct Scan<'a> {
-    pub(in crate::cache) request: Request,
+    pub(in crate::cache) request: NamespacedName,
     pub(in crate::cache) uid: Uid,
     pub(in crate::cache) resource_version: ResourceVersion,
     /// Bytes of the object, without what may follow it.
@@ -106,7 +106,7 @@ struct Metadata<'a> {
 /// What can be read of an object that is otherwise unreadable, as far as it goes.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Glimpse {
-    pub(in crate::cache) request: Option<Request>,
+    pub(in crate::cache) request: Option<NamespacedName>,
     pub(in crate::cache) uid: Option<Uid>,
     pub(in crate::cache) version: Option<ResourceVersion>,
 }
@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
         let version = version.ok_or(ScanError::Missing("resourceVersion"))?;
         let resource_version = ResourceVersion::new(&version);
         Ok(Self {
-            request: Request::new(namespace.as_deref(), &name),
+            request: NamespacedName::new(namespace.as_deref(), &name),
             uid: Uid::new(&uid),
             resource_version,
             size,
@@ -372,7 +372,9 @@ impl Glimpse {
         // Without a namespace that should be there and is not text it would be the name of another object.
         let namespace = text("namespace", metadata.namespace).ok();
         Self {
-            request: namespace.zip(name).map(|(namespace, name)| Request::new(namespace.as_deref(), &name)),
+            request: namespace
+                .zip(name)
+                .map(|(namespace, name)| NamespacedName::new(namespace.as_deref(), &name)),
             uid: read("uid", metadata.uid).as_deref().map(Uid::new),
             version: read("resourceVersion", metadata.resource_version).as_deref().map(ResourceVersion::new),
         }

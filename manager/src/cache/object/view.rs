@@ -13,7 +13,7 @@ use super::home::Home;
 use super::meta::Meta;
 use super::scan;
 use crate::client::{Current, Extent};
-use crate::key::{KindId, ObjectKey, Request};
+use crate::key::{KindId, NamespacedName, ObjectKey};
 
 /// One version of one object: slim metadata at hand, the body decoded when asked for. Cheap to clone.
 #[derive(Clone)]
@@ -115,7 +115,7 @@ impl View {
     }
 
     /// Returns the namespace and name.
-    pub fn request(&self) -> &Request {
+    pub fn request(&self) -> &NamespacedName {
         &self.0.meta.request
     }
 

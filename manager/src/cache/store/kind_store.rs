@@ -20,7 +20,7 @@ use crate::cache::store::lens::Lens;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::select::{Scope, Select};
 use crate::cache::store::status::KindStatus;
-use crate::key::{Key as _, KindId, Request};
+use crate::key::{Key as _, KindId, NamespacedName};
 
 /// The cached objects of one kind and scope, undecoded. Kept true for as long as anybody holds it.
 pub struct KindStore {
@@ -61,7 +61,7 @@ impl KindStore {
     ///
     /// # Errors
     /// Fails before the first sync, and for a namespace the store does not hold.
-    pub fn get(&self, request: &Request) -> Result<Option<View>, ReadError> {
+    pub fn get(&self, request: &NamespacedName) -> Result<Option<View>, ReadError> {
         self.core.in_scope(request.namespace())?;
         let found = self.source().get(request, &self.core)?;
         Ok(found.filter(|view| self.lens().is_none_or(|lens| lens.admits(view.meta()))))
@@ -130,7 +130,11 @@ impl KindStore {
     ///
     /// # Cancel safety
     /// Nothing is lost; call it again.
-    pub async fn caught_up(&self, request: &Request, version: &ResourceVersion) -> Result<(), ReadError> {
+    pub async fn caught_up(
+        &self,
+        request: &NamespacedName,
+        version: &ResourceVersion,
+    ) -> Result<(), ReadError> {
         self.core.in_scope(request.namespace())?;
         self.source().caught_up(request, version).await;
         Ok(())

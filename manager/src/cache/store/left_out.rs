@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parking_lot::Mutex;
 
-use crate::key::{Key as _, Request};
+use crate::key::{Key as _, NamespacedName};
 
 /// Objects that are named in the log; the others are only counted.
 const LOGGED: usize = 1000;
@@ -21,7 +21,7 @@ pub(in crate::cache) struct LeftOut {
     /// Hashes of what was said; no more than [`LOGGED`].
     said: Mutex<HashSet<u64>>,
     /// No more than [`NAMED`]. The last lock that is taken: nothing is locked under it.
-    now: Mutex<BTreeMap<Request, Reason>>,
+    now: Mutex<BTreeMap<NamespacedName, Reason>>,
 }
 
 /// Why an object could not be taken.
@@ -45,7 +45,7 @@ impl LeftOut {
     }
 
     /// Notes that an object could not be taken.
-    pub(in crate::cache) fn add(&self, request: Request, epoch: u64, text: String) {
+    pub(in crate::cache) fn add(&self, request: NamespacedName, epoch: u64, text: String) {
         let mut now = self.now.lock();
         if now.len() < NAMED || now.contains_key(&request) {
             now.insert(request, Reason { text, epoch });
@@ -53,7 +53,7 @@ impl LeftOut {
     }
 
     /// Notes that it was taken, or is gone.
-    pub(in crate::cache) fn remove(&self, request: &Request) {
+    pub(in crate::cache) fn remove(&self, request: &NamespacedName) {
         let mut now = self.now.lock();
         if !now.is_empty() {
             now.remove(request);
@@ -62,7 +62,7 @@ impl LeftOut {
 
     /// Notes the end of a list: what it did not have is gone. `None` is a list of all namespaces.
     pub(in crate::cache) fn listed(&self, namespace: Option<&str>, epoch: u64) {
-        let elsewhere = |request: &Request| namespace.is_some() && request.namespace() != namespace;
+        let elsewhere = |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace;
         self.now.lock().retain(|request, reason| reason.epoch == epoch || elsewhere(request));
     }
 

@@ -33,7 +33,7 @@ use crate::cache::store::required::{Required, Words};
 use crate::cache::store::select::{Indexed, LabelSelector, Scope, Select};
 use crate::cache::store::status::{Counts, KindStatus};
 use crate::cache::store::table::Table;
-use crate::key::{KindId, Request};
+use crate::key::{KindId, NamespacedName};
 
 pub(in crate::cache) use self::feed::EventKind;
 
@@ -171,7 +171,7 @@ impl ObjectStore {
 impl ObjectStore {
     pub(in crate::cache) fn get(
         &self,
-        request: &Request,
+        request: &NamespacedName,
         declared: &Self,
     ) -> Result<Option<View>, ReadError> {
         let table = self.table.read();
@@ -216,7 +216,7 @@ impl ObjectStore {
     }
 
     /// Waits until reads of an object are no older than a version of it.
-    pub(in crate::cache) async fn caught_up(&self, request: &Request, version: &ResourceVersion) {
+    pub(in crate::cache) async fn caught_up(&self, request: &NamespacedName, version: &ResourceVersion) {
         loop {
             // Made before the look: a step in between is not missed.
             let moved = self.moved.notified();

@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::cache::object::view::View;
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// Slots that are allocated together: few enough that one burst of objects wastes little.
 const PAGE: usize = 256;
@@ -53,13 +53,13 @@ pub(in crate::cache) struct Slot {
 // === impl Slots ===
 
 impl Slots {
-    pub(in crate::cache) fn find(&self, request: &Request) -> Option<Number> {
+    pub(in crate::cache) fn find(&self, request: &NamespacedName) -> Option<Number> {
         let same = |number: &Number| self.get(*number).is_some_and(|slot| slot.view.request() == request);
         self.by_key.find(self.hasher.hash_one(request), same).copied()
     }
 
     /// Returns the slot of a key, with its number.
-    pub(in crate::cache) fn lookup(&self, request: &Request) -> Option<(Number, &Slot)> {
+    pub(in crate::cache) fn lookup(&self, request: &NamespacedName) -> Option<(Number, &Slot)> {
         let number = self.find(request)?;
         Some((number, self.get(number)?))
     }

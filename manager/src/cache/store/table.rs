@@ -34,7 +34,7 @@ use crate::cache::store::dispatcher::Job;
 use crate::cache::store::index::{Indexes, Values};
 use crate::cache::store::packer::Intake;
 use crate::cache::store::slots::{Number, Slot, Slots};
-use crate::key::{Key, Request};
+use crate::key::{Key, NamespacedName};
 
 /// One step from a state to the next.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub(in crate::cache) struct Arrival {
 
 #[derive(Debug)]
 struct Hidden {
-    request: Request,
+    request: NamespacedName,
     /// A list that began later knows better.
     epoch: u64,
     /// The version that was stored.
@@ -125,7 +125,7 @@ impl Table {
     pub(in crate::cache) fn touch(
         &mut self,
         epoch: u64,
-        request: &Request,
+        request: &NamespacedName,
         uid: &Uid,
         version: &ResourceVersion,
     ) -> bool {
@@ -140,7 +140,7 @@ impl Table {
 
     /// Marks a listed object that could not be scanned: it exists, so its stored version stays. Where its uid could be
     /// read and is another, what is stored is of an object that is gone.
-    pub(in crate::cache) fn keep(&mut self, epoch: u64, request: &Request, uid: Option<&Uid>) {
+    pub(in crate::cache) fn keep(&mut self, epoch: u64, request: &NamespacedName, uid: Option<&Uid>) {
         if let Some((number, slot)) = self.objects.lookup(request)
             && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
         {
@@ -216,7 +216,7 @@ impl Table {
         // What a list that began after the hiding shows is stored by now. What an earlier list could have had and
         // did not was gone when it was taken: no event will follow.
         let elsewhere =
-            |request: &Request| namespace.is_some() && request.namespace() != namespace.as_deref();
+            |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace.as_deref();
         let Self { hidden, gone, epoch: now, .. } = self;
         hidden.retain(|uid, hidden| {
             if elsewhere(&hidden.request) {
@@ -264,7 +264,7 @@ impl Table {
     pub(in crate::cache) fn deleted(
         &mut self,
         part: usize,
-        request: &Request,
+        request: &NamespacedName,
         uid: &Uid,
         version: &ResourceVersion,
     ) {
@@ -382,7 +382,7 @@ impl Table {
         numbers.filter(|number| self.objects.get(*number).is_some_and(gone)).collect()
     }
 
-    fn part_of(&self, request: &Request) -> Option<&Part> {
+    fn part_of(&self, request: &NamespacedName) -> Option<&Part> {
         self.parts.iter().find(|part| match &part.namespace {
             Some(namespace) => request.namespace() == Some(namespace.as_ref()),
             None => true,
@@ -392,13 +392,13 @@ impl Table {
 
 /// Reading.
 impl Table {
-    pub(in crate::cache) fn get(&self, request: &Request) -> Option<&View> {
+    pub(in crate::cache) fn get(&self, request: &NamespacedName) -> Option<&View> {
         Some(&self.objects.lookup(request)?.1.view)
     }
 
     /// Returns whether reads of an object are no older than a version of it: it is stored at least so new, or the
     /// watch has passed there.
-    pub(in crate::cache) fn has_come_to(&self, request: &Request, version: &ResourceVersion) -> bool {
+    pub(in crate::cache) fn has_come_to(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
         let stored =
             self.get(request).is_some_and(|view| !version.is_newer_than(&view.meta().resource_version));
         let part = self.part_of(request);
@@ -406,7 +406,12 @@ impl Table {
     }
 
     /// Returns whether this very version is stored, as an own write's is before its event.
-    pub(in crate::cache) fn has(&self, request: &Request, uid: &Uid, version: &ResourceVersion) -> bool {
+    pub(in crate::cache) fn has(
+        &self,
+        request: &NamespacedName,
+        uid: &Uid,
+        version: &ResourceVersion,
+    ) -> bool {
         self.get(request).is_some_and(|view| {
             let meta = view.meta();
             meta.uid == *uid && meta.resource_version == *version

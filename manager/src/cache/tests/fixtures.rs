@@ -19,15 +19,15 @@ use crate::cache::store::dispatcher::Dispatcher;
 use crate::cache::store::object_store::{EventKind, ObjectStore};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
 use crate::client::Writer;
-use crate::key::{KindId, Request};
+use crate::key::{KindId, NamespacedName};
 use crate::metrics::Registry;
 
 pub(in crate::cache) fn config_map() -> KindId {
     KindId::of::<ConfigMap>()
 }
 
-pub(in crate::cache) fn request(name: &str) -> Request {
-    Request::namespaced("shop", name)
+pub(in crate::cache) fn request(name: &str) -> NamespacedName {
+    NamespacedName::namespaced("shop", name)
 }
 
 /// A `ConfigMap` in namespace `shop`.

@@ -57,7 +57,7 @@ async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_o
     let of = ResourcePath { plural: "namespaces".into(), namespace: None, ..path("shop") };
     rig.cache.deleted(&of, &bytes(&terminating(12, json!(["kubernetes"]))), &[], Writer::default());
     rig.cache.written(&of, &bytes(&terminating(13, json!(["kubernetes"]))), Writer::default());
-    assert!(store.get(&Request::cluster("shop")).unwrap().unwrap().meta().deleting);
+    assert!(store.get(&NamespacedName::cluster("shop")).unwrap().unwrap().meta().deleting);
     stream.event("MODIFIED", &terminating(14, json!(["kubernetes"])));
     let lines = ["+ shop@5 initial", "shop@5 -> shop@12 own", "shop@12 -> shop@13 own", "shop@13 -> shop@14"];
     assert_eq!(told.take(4).await, lines);

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::client::body::{Body, hash_without};
 use crate::client::call::Part;
 use crate::client::current::Current;
-use crate::key::Request as ObjectName;
+use crate::key::NamespacedName;
 use crate::util::BoundedMap;
 
 /// Objects remembered, at 200 to 300 bytes each: the entry, its name, uid and version.
@@ -32,7 +32,7 @@ pub(super) struct Memory {
     /// Keys the hashes: nobody outside can make two bodies look the same.
     state: RandomState,
     /// Locked for a look-up.
-    applied: Mutex<BoundedMap<(ObjectName, Part), Applied>>,
+    applied: Mutex<BoundedMap<(NamespacedName, Part), Applied>>,
 }
 
 /// One apply that was answered.
@@ -88,7 +88,7 @@ impl Memory {
     }
 
     /// Forgets what is known of an object's part: it is about to be written.
-    pub(super) fn forget(&self, name: &ObjectName, part: Part) {
+    pub(super) fn forget(&self, name: &NamespacedName, part: Part) {
         self.applied.lock().remove(&(name.clone(), part), Instant::now());
     }
 

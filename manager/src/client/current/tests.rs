@@ -21,10 +21,10 @@ async fn a_name_that_none_can_have_is_not_asked_for() {
     let leader = Leader(server.client(Role::Writes(Fence::open())));
     let kind = KindId::new("", "v1", "ConfigMap", "configmaps", true);
     for name in ["x?watch=true", "", "a/status", "..", "a%2fb", "a#b"] {
-        let error = live(&leader, &kind, &ObjectName::namespaced("shop", name)).await.unwrap_err();
+        let error = live(&leader, &kind, &NamespacedName::namespaced("shop", name)).await.unwrap_err();
         assert!(matches!(error, WriteError::Malformed { .. }), "{name:?}: {error}");
     }
-    let error = live(&leader, &kind, &ObjectName::new(None, "web")).await.unwrap_err();
+    let error = live(&leader, &kind, &NamespacedName::new(None, "web")).await.unwrap_err();
     assert!(error.to_string().contains("has no metadata.namespace"), "{error}");
     assert!(server.nothing_arrived());
 }

@@ -13,18 +13,18 @@ fn owner_kind() -> KindId {
     KindId::new("apps.mainstay.dev", "v1alpha1", "Bundle", "bundles", true)
 }
 
-fn child_name() -> Request {
-    Request::namespaced("shop", "web")
+fn child_name() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 #[test]
 fn a_reference_for_an_apply_is_refused_as_one_in_an_edit_is() {
     let owner = meta(Some("shop"), "web", "o");
-    let refused = |child: &Request| controller_reference(&owner, &owner_kind(), child).unwrap_err();
-    let error = refused(&Request::namespaced("bank", "web")).to_string();
+    let refused = |child: &NamespacedName| controller_reference(&owner, &owner_kind(), child).unwrap_err();
+    let error = refused(&NamespacedName::namespaced("bank", "web")).to_string();
     let why = "an owner in a namespace can own only within that namespace";
     assert_eq!(error, format!("{} shop/web cannot own bank/web: {why}", owner_kind()));
-    let error = refused(&Request::new(None, "web"));
+    let error = refused(&NamespacedName::new(None, "web"));
     assert!(error.to_string().ends_with(NO_NAMESPACE), "{error}");
 }
 

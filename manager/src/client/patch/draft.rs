@@ -14,7 +14,7 @@ use crate::client::body::{Body, complete_type};
 use crate::client::call::Part;
 use crate::client::current::{Current, Extent};
 use crate::client::error::WriteError;
-use crate::key::{Key as _, KindId, Request as ObjectName};
+use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::carry::carry;
 use super::merge::diff;
@@ -38,7 +38,7 @@ const WHICH: [&str; 6] = [
 /// What is about to be edited.
 pub(super) struct Subject<'a> {
     pub(super) kind: &'a KindId,
-    pub(super) name: &'a ObjectName,
+    pub(super) name: &'a NamespacedName,
     pub(super) part: Part,
     /// The attempt, for errors.
     pub(super) what: &'a str,
@@ -98,7 +98,7 @@ impl Subject<'_> {
             serde_json::from_slice(&current.json()).map_err(|source| self.unreadable(source))?;
         complete_type(self.kind, &mut stored).map_err(|why| self.malformed(why))?;
         let text = |field: &str| stored["metadata"][field].as_str();
-        let given = ObjectName::new(text("namespace"), text("name").unwrap_or_default());
+        let given = NamespacedName::new(text("namespace"), text("name").unwrap_or_default());
         if given != *self.name {
             return Err(self.malformed(format!("the object that was read is {given}")));
         }

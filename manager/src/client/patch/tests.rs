@@ -29,8 +29,8 @@ fn patcher() -> Patcher<ConfigMap> {
     Patcher::new(KindId::of::<ConfigMap>(), "mainstay-test")
 }
 
-fn name() -> ObjectName {
-    ObjectName::namespaced("shop", "settings")
+fn name() -> NamespacedName {
+    NamespacedName::namespaced("shop", "settings")
 }
 
 /// The object as the server has it at a version, with a value for `a`.

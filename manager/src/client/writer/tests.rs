@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::client::tests::server::{Answer, TestServer};
 use crate::client::{ResourcePath, Role, Uncovered, WriteObserver, is_fenced};
-use crate::key::{Fence, Request as ObjectName};
+use crate::key::{Fence, NamespacedName};
 
 /// Remembers whose writes it was told of.
 #[derive(Default)]
@@ -63,7 +63,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     let names = Arc::new(Names::default());
     connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
     let client = connections.client(Role::Writes(Fence::open())).unwrap();
-    let [web, api] = ["web", "api"].map(|name| ObjectName::namespaced("shop", name));
+    let [web, api] = ["web", "api"].map(|name| NamespacedName::namespaced("shop", name));
     let run = Writer::controller("one").running(&web);
     for (method, body) in bodies {
         let mut request = request(method);

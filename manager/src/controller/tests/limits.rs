@@ -9,7 +9,7 @@ struct Tells {
 }
 
 impl Reconciler for Tells {
-    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, cx: &Context) -> Outcome {
         self.deadlines.send(cx.deadline()).expect("the test listens");
         sleep(self.takes).await;
         Ok(Action::Done)

@@ -5,11 +5,11 @@ use super::*;
 /// Fails at one object and at no other.
 struct FailsAt {
     name: &'static str,
-    runs: mpsc::UnboundedSender<(Request, u32, Instant)>,
+    runs: mpsc::UnboundedSender<(NamespacedName, u32, Instant)>,
 }
 
 impl Reconciler for FailsAt {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         self.runs.send((request.clone(), cx.attempt(), Instant::now())).expect("the test listens");
         if request.name() == self.name { Err("always fails".into()) } else { Ok(Action::Done) }
     }

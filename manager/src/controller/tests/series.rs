@@ -18,7 +18,7 @@ async fn fifty_thousand_objects_are_told_of_by_the_series_of_one() {
     };
     let mut of_one = BTreeSet::new();
     for number in 0..OBJECTS {
-        let key = Request::namespaced(format!("shop-{}", number % 100), format!("web-{number}"));
+        let key = NamespacedName::namespaced(format!("shop-{}", number % 100), format!("web-{number}"));
         bench.notifier.notify(key);
         if number == 0 {
             assert_eq!([next(&mut runs).await.1, next(&mut runs).await.1], [1, 2]);

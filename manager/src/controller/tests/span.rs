@@ -47,7 +47,7 @@ impl Visit for Reader {
 struct Tells(mpsc::UnboundedSender<(Fields, &'static str)>);
 
 impl Reconciler for Tells {
-    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, cx: &Context) -> Outcome {
         let said = Fields::from([
             ("reconcileID", cx.reconcile_id().to_string()),
             ("attempt", cx.attempt().to_string()),
@@ -72,7 +72,7 @@ async fn each_run_has_a_span_that_names_it_and_says_what_its_context_says() {
     let bench = Bench::start(controller, Tells(tell));
     let first = told.recv().await.expect("a run");
     let second = told.recv().await.expect("its retry");
-    bench.notifier.notify(Request::cluster("lonely"));
+    bench.notifier.notify(NamespacedName::cluster("lonely"));
     let third = told.recv().await.expect("another key's run");
     let spans = spans.0.lock().clone();
     assert_eq!(spans.len(), 3, "{spans:?}");

@@ -15,10 +15,10 @@ fn late(takes: Duration) -> (Late, Arc<AtomicUsize>) {
     (Late { starts: Arc::clone(&starts), takes }, starts)
 }
 
-impl Source<Request> for Late {
+impl Source<NamespacedName> for Late {
     fn run(
         self: Box<Self>,
-        sink: Sink<Request>,
+        sink: Sink<NamespacedName>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
@@ -155,7 +155,7 @@ async fn an_ended_controller_leaves_no_task_whether_it_led_or_not() {
     let before = tasks();
     for leading in [false, true] {
         let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
-        let tidies_up = async |_: Sink<Request>, stop: CancellationToken| {
+        let tidies_up = async |_: Sink<NamespacedName>, stop: CancellationToken| {
             stop.cancelled().await;
             sleep(LONG / 2).await;
             Ok(())

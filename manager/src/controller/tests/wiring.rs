@@ -72,7 +72,7 @@ async fn every_handler_has_seen_the_whole_list_before_the_first_reconcile() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counting = {
         let seen = Arc::clone(&seen);
-        move |_: &Delta<'_>, _: &mut Enqueue<Request>| {
+        move |_: &Delta<'_>, _: &mut Enqueue<NamespacedName>| {
             seen.fetch_add(1, Ordering::SeqCst);
         }
     };

@@ -32,7 +32,7 @@ impl Cluster {
     /// struct Sweeper(Cluster);
     ///
     /// impl Reconciler for Sweeper {
-    ///     async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    ///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
     ///         let maps: Api<ConfigMap> = Api::namespaced(self.0.context(cx).client().clone(), "shop");
     ///         maps.delete("web", &DeleteParams::default()).await?;
     ///         Ok(Action::Done)
@@ -46,7 +46,7 @@ impl Cluster {
     /// let (here, there) = (Context::for_test(), Context::for_test().with_store(&copies));
     /// let sweeper = Sweeper(Cluster::for_test("edge", &there));
     ///
-    /// let run = reconcile_once(&sweeper, &Request::namespaced("shop", "web"), &here).await;
+    /// let run = reconcile_once(&sweeper, &NamespacedName::namespaced("shop", "web"), &here).await;
     /// assert_eq!(run.action(), Action::Done);
     /// assert!(run.writes.is_empty(), "nothing here");
     /// assert_eq!(there.take_writes()[0].to_string(), "delete configmaps shop/web");

@@ -19,7 +19,7 @@ use crate::client::tests::server::{Answer, TestServer, logged_by_all};
 use crate::client::{EventType, Writer, is_fenced};
 use crate::controller::Controller;
 use crate::health::Group;
-use crate::key::{Fence, Key as _, Request};
+use crate::key::{Fence, Key as _, NamespacedName};
 use crate::manager::lifecycle::tests::{manager, run};
 use crate::manager::{Manager, RunContext, Runnable};
 use crate::metrics::Format;
@@ -208,7 +208,7 @@ async fn a_manager_that_has_stopped_leaves_nothing_of_its_clusters() {
     let cx = edge.context(&run_of(&manager, true));
     sleep_until(Instant::now() + PATIENCE).await;
     assert!(tasks() > before + 2, "it is at work");
-    let refused = maps.get(&Request::namespaced("shop", "web")).unwrap_err().to_string();
+    let refused = maps.get(&NamespacedName::namespaced("shop", "web")).unwrap_err().to_string();
     let expected =
         "the cache of ConfigMap (all of cluster edge) has not synced yet; wait for it before reading";
     assert_eq!(refused, expected);
@@ -259,7 +259,7 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
     let edge = manager.cluster("edge", at(NOWHERE)).unwrap();
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    let cx = run_of(&manager, true).with_key(&Request::namespaced("shop", "web"));
+    let cx = run_of(&manager, true).with_key(&NamespacedName::namespaced("shop", "web"));
     let there = edge.context(&cx);
     assert_eq!(tasks(), before);
     for _ in 0..100 {
@@ -282,7 +282,7 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
 struct Writes;
 
 impl Reconciler for Writes {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         cx.client().send(put(request.name())).await?;
         Ok(Action::Done)
     }
@@ -294,7 +294,7 @@ async fn a_reconciler_of_one_cluster_works_in_another_unchanged() {
     let manager = manager("");
     let edge = manager.cluster("edge", server.connections().config().clone()).unwrap();
     let moved = edge.reconciler(Writes);
-    let outcome = moved.reconcile(&Request::namespaced("shop", "web"), &run_of(&manager, true)).await;
+    let outcome = moved.reconcile(&NamespacedName::namespaced("shop", "web"), &run_of(&manager, true)).await;
     assert_eq!(outcome.unwrap(), Action::Done);
     assert!(server.arrival().await.uri.path().ends_with("/web"));
 }

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_hours(1);
 
 /// Has synced from the start, feeds nothing, and is held for as long as it runs.
-fn quiet(held: Arc<()>) -> impl Source<Request> {
+fn quiet(held: Arc<()>) -> impl Source<NamespacedName> {
     function("quiet", async move |_, stop: CancellationToken| {
         stop.cancelled().await;
         drop(held);
@@ -39,7 +39,7 @@ struct Tells {
 }
 
 impl Reconciler for Tells {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         self.runs.send((request.to_string(), cx.cause().trigger)).expect("the test listens");
         sleep(self.takes).await;
         Ok(Action::Done)
@@ -54,8 +54,8 @@ fn controller(takes: Duration) -> (Registration, Runs) {
     (controller.reconciler(Tells { runs, takes }), seen)
 }
 
-fn web() -> Request {
-    Request::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 /// Lets every task that can go on do so.
@@ -86,7 +86,7 @@ async fn a_thousand_controllers_that_came_and_went_leave_nothing() {
         let controller = Controller::new("web")
             .runs_without_lease()
             .source(quiet(Arc::clone(&held)))
-            .watches(&store, |_: &Delta<'_>, _: &mut Enqueue<Request>| panic!("no"));
+            .watches(&store, |_: &Delta<'_>, _: &mut Enqueue<NamespacedName>| panic!("no"));
         let handle = manager
             .register(controller.reconciler(Tells { runs, takes: Duration::ZERO }))
             .expect("the name is free");
@@ -170,7 +170,7 @@ async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
 struct Heeds(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Heeds {
-    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, cx: &Context) -> Outcome {
         self.0.send(()).expect("the test listens");
         cx.stopping().cancelled().await;
         Ok(Action::Done)
@@ -226,7 +226,7 @@ struct Blocks {
 }
 
 impl Reconciler for Blocks {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         self.runs.send(()).expect("the test listens");
         self.go_on.lock().unwrap().recv().expect("the test lets it go");
         Ok(Action::Done)
@@ -340,8 +340,8 @@ async fn a_manager_that_has_stopped_leaves_no_task_of_its_controllers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_may_be_added_while_the_controller_runs() {
-    let feeds = async |sink: Sink<Request>, stop: CancellationToken| {
-        sink.add(Request::cluster("fed"), Cause::bare(Trigger::Generic));
+    let feeds = async |sink: Sink<NamespacedName>, stop: CancellationToken| {
+        sink.add(NamespacedName::cluster("fed"), Cause::bare(Trigger::Generic));
         // Not synced yet: a controller that runs does not wait for it.
         sleep(LONG).await;
         sink.synced();

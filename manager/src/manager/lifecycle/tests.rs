@@ -21,7 +21,7 @@ use crate::client::EventType;
 use crate::client::tests::server::{Answer, TestServer};
 use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
 use crate::controller::Controller;
-use crate::key::{Key as _, Request};
+use crate::key::{Key as _, NamespacedName};
 use crate::manager::ManagerOptions;
 use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
@@ -60,7 +60,7 @@ pub(in crate::manager) fn run(manager: &Manager) -> JoinSet<Result<(), ManagerEr
 struct Nothing;
 
 impl Reconciler for Nothing {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         Ok(Action::Done)
     }
 }
@@ -68,10 +68,10 @@ impl Reconciler for Nothing {
 /// Says when it runs, and feeds nothing.
 struct Tells(oneshot::Sender<()>);
 
-impl Source<Request> for Tells {
+impl Source<NamespacedName> for Tells {
     fn run(
         self: Box<Self>,
-        sink: Sink<Request>,
+        sink: Sink<NamespacedName>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
@@ -127,7 +127,7 @@ async fn inspection_is_off_where_the_configuration_says_so() {
 struct Parting(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Parting {
-    async fn reconcile(&self, request: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         self.0.send(()).expect("the test listens");
         cx.stopping().cancelled().await;
         let regarding = ObjectReference { name: Some(request.name().to_owned()), ..Default::default() };
@@ -144,7 +144,7 @@ async fn an_event_recorded_while_the_manager_stops_is_written_before_it_has_stop
     let controller = Controller::new("web").source(channel().1).reconciler(Parting(begun));
     let handle = manager.register(controller).unwrap();
     let running = run(&manager);
-    handle.trigger(Request::namespaced("shop", "web")).unwrap();
+    handle.trigger(NamespacedName::namespaced("shop", "web")).unwrap();
     runs.recv().await.unwrap();
     assert!(server.nothing_arrived());
 

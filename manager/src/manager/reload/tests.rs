@@ -14,7 +14,7 @@ use crate::client::tests::server::{Answer, TestServer};
 use crate::config::tests::{Shop, shop_schema};
 use crate::config::{ConfigSchema, ManagerConfiguration, Overrides};
 use crate::controller::{Controller, ControllerSettings};
-use crate::key::Request;
+use crate::key::NamespacedName;
 use crate::manager::{ControllerHandle, Manager};
 use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome as Reconciled, Reconciler};
@@ -39,7 +39,7 @@ impl SetLogLevel for LogLevel {
 struct Nothing;
 
 impl Reconciler for Nothing {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Reconciled {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Reconciled {
         Ok(Action::Done)
     }
 }
@@ -48,7 +48,7 @@ impl Reconciler for Nothing {
 struct Endless(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Endless {
-    async fn reconcile(&self, _: &Request, _: &Context) -> Reconciled {
+    async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Reconciled {
         self.0.send(()).expect("the test listens");
         std::future::pending().await
     }
@@ -342,7 +342,7 @@ async fn who_leaves_is_given_the_time_that_the_file_says_by_then() {
     let controller = Controller::new("web").source(channel().1).reconciler(Endless(begun));
     let web = subject.manager.register(controller).unwrap();
     let running = crate::manager::lifecycle::tests::run(&subject.manager);
-    web.trigger(Request::namespaced("shop", "web")).unwrap();
+    web.trigger(NamespacedName::namespaced("shop", "web")).unwrap();
     runs.recv().await.unwrap();
     assert_eq!(subject.save("shutdown: {gracePeriod: 3s}"), Outcome::Applied);
     let removed_at = Instant::now();

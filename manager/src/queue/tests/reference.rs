@@ -3,7 +3,7 @@
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// Returns the value of one line of the metrics of the queue `test`.
 fn metric(registry: &Registry, family: &str) -> f64 {
@@ -26,7 +26,7 @@ fn close_to(actual: f64, expected: f64) -> bool {
 async fn a_key_that_is_done_is_freed_while_the_queue_lives() {
     let queue = WorkQueue::new("test", exact(), 1, &QueueMetrics::register(&Registry::new()));
     let name: Arc<str> = "web".into();
-    queue.add(Request::cluster(Arc::clone(&name)), strong());
+    queue.add(NamespacedName::cluster(Arc::clone(&name)), strong());
     queue.try_get().unwrap().done();
     assert_eq!(Arc::strong_count(&name), 1);
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::tests::fixtures::{ByHand, object};
 use crate::cache::{CacheSettings, Delta, HandlerTrouble, View};
 use crate::client::Writer;
-use crate::key::{Cause, Key as _, Request, Trigger};
+use crate::key::{Cause, Key as _, NamespacedName, Trigger};
 use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_hours(1);
 /// A store, a source over it and the queue it feeds. No controller: the test takes the keys.
 struct Bench {
     cache: ByHand,
-    queue: WorkQueue<Request>,
+    queue: WorkQueue<NamespacedName>,
     _running: JoinSet<Result<(), SourceError>>,
 }
 
@@ -34,7 +34,7 @@ impl Bench {
     async fn start(
         objects: &[Value],
         max_depth: usize,
-        source: impl FnOnce(&ByHand) -> StoreSource<Request>,
+        source: impl FnOnce(&ByHand) -> StoreSource<NamespacedName>,
     ) -> Self {
         let retry = RetryPolicy::fixed(Duration::from_mins(1));
         let settings = QueueSettings { retry, max_depth, ..QueueSettings::default() };
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     /// The next key to run.
-    async fn get(&self) -> Running<Request> {
+    async fn get(&self) -> Running<NamespacedName> {
         timeout(LONG, self.queue.get()).await.expect("a key").expect("the queue is open")
     }
 
@@ -85,7 +85,7 @@ impl Bench {
     }
 
     fn state(&self, name: &str) -> Option<State> {
-        self.queue.find(&Request::namespaced("shop", name)).map(|key| key.state)
+        self.queue.find(&NamespacedName::namespaced("shop", name)).map(|key| key.state)
     }
 
     fn trouble(&self) -> Vec<(String, u64)> {
@@ -118,7 +118,7 @@ async fn a_handler_sees_each_change_with_its_states_and_the_key_tells_what_it_wa
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let source = |cache: &ByHand| {
         let seen = Arc::clone(&seen);
-        let handler = move |delta: &Delta<'_>, out: &mut Enqueue<Request>| {
+        let handler = move |delta: &Delta<'_>, out: &mut Enqueue<NamespacedName>| {
             seen.lock().push(told(delta));
             EnqueueForObject.handle(delta, out);
         };
@@ -206,7 +206,7 @@ fn owned(name: &str, version: u64) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_merely_listed_or_resynced_is_background_work_through_every_handler() {
-    type Make = fn(&ByHand) -> StoreSource<Request>;
+    type Make = fn(&ByHand) -> StoreSource<NamespacedName>;
     let handlers: [(&str, Make); 4] = [
         ("object", |cache| StoreSource::new(cache.store.clone(), EnqueueForObject)),
         ("controller", |cache| {
@@ -270,8 +270,8 @@ async fn a_new_object_goes_before_a_long_list_and_is_taken_in_while_others_fill_
 #[tokio::test(start_paused = true)]
 async fn what_a_handler_says_of_a_key_stands_over_what_the_event_says() {
     let source = |cache: &ByHand| {
-        let live = |_: &Delta<'_>, out: &mut Enqueue<Request>| {
-            out.add_with(Request::cluster("web"), Add::strong(Cause::bare(Trigger::Generic)));
+        let live = |_: &Delta<'_>, out: &mut Enqueue<NamespacedName>| {
+            out.add_with(NamespacedName::cluster("web"), Add::strong(Cause::bare(Trigger::Generic)));
         };
         StoreSource::new(cache.store.clone(), live)
     };
@@ -298,7 +298,7 @@ async fn a_list_longer_than_the_queue_runs_to_its_last_object_and_each_once_more
 #[tokio::test(start_paused = true)]
 async fn one_object_that_concerns_more_keys_than_the_queue_takes_loses_none_of_them() {
     let source = |cache: &ByHand| {
-        let twenty = |_: &View| names(20).into_iter().map(|name| Request::namespaced("shop", name));
+        let twenty = |_: &View| names(20).into_iter().map(|name| NamespacedName::namespaced("shop", name));
         StoreSource::new(cache.store.clone(), enqueue_mapped(twenty))
     };
     let bench = Bench::start(&objects(1), 3, source).await;
@@ -340,7 +340,7 @@ async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<S
 async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_and_its_failures() {
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
     let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-    let run = Writer::controller("test").running(&Request::namespaced("shop", "a"));
+    let run = Writer::controller("test").running(&NamespacedName::namespaced("shop", "a"));
     // Each write is of the version that the one before it left.
     let mut left = 5;
     let mut own = |number| {
@@ -354,7 +354,7 @@ async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_
     // Also after the run has ended.
     own(4);
     sleep(Duration::from_millis(1)).await;
-    let key = bench.queue.find(&Request::namespaced("shop", "a")).expect("it waits");
+    let key = bench.queue.find(&NamespacedName::namespaced("shop", "a")).expect("it waits");
     assert_eq!((key.state, key.attempts), (State::Backoff, 2));
     bench.cache.changed(&generation(5, "u1", 20));
     assert_eq!(bench.get().await.attempt(), 1, "what another wrote is tried at once, and anew");
@@ -389,8 +389,8 @@ async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whateve
 
 #[tokio::test(start_paused = true)]
 async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
-    let [a, b] = ["a", "b"].map(|name| Request::namespaced("shop", name));
-    let run = |key: &Request| Writer::controller("test").running(key);
+    let [a, b] = ["a", "b"].map(|name| NamespacedName::namespaced("shop", name));
+    let run = |key: &NamespacedName| Writer::controller("test").running(key);
     for (case, writer, expected) in [
         ("its own run", run(&a).on(Some(5)), State::Parked),
         ("its own run, with what another wrote before", run(&a), State::Ready),
@@ -412,10 +412,10 @@ async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
 #[tokio::test(start_paused = true)]
 async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
     let after = Duration::from_secs(1);
-    let of_all = move |_: &Delta<'_>, out: &mut Enqueue<Request>| {
+    let of_all = move |_: &Delta<'_>, out: &mut Enqueue<NamespacedName>| {
         for name in ["own", "other"] {
-            out.add(Request::cluster(name));
-            out.add_after(Request::cluster(format!("{name}-later")), after);
+            out.add(NamespacedName::cluster(name));
+            out.add_after(NamespacedName::cluster(format!("{name}-later")), after);
         }
     };
     for (run, expected) in [
@@ -424,12 +424,12 @@ async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
     ] {
         let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), of_all);
         let bench = Bench::start(&[], 0, source).await;
-        let names = ["own", "other", "own-later", "other-later"].map(Request::cluster);
+        let names = ["own", "other", "own-later", "other-later"].map(NamespacedName::cluster);
         for name in &names {
             bench.queue.add(name.clone(), Add::strong(Cause::bare(Trigger::Generic)));
             let _parked: Retried = bench.get().await.terminal("no luck");
         }
-        let writer = Writer::controller("test").running(&Request::cluster(run));
+        let writer = Writer::controller("test").running(&NamespacedName::cluster(run));
         bench.cache.written(&generation(1, "u1", 12), writer);
         // Time for the delivery.
         sleep(Duration::from_millis(1)).await;
@@ -458,7 +458,7 @@ async fn a_new_object_of_the_name_does_not_inherit_the_failures_of_the_old_one()
 }
 
 /// Panics whenever it sees this object.
-fn allergic(to: &'static str) -> impl EventHandler<Request> {
+fn allergic(to: &'static str) -> impl EventHandler<NamespacedName> {
     enqueue_mapped(move |view: &View| {
         assert!(view.meta().name() != to, "cannot stand {to}");
         Some(view.request().clone())
@@ -468,8 +468,8 @@ fn allergic(to: &'static str) -> impl EventHandler<Request> {
 /// A function with a name of its own in the log.
 struct Named<H>(H);
 
-impl<H: EventHandler<Request>> EventHandler<Request> for Named<H> {
-    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Request>) {
+impl<H: EventHandler<NamespacedName>> EventHandler<NamespacedName> for Named<H> {
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<NamespacedName>) {
         self.0.handle(delta, out);
     }
 

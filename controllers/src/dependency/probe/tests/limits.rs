@@ -16,7 +16,7 @@ impl Bench {
                 timeout: Duration::from_secs(timeout),
                 ..want(address, period)
             };
-            self.engine.watch(&Request::namespaced(namespace, format!("web-{number}")), vec![wants]);
+            self.engine.watch(&NamespacedName::namespaced(namespace, format!("web-{number}")), vec![wants]);
         }
     }
 

@@ -20,7 +20,7 @@ enum Node {
 /// What a tree says about the object.
 #[derive(Debug, PartialEq)]
 struct Naive {
-    request: Request,
+    request: NamespacedName,
     uid: String,
     version: String,
     generation: Option<i64>,
@@ -129,7 +129,7 @@ fn naive(raw: &str) -> Option<Naive> {
         value => value.as_array().cloned(),
     };
     Some(Naive {
-        request: Request::new(text(get("namespace"))?.as_deref(), &text(get("name"))??),
+        request: NamespacedName::new(text(get("namespace"))?.as_deref(), &text(get("name"))??),
         uid: text(get("uid"))??,
         version: text(get("resourceVersion"))??,
         generation: if get("generation").is_null() { None } else { Some(get("generation").as_i64()?) },

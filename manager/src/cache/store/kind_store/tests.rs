@@ -103,7 +103,7 @@ async fn a_narrower_scope_declared_before_the_start_reads_through_the_wider_one(
     assert_eq!((held(&narrow), held(&wide)), (vec!["a@5".into()], vec!["a@5".into(), "b@6".into()]));
     assert_eq!(rig.cache.kinds().len(), 1);
     assert!(narrow.get(&request("a")).unwrap().is_some());
-    let error = narrow.get(&Request::namespaced("bank", "b")).unwrap_err();
+    let error = narrow.get(&NamespacedName::namespaced("bank", "b")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "namespace bank of ConfigMap is outside the cache's scope (namespace shop); declare the store with a wider \

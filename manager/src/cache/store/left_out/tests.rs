@@ -12,11 +12,11 @@ fn what_is_left_out_again_and_again_is_said_once() {
 #[test]
 fn an_object_is_named_until_it_is_taken_or_gone() {
     let left_out = LeftOut::default();
-    let in_shop = |name: &str| Request::namespaced("shop", name);
+    let in_shop = |name: &str| NamespacedName::namespaced("shop", name);
     for name in ["a", "b", "c"] {
         left_out.add(in_shop(name), 0, "too long".to_owned());
     }
-    left_out.add(Request::namespaced("bank", "d"), 0, "too long".to_owned());
+    left_out.add(NamespacedName::namespaced("bank", "d"), 0, "too long".to_owned());
     left_out.remove(&in_shop("a"));
     left_out.add(in_shop("b"), 7, "still too long".to_owned());
     left_out.listed(Some("shop"), 7);

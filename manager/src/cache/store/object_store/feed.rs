@@ -16,7 +16,7 @@ use crate::cache::store::index::Values;
 use crate::cache::store::packer::PATIENCE;
 use crate::cache::store::table::{Arrival, Removal, Table};
 use crate::client::{Extent, Writer};
-use crate::key::{Chain, Request};
+use crate::key::{Chain, NamespacedName};
 
 /// Changes not yet delivered at which the reflector stops reading from its connection.
 const BACKLOG: usize = 1024;
@@ -120,7 +120,7 @@ impl ObjectStore {
 
     fn count_refused(&self, glimpse: &Glimpse, error: &ScanError) {
         self.counts.undecodable();
-        let name = glimpse.request.as_ref().map_or_else(|| "unknown".to_owned(), Request::to_string);
+        let name = glimpse.request.as_ref().map_or_else(|| "unknown".to_owned(), NamespacedName::to_string);
         if self.counts.left_out.is_news(&name, std::mem::discriminant(error)) {
             tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
         }
@@ -283,7 +283,7 @@ impl ObjectStore {
     }
 
     /// Returns the uid that reads show under a name.
-    pub(in crate::cache) fn shown(&self, request: &Request) -> Option<String> {
+    pub(in crate::cache) fn shown(&self, request: &NamespacedName) -> Option<String> {
         self.table.read().get(request).map(|view| view.meta().uid.to_string())
     }
 

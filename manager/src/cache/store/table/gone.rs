@@ -13,7 +13,7 @@ use std::hash::Hash;
 use hashbrown::HashMap;
 
 use crate::cache::object::meta::{ResourceVersion, Uid};
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// Keys remembered: far more than one read of a connection holds, for some 30 KB.
 const REMEMBERED: usize = 256;
@@ -23,7 +23,7 @@ const REMEMBERED: usize = 256;
 pub(super) struct Gone {
     uids: Recent<Uid>,
     /// Names whose newest version known is not in the store.
-    names: Recent<Request>,
+    names: Recent<NamespacedName>,
 }
 
 /// How far the last so many keys have come.
@@ -56,12 +56,12 @@ impl Gone {
     }
 
     /// Notes that a name had come to a version that the store does not hold.
-    pub(super) fn note_name(&mut self, request: &Request, version: &ResourceVersion, epoch: u64) {
+    pub(super) fn note_name(&mut self, request: &NamespacedName, version: &ResourceVersion, epoch: u64) {
         self.names.note(request, Some(version), epoch);
     }
 
     /// Returns whether the name has come further than this version.
-    pub(super) fn is_outdated(&self, request: &Request, version: &ResourceVersion) -> bool {
+    pub(super) fn is_outdated(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
         self.names.order_of(request, version) == Some(Ordering::Greater)
     }
 
@@ -70,7 +70,7 @@ impl Gone {
     pub(super) fn is_outdated_in_list(
         &mut self,
         epoch: u64,
-        request: &Request,
+        request: &NamespacedName,
         version: &ResourceVersion,
     ) -> bool {
         self.names.forget_before_list(epoch, request);

@@ -5,12 +5,12 @@ use crate::cache::object::delta::Origin;
 use crate::cache::object::meta::{Meta, ResourceVersion, Uid};
 use crate::cache::store::slots::Slot;
 use crate::client::Writer;
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// What a write of this process has removed from the server.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cache) struct Removal<'a> {
-    pub(in crate::cache) request: &'a Request,
+    pub(in crate::cache) request: &'a NamespacedName,
     pub(in crate::cache) uid: &'a Uid,
     /// One that the object had; `None` if the answer did not tell.
     pub(in crate::cache) version: Option<&'a ResourceVersion>,

@@ -13,8 +13,8 @@ use super::*;
 use crate::client::Live;
 use crate::client::owner::set_controller_reference;
 
-fn web() -> ObjectName {
-    ObjectName::namespaced("shop", "web")
+fn web() -> NamespacedName {
+    NamespacedName::namespaced("shop", "web")
 }
 
 fn stored(kind: &KindId, more: &Value) -> Value {

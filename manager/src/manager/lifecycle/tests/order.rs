@@ -69,7 +69,7 @@ impl Life {
                 controller = controller.runs_without_lease();
             }
             let handle = manager.register(controller.reconciler(Reconciles(name, diary.clone()))).unwrap();
-            handle.trigger(Request::namespaced("shop", "web")).unwrap();
+            handle.trigger(NamespacedName::namespaced("shop", "web")).unwrap();
         }
         // Added in another order than that of the start.
         let parts =

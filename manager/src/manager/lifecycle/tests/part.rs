@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::key::Request;
+use crate::key::NamespacedName;
 use crate::manager::{RunContext, Runnable, RunnableGroup};
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
@@ -157,7 +157,7 @@ impl Runnable for Part {
 }
 
 impl Reconciler for Reconciles {
-    async fn reconcile(&self, _: &Request, cx: &Context) -> Outcome {
+    async fn reconcile(&self, _: &NamespacedName, cx: &Context) -> Outcome {
         self.1.note(format!("{} runs", self.0));
         let _ends = Ends(format!("{} has run", self.0), self.1.clone());
         cx.stopping().cancelled().await;

@@ -25,7 +25,7 @@ use self::world::{Deletion, Filter, Sort, World};
 use crate::cache::tests::fixtures::config_map;
 use crate::cache::{Cache, CacheSettings, KindStore, LabelSelector, Projection, Scope, Select, Subscription};
 use crate::client::{WriteObserver, Writer};
-use crate::key::{KindId, Request as Key};
+use crate::key::{KindId, NamespacedName as Key};
 use crate::metrics::Registry;
 
 /// What happens next. Numbers say how many, names are `n0` to `n3`.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::world::{Filter, State, World};
 use crate::cache::{Delta, DeltaHandler, KindStore, View};
-use crate::key::Request;
+use crate::key::NamespacedName;
 
 /// Replays what it is told and notes what contradicts.
 pub(super) struct Ledger {
@@ -29,16 +29,16 @@ struct Kept {
 #[derive(Default)]
 pub(super) struct Known {
     /// By name; no read is older.
-    versions: BTreeMap<Request, u64>,
+    versions: BTreeMap<NamespacedName, u64>,
     /// The newest of each name, deletions included.
-    newest: BTreeMap<Request, u64>,
+    newest: BTreeMap<NamespacedName, u64>,
     pub(super) deleted: BTreeSet<String>,
 }
 
 impl Known {
     /// Takes an answer. What is answered in another order than the server wrote it leaves nothing known of the name:
     /// the later answer may be the older state.
-    pub(super) fn answered(&mut self, request: &Request, version: u64, is_object: bool) {
+    pub(super) fn answered(&mut self, request: &NamespacedName, version: u64, is_object: bool) {
         let newest = self.newest.entry(request.clone()).or_default();
         if version < *newest {
             self.versions.remove(request);
@@ -62,7 +62,7 @@ impl Ledger {
     }
 
     /// Notes what reads of a store get wrong.
-    pub(super) fn read(&self, store: &KindStore, names: impl Iterator<Item = Request>, known: &Known) {
+    pub(super) fn read(&self, store: &KindStore, names: impl Iterator<Item = NamespacedName>, known: &Known) {
         let world = self.world.lock();
         for request in names {
             // Not synced, or outside.

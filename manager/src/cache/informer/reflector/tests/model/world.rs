@@ -15,12 +15,12 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::cache::object::meta::Meta;
 use crate::client::ResourcePath;
-use crate::key::{Key, Request};
+use crate::key::{Key, NamespacedName};
 
 pub(super) type Answer = Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
 
 /// Objects by what a request names: uid and version.
-pub(super) type State = BTreeMap<Request, (String, u64)>;
+pub(super) type State = BTreeMap<NamespacedName, (String, u64)>;
 
 /// What kind of objects the server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Filter {
 /// An object as it is or was.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    pub(super) request: Request,
+    pub(super) request: NamespacedName,
     pub(super) uid: String,
     pub(super) version: u64,
     labelled: bool,
@@ -67,7 +67,7 @@ pub(super) struct World {
     sort: Sort,
     pub(super) version: u64,
     uids: u64,
-    objects: BTreeMap<Request, Object>,
+    objects: BTreeMap<NamespacedName, Object>,
     pub(super) history: Vec<Event>,
     /// Events up to this version are forgotten.
     pub(super) compacted: u64,
@@ -98,16 +98,16 @@ pub(super) struct Watch {
 // === impl Sort ===
 
 impl Sort {
-    pub(super) fn request(self, name: u8) -> Request {
+    pub(super) fn request(self, name: u8) -> NamespacedName {
         match self {
             Self::ConfigMaps => {
-                Request::namespaced(["shop", "bank"][usize::from(name % 2)], format!("n{name}"))
+                NamespacedName::namespaced(["shop", "bank"][usize::from(name % 2)], format!("n{name}"))
             }
-            Self::Namespaces => Request::cluster(format!("n{name}")),
+            Self::Namespaces => NamespacedName::cluster(format!("n{name}")),
         }
     }
 
-    pub(super) fn path(self, request: &Request) -> ResourcePath {
+    pub(super) fn path(self, request: &NamespacedName) -> ResourcePath {
         ResourcePath {
             group: String::new(),
             version: "v1".into(),
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Deletes; what takes longer is only begun.
-    pub(super) fn own_delete(&mut self, name: u8) -> Option<(Request, Deletion)> {
+    pub(super) fn own_delete(&mut self, name: u8) -> Option<(NamespacedName, Deletion)> {
         let request = self.sort.request(name);
         let deletion = match self.sort {
             Sort::ConfigMaps => Deletion::Gone(self.remove(&request)?),
@@ -219,7 +219,7 @@ impl World {
         Some((request, deletion))
     }
 
-    fn begin_delete(&mut self, request: &Request) -> Option<Value> {
+    fn begin_delete(&mut self, request: &NamespacedName) -> Option<Value> {
         let object = self.objects.get(request)?.clone();
         if object.deleting {
             return Some(self.sort.json(&object));
@@ -235,7 +235,7 @@ impl World {
         written
     }
 
-    fn remove(&mut self, request: &Request) -> Option<String> {
+    fn remove(&mut self, request: &NamespacedName) -> Option<String> {
         let object = self.objects.remove(request)?;
         self.version += 1;
         let uid = object.uid.clone();
@@ -395,12 +395,18 @@ impl World {
     }
 
     /// What was done to the objects of one name, in order.
-    pub(super) fn of<'w>(&'w self, request: &'w Request) -> impl Iterator<Item = &'w Event> + Clone {
+    pub(super) fn of<'w>(&'w self, request: &'w NamespacedName) -> impl Iterator<Item = &'w Event> + Clone {
         self.history.iter().filter(move |event| event.object.request == *request)
     }
 
     /// Whether what is read, or that nothing is, was so at this version or later.
-    pub(super) fn was_so(&self, filter: &Filter, request: &Request, read: Option<&Meta>, since: u64) -> bool {
+    pub(super) fn was_so(
+        &self,
+        filter: &Filter,
+        request: &NamespacedName,
+        read: Option<&Meta>,
+        since: u64,
+    ) -> bool {
         let later = || self.of(request).filter(|event| event.object.version > since);
         let then = self.of(request).take_while(|event| event.object.version <= since).last();
         match read {
