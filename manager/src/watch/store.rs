@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
-use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, View};
+use crate::cache::{Aspect, Changes, Delta, DeltaHandler, UntypedStore, ReadError, Select, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
 pub struct StoreSource<Q: Key> {
-    store: Arc<KindStore>,
+    store: Arc<UntypedStore>,
     feed: Feed<Q>,
 }
 
@@ -62,7 +62,7 @@ const SWEPT_PER_TURN: usize = 256;
 
 impl<Q: Key> StoreSource<Q> {
     /// Watches `store` and asks `handler` which keys each delta concerns.
-    pub fn new(store: Arc<KindStore>, handler: impl EventHandler<Q>) -> Self {
+    pub fn new(store: Arc<UntypedStore>, handler: impl EventHandler<Q>) -> Self {
         let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
         let feed = Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake };
         Self { store, feed }
@@ -177,7 +177,7 @@ impl<Q: Key> Sweeper<Q> {
     /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is full.
     ///
     /// Starting over instead would offer the same first objects again each time, and never come to the last ones.
-    async fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
+    async fn sweep(&self, store: &UntypedStore) -> Result<(), ReadError> {
         self.wait_for_room().await;
         // Names, not views: this may take long, and each object counts as it is when its turn has come.
         let views = store.list(&Select::all())?;
@@ -211,7 +211,7 @@ impl<Q: Key> Sweeper<Q> {
     }
 
     async fn wait_for_room(&self) {
-        self.shared.sink.queue().drained().await;
+        self.shared.sink.queue().wait_for_room().await;
     }
 
     fn offer(&self, key: Q, add: Add) {
@@ -266,7 +266,7 @@ impl<Q: Key> Feed<Q> {
             return Some(Arc::clone(&self.namesake));
         }
         let kind = self.namesake.kind();
-        let named = || Subject::Other(ObjectKey { kind: kind.clone(), request: request.clone() });
+        let named = || Subject::Other(ObjectKey { kind: kind.clone(), name: request.clone() });
         Some(Arc::clone(other.get_or_insert_with(|| Arc::new(named()))))
     }
 }
@@ -333,7 +333,7 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
             Some(_) => old.generation != new.generation,
             None => old.content_hash != new.content_hash,
         };
-    let alone = || delta.own_write.is_some_and(|writer| writer.was_on(old.resource_version.number()));
+    let alone = || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
     old.deleting != new.deleting || (asks && !alone())
 }
 
