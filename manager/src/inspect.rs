@@ -43,7 +43,7 @@
 //! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
 //!
 //! # Invariants
-//! 1. Nothing is said to who neither was [`Admitted`] by token nor names a loopback host, so that a web page whose name is made to resolve to this
+//! 1. Nothing is said to who neither was [`Authorized`] by token nor names a loopback host, so that a web page whose name is made to resolve to this
 //!    machine reads nothing.
 //! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
 //!    texts of keys are users' code. One answer about a queue is in memory at a time, from its first key until its
@@ -82,13 +82,13 @@ use tokio::sync::watch;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::config::{Loaded, Setting, Standing};
+use crate::config::{Loaded, Setting, ReloadStatus};
 use crate::controller::{ControllerView, Directory};
 use crate::serve::Turns;
 
 pub use actions::SetLogLevel;
-pub use host::Admitted;
-pub use leader::{Election, History, Leader};
+pub use host::Authorized;
+pub use leader::{Election, LeaseHistory, Leader};
 pub use own::{OwnPage, OwnPages, PageError};
 #[cfg(feature = "program")]
 pub(crate) use peers::OWN;
@@ -112,7 +112,7 @@ pub struct Inspect {
 /// How the configuration stands.
 pub(crate) struct Configuration {
     /// What is in force, and what was refused.
-    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) status: watch::Receiver<ReloadStatus>,
     /// Returns every key of every controller there is, with what its code sets: see [`Loaded::controller`].
     pub(crate) controllers: Box<OfControllers>,
 }
@@ -175,10 +175,10 @@ impl Inspect {
             .route("/debug/controllers", get(|inspect, _| json(&controllers::page(&inspect.controllers))))
             .route("/debug/controllers/{name}/queue", page(&inspect, Method::GET, Self::queue))
             .route("/debug/controllers/{name}/reconcile", post(Self::reconcile))
-            .route("/debug/caches", get(|inspect, _| json(&caches::page(inspect.cache.kinds_everywhere()))))
+            .route("/debug/caches", get(|inspect, _| json(&caches::page(inspect.cache.kinds_of_all_clusters()))))
             .route(
                 "/debug/watches",
-                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_everywhere()))),
+                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_of_all_clusters()))),
             )
             .route("/debug/config", get(Self::config))
             .route("/debug/leader", get(|inspect, _| json(&inspect.leader.page())))
@@ -199,10 +199,10 @@ impl Inspect {
 
     fn config(&self, _: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
         let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
-        let Configuration { standing, controllers } = self.configuration.as_ref().ok_or_else(unknown)?;
-        let standing = standing.borrow().clone();
-        let controllers = controllers(&standing.accepted);
-        json(&configuration::page(&standing, controllers))
+        let Configuration { status, controllers } = self.configuration.as_ref().ok_or_else(unknown)?;
+        let status = status.borrow().clone();
+        let controllers = controllers(&status.accepted);
+        json(&configuration::page(&status, controllers))
     }
 
     fn set_log_level(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
@@ -303,7 +303,7 @@ where
 
 /// Refuses requests that were not meant for this machine.
 async fn for_this_host(request: extract::Request, next: Next) -> response::Response {
-    if request.extensions().get::<Admitted>().is_none() && !host::is_loopback(&request) {
+    if request.extensions().get::<Authorized>().is_none() && !host::is_loopback(&request) {
         let text = "the Host header does not name this machine; connect to localhost or a loopback address";
         return refusal(StatusCode::FORBIDDEN, text);
     }

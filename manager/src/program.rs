@@ -33,7 +33,7 @@ use flags::{RunFlags, add_args};
 use run::RunArgs;
 
 pub use flags::ConfigFlags;
-pub use inspect::{Question, Short};
+pub use inspect::{PageCommand, ShortDuration};
 
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
@@ -63,7 +63,7 @@ pub struct Program {
     schema: ConfigSchema,
     setup: Setup,
     own: Vec<(Command, OwnCommand)>,
-    questions: Vec<Question>,
+    page_commands: Vec<PageCommand>,
 }
 
 /// How the process ends.
@@ -122,7 +122,7 @@ impl Program {
             schema: ConfigSchema::new().controllers([""; 0]),
             setup: Box::new(|_| Box::pin(async { Ok(()) })),
             own: Vec::new(),
-            questions: Vec::new(),
+            page_commands: Vec::new(),
         }
     }
 
@@ -188,8 +188,8 @@ impl Program {
     }
 
     /// Adds a command that prints a [page](Manager::page) of this program's own, read from a running manager.
-    pub fn question(mut self, question: Question) -> Self {
-        self.questions.push(question);
+    pub fn page_command(mut self, page_command: PageCommand) -> Self {
+        self.page_commands.push(page_command);
         self
     }
 
@@ -235,9 +235,9 @@ impl Program {
         if let Some(index) = self.own.iter().position(|(command, _)| command.get_name() == name) {
             return Ok(Parsed::Own(index, flags.clone()));
         }
-        let mut questions = self.questions.iter();
-        match (questions.find(|question| question.command().get_name() == name), name) {
-            (Some(question), _) => question.run(flags, &self.schema, output)?,
+        let mut page_commands = self.page_commands.iter();
+        match (page_commands.find(|page_command| page_command.command().get_name() == name), name) {
+            (Some(page_command), _) => page_command.run(flags, &self.schema, output)?,
             (None, "run") => return self.run(flags),
             (None, "inspect") => inspect::run(flags, &self.schema, output)?,
             (None, "crd") => output.print(&self.crd()?)?,
@@ -262,7 +262,7 @@ impl Program {
             .subcommand_required(true)
             .subcommands([defaults, validate, schema]);
         let own = self.own.iter().map(|(command, _)| command);
-        let own = own.chain(self.questions.iter().map(Question::command)).cloned();
+        let own = own.chain(self.page_commands.iter().map(PageCommand::command)).cloned();
         let version = Command::new("version").about("Print the version");
         Command::new(self.name)
             .version(self.version)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seconds;
-use crate::config::{Applies, Change, Origin, Setting, Standing};
+use crate::config::{Applies, Change, Origin, Setting, ReloadStatus};
 
 /// The key whose value a person may set by hand.
 const LOG_LEVEL: &str = "logging.level";
@@ -47,8 +47,8 @@ pub(crate) struct Row {
 }
 
 /// `controllers`: every key of every controller there is, under what was accepted last.
-pub(super) fn page(standing: &Standing, controllers: Vec<Setting>) -> Page {
-    let Standing { started, accepted, .. } = standing;
+pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
+    let ReloadStatus { started, accepted, .. } = status;
     let change = Change::between(&started.configuration, &accepted.configuration);
     let asked: HashSet<String> = controllers.iter().map(|setting| setting.path.clone()).collect();
     // What the file alone says of a controller is less than what its code says to that.
@@ -66,15 +66,15 @@ pub(super) fn page(standing: &Standing, controllers: Vec<Setting>) -> Page {
     });
     let mut settings: Vec<_> = live.into_iter().chain(controllers).map(Row::from).chain(old).collect();
     settings.sort_by(|one, other| one.path.cmp(&other.path));
-    let by_hand = standing.log_level.as_ref();
+    let by_hand = status.log_level.as_ref();
     if let Some((level, row)) = by_hand.zip(settings.iter_mut().find(|row| row.path == LOG_LEVEL)) {
         (row.value, row.from) = (level.to_string().into(), "action".to_owned());
     }
     Page {
-        file: standing.file.as_ref().map(|file| file.display().to_string()),
+        file: status.file.as_ref().map(|file| file.display().to_string()),
         hash: accepted.hash.clone(),
-        loaded_seconds: seconds(standing.accepted_at.elapsed()),
-        refused: standing.refused.as_ref().map(|refused| Refused {
+        loaded_seconds: seconds(status.accepted_at.elapsed()),
+        refused: status.refused.as_ref().map(|refused| Refused {
             seconds_ago: seconds(refused.at.elapsed()),
             problems: refused.problems.clone(),
         }),

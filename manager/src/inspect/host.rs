@@ -13,7 +13,7 @@ use http::uri::Authority;
 /// Among the extensions of a request whose sender has shown the token of the inspection: a browser sends none to a name that was
 /// made to resolve here, so any Host is as good as loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted;
+pub struct Authorized;
 
 /// Returns whether every host that the request names is loopback, and it names one. The port does not matter: a
 /// forwarded one may be any.

@@ -14,7 +14,7 @@ use crate::controller::{ControllerView, KeyText};
 use crate::queue::{KeySnapshot, State};
 
 /// The first keys of any number, in memory for twice as many as are wanted.
-struct First {
+struct FirstKeys {
     /// At least 1.
     limit: usize,
     sort: Sort,
@@ -25,7 +25,7 @@ struct First {
 
 pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
     let status = controller.status();
-    let mut first = First { limit: query.limit, sort: query.sort, matched: 0, kept: Vec::new() };
+    let mut first = FirstKeys { limit: query.limit, sort: query.sort, matched: 0, kept: Vec::new() };
     controller.visit(&query.wanted, &mut |key| {
         if query.after.as_ref().is_none_or(|after| key.key.text > *after) {
             first.offer(key);
@@ -45,9 +45,9 @@ pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
     }
 }
 
-// === impl First ===
+// === impl FirstKeys ===
 
-impl First {
+impl FirstKeys {
     fn offer(&mut self, key: KeySnapshot<KeyText>) {
         self.matched += 1;
         self.kept.push(key);

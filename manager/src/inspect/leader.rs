@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pages::{self, Lease, Turn};
+use super::pages::{self, Lease, LeaseChange};
 use super::seconds;
 use crate::controller::Term;
 use crate::election::{Ending, Leadership, LeaseEvent};
 use crate::key::Fence;
 
 /// Turns that are remembered: days of an ordinary life, and the last minutes of a Lease that nobody can keep.
-const TURNS: usize = 32;
+const MAX_CHANGES: usize = 32;
 
 /// The end of this replica's term, which says nothing about the next holder.
 const STOPPED: &str = "stoppedLeading";
@@ -44,12 +44,12 @@ pub struct Election {
     /// What the elector says.
     pub leadership: watch::Receiver<Leadership>,
     /// What the elector has told.
-    pub history: History,
+    pub history: LeaseHistory,
 }
 
 /// What this replica has seen happen to the Lease, the last of it. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct LeaseHistory {
     /// The newest last.
     turns: Arc<Mutex<VecDeque<(Instant, LeaseEvent)>>>,
 }
@@ -80,7 +80,7 @@ impl Leader {
             Leadership::Lost(ending) => page.lost = Some(word(&ending).into()),
         }
         page.history = election.history.newest_first();
-        let holds = |turn: &&Turn| turn.event != STOPPED && turn.identity == page.holder;
+        let holds = |turn: &&LeaseChange| turn.event != STOPPED && turn.identity == page.holder;
         let known = page.history.iter().take_while(|turn| holds(turn) || turn.event == STOPPED).filter(holds);
         page.holder_seconds = page.holder.as_ref().and(known.last().map(|turn| turn.seconds_ago));
         page
@@ -97,31 +97,31 @@ impl Leader {
     }
 }
 
-// === impl History ===
+// === impl LeaseHistory ===
 
-impl History {
+impl LeaseHistory {
     /// Remembers what has just happened.
     pub fn note(&self, event: &LeaseEvent) {
         let mut turns = self.turns.lock();
-        if turns.len() == TURNS {
+        if turns.len() == MAX_CHANGES {
             turns.pop_front();
         }
         turns.push_back((Instant::now(), event.clone()));
     }
 
-    fn newest_first(&self) -> Vec<Turn> {
+    fn newest_first(&self) -> Vec<LeaseChange> {
         let turns = self.turns.lock().clone();
         turns.into_iter().rev().map(|(at, event)| turn(at, event)).collect()
     }
 }
 
-fn turn(at: Instant, event: LeaseEvent) -> Turn {
+fn turn(at: Instant, event: LeaseEvent) -> LeaseChange {
     let (event, identity, reason) = match event {
         LeaseEvent::BecameLeader { identity } => ("becameLeader", Some(identity), None),
         LeaseEvent::StoppedLeading { identity, ending } => (STOPPED, Some(identity), Some(word(&ending))),
         LeaseEvent::NewLeader { holder } => ("newHolder", holder, None),
     };
-    Turn {
+    LeaseChange {
         seconds_ago: seconds(at.elapsed()),
         event: event.into(),
         identity: identity.map(|identity| identity.to_string()),

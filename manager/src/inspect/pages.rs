@@ -216,7 +216,7 @@ pub(crate) struct Leader {
     /// For how long this replica has known the holder as the holder.
     pub(crate) holder_seconds: Option<f64>,
     /// Changes of the Lease as far as this replica saw them, the newest first; at most 32.
-    pub(crate) history: Vec<Turn>,
+    pub(crate) history: Vec<LeaseChange>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -227,7 +227,7 @@ pub(crate) struct Lease {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Turn {
+pub(crate) struct LeaseChange {
     pub(crate) seconds_ago: f64,
     /// `becameLeader`, `stoppedLeading` of this replica; `newHolder` of any.
     pub(crate) event: Word,

@@ -6,7 +6,7 @@
 //! # Invariants
 //! 1. A request goes to the address that the Lease gives for its present holder, over TLS with the certificate given
 //!    there, or nowhere. It takes the token of its sender along and none of this replica.
-//! 2. Only requests that this replica would answer itself are forwarded: they were [`Admitted`].
+//! 2. Only requests that this replica would answer itself are forwarded: they were [`Authorized`].
 //! 3. A forwarded request is marked ([`OWN`]), and what is marked is not forwarded.
 //! 4. Answers under way are few, and each is bounded; a leader that does not answer is given up on, in time for an answer
 //!    of one's own.
@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 use super::pages::Standby;
 use super::standby::told;
-use super::{Admitted, Leader, STANDBY, own, refusal};
+use super::{Authorized, Leader, STANDBY, own, refusal};
 use crate::election::Notice;
 use crate::key::Chain;
 use crate::serve::{exchange, held, shake_hands};
@@ -124,7 +124,7 @@ impl Peers {
 
 async fn forward(State(peers): State<Peers>, request: Request, next: Next) -> Response {
     let (admitted, marked) =
-        (request.extensions().get::<Admitted>().is_some(), request.headers().contains_key(OWN));
+        (request.extensions().get::<Authorized>().is_some(), request.headers().contains_key(OWN));
     let standby =
         peers.leader.standby().filter(|_| admitted && !marked && concerns_leader(request.uri().path()));
     let Some((standby, leader)) = standby.and_then(|standby| Some((standby.clone(), standby.leader?))) else {

@@ -152,7 +152,7 @@ impl<Q: Key> Live<Q> {
 
 /// The API server has pages below /debug too, so the roles name each page.
 #[test]
-fn the_shipped_roles_are_for_the_pages_that_are_served_and_one_of_the_program() {
+fn the_shipped_roles_match_the_served_pages() {
     let roles = include_str!("../../../deploy/components/inspect-peers/rbac.yaml");
     let roles: Vec<Value> = serde_saphyr::from_multiple(roles).unwrap();
     let granted: BTreeSet<_> = roles
@@ -180,7 +180,7 @@ fn the_shipped_roles_are_for_the_pages_that_are_served_and_one_of_the_program() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
+async fn a_queue_page_lists_every_key_with_all_fields() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "forbidden"), ("", "node"), ("shop", "fails")]).await;
     live.notifier.notify(NamespacedName::namespaced("shop", "slow"));
@@ -209,7 +209,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn filters_and_bound_choose_among_the_keys() {
+async fn filters_order_and_limit_select_keys() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "fails"), ("site", "fails"), ("", "node")]).await;
     let inspect = inspect(&live.controllers).pages();
@@ -247,7 +247,7 @@ async fn filters_and_bound_choose_among_the_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_lead() {
+async fn a_controller_is_listed_until_it_ends_also_on_a_standby() {
     let live = Live::start(Term::new());
     live.notify(&[("shop", "a")]).await;
     let inspect = inspect(&live.controllers).pages();
@@ -267,7 +267,7 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
+async fn stores_are_listed_by_kind_and_scope_with_their_errors() {
     let cache = cache(CacheSettings { namespaces: vec!["shop".to_owned()], ..CacheSettings::default() });
     let deployment = || KindId::new("apps", "v1", "Deployment", "deployments", true);
     let _site = cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
@@ -288,7 +288,7 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_watch_of_a_store_is_told_by_itself() {
+async fn every_watch_of_a_store_is_listed() {
     let cache =
         cache(CacheSettings { namespaces: vec!["shop".into(), "site".into()], ..CacheSettings::default() });
     let _maps =
@@ -310,9 +310,9 @@ async fn every_watch_of_a_store_is_told_by_itself() {
 }
 
 #[tokio::test]
-async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() {
+async fn stores_of_other_clusters_are_listed_last_with_their_cluster() {
     let own = cache(CacheSettings::default());
-    let edge = own.beside("edge", silent());
+    let edge = own.for_cluster("edge", silent());
     let kind = |name: &str| KindId::new("", "v1", name, "any", true);
     let _theirs = edge.kind(kind("Apple"), Scope::all(), Projection::Full);
     let _ours = own.kind(kind("Pear"), Scope::all(), Projection::Full);
@@ -326,7 +326,7 @@ async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() 
 }
 
 #[test]
-fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
+fn a_store_page_has_all_figures_and_failing_handlers() {
     let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };
     let packing =
         Packing { objects: 2, bytes: 300, plain_bytes: 3_100, dictionaries: 1, dictionary_bytes: 9_000 };
@@ -368,7 +368,7 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
 }
 
 #[tokio::test]
-async fn what_is_not_answered_says_why() {
+async fn refusals_have_their_status_and_a_reason() {
     let inspect = inspect(&Directory::default()).pages();
     let refused = |method: &str, host: &str, path: &str| {
         let response = answer(&inspect, request(method, host, path));
@@ -421,7 +421,7 @@ async fn exchange(address: std::net::SocketAddr, line: &str, host: &str) -> Stri
 }
 
 #[tokio::test]
-async fn a_server_on_loopback_answers_those_who_mean_it() {
+async fn a_server_on_loopback_answers_only_requests_for_loopback_hosts() {
     let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
     let (address, stop) = (bound.local_addr(), CancellationToken::new());
     let running = JoinSet::from_iter([bound.run(inspect(&Directory::default()).router(), stop.clone())]);
@@ -446,27 +446,27 @@ async fn a_server_on_loopback_answers_those_who_mean_it() {
 
 /// A key whose text is not to be had for the asking.
 #[derive(Clone)]
-struct Difficult {
+struct BlockingKey {
     name: &'static str,
     /// Met by the test, once it has seen what it wants to see.
     meet: Arc<std::sync::Barrier>,
 }
 
-impl PartialEq for Difficult {
+impl PartialEq for BlockingKey {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Difficult {}
+impl Eq for BlockingKey {}
 
-impl std::hash::Hash for Difficult {
+impl std::hash::Hash for BlockingKey {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-impl Key for Difficult {
+impl Key for BlockingKey {
     fn namespace(&self) -> Option<&str> {
         None
     }
@@ -476,7 +476,7 @@ impl Key for Difficult {
     }
 }
 
-impl fmt::Display for Difficult {
+impl fmt::Display for BlockingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         assert!(self.name != "panics", "on purpose");
         self.meet.wait();
@@ -491,18 +491,18 @@ async fn asked(router: Router, path: &str) -> response::Response {
 
 struct Never;
 
-impl Reconciler<Difficult> for Never {
-    async fn reconcile(&self, _: &Difficult, _: &Context) -> Outcome {
+impl Reconciler<BlockingKey> for Never {
+    async fn reconcile(&self, _: &BlockingKey, _: &Context) -> Outcome {
         Err("not while it does not lead".into())
     }
 }
 
 #[tokio::test]
-async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
+async fn a_key_whose_text_blocks_or_panics_affects_only_its_own_request() {
     let live = Live::start_keyed(Term::new(), Never);
     let meet = Arc::new(std::sync::Barrier::new(2));
     for name in ["panics", "blocks"] {
-        live.notifier.notify(Difficult { name, meet: Arc::clone(&meet) });
+        live.notifier.notify(BlockingKey { name, meet: Arc::clone(&meet) });
     }
     let ask = {
         let router = inspect(&live.controllers).router();
@@ -526,7 +526,7 @@ async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
+async fn a_slow_reader_of_a_queue_page_delays_only_other_queue_pages() {
     let live = Live::start(Term::new());
     while listed_count(&live.controllers) < 1 {
         live.notifier.notify(NamespacedName::namespaced("shop", "any"));
@@ -550,7 +550,7 @@ fn listed_count(controllers: &Directory) -> usize {
 }
 
 #[tokio::test]
-async fn a_program_has_pages_of_its_own() {
+async fn a_program_adds_its_own_pages() {
     let own = OwnPages::default();
     let price = |rest: &[&str]| match rest {
         ["milk"] => Ok(serde_json::json!({"price": 3})),

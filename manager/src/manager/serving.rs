@@ -105,7 +105,7 @@ impl Shared {
         let reloads = self.reloads.clone();
         let controllers = move |loaded: &_| reloads.controllers(loaded);
         let configuration =
-            Configuration { standing: self.reloads.standing(), controllers: Box::new(controllers) };
+            Configuration { status: self.reloads.reload_status(), controllers: Box::new(controllers) };
         let mut inspect = Inspect::new(self.directory.clone(), cache, leader);
         inspect.configuration = Some(configuration);
         inspect.set_log_level = self.reloads.log_level();

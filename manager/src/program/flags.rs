@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 
 use crate::config::{
-    BindAddress, ConfigError, ConfigSchema, Loaded, LogFilter, LogFormat, Overrides, Source,
+    BindAddress, ConfigError, ConfigSchema, Loaded, LogFilter, LogFormat, Overrides, ConfigSource,
 };
 use crate::key::is_dns_label;
 
@@ -84,9 +84,9 @@ impl ConfigFlags {
     }
 
     /// Returns the file, if one was given, for reading it again as [`ConfigFlags::load`] does.
-    pub fn source(&self, schema: &ConfigSchema) -> Option<Source> {
+    pub fn source(&self, schema: &ConfigSchema) -> Option<ConfigSource> {
         let path = self.config.as_deref()?;
-        Some(Source::new(path, self.overrides(), schema.clone()))
+        Some(ConfigSource::new(path, self.overrides(), schema.clone()))
     }
 
     /// Returns what stands over the file.

@@ -8,7 +8,7 @@
 mod client;
 mod duration;
 mod follow;
-mod question;
+mod page_command;
 mod standby;
 mod table;
 mod tables;
@@ -31,8 +31,8 @@ use crate::key::Chain;
 use client::{Answer, Server};
 use table::Table;
 
-pub use duration::Short;
-pub use question::Question;
+pub use duration::ShortDuration;
+pub use page_command::PageCommand;
 
 /// Where a manager serves its debug pages unless its configuration says otherwise.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
@@ -40,9 +40,9 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 #[derive(Args, Debug)]
 struct Flags {
     #[command(subcommand)]
-    what: What,
+    what: InspectCommand,
     #[command(flatten)]
-    target: Target,
+    target: ServerFlags,
     /// Read again each second: after the table, print the rows that have changed
     #[arg(short, long, global = true)]
     watch: bool,
@@ -50,7 +50,7 @@ struct Flags {
 
 /// Which manager to read from, and how to print the answer.
 #[derive(Args, Debug)]
-struct Target {
+struct ServerFlags {
     /// Where the manager serves its debug pages [default: what --config says, else 127.0.0.1:8082]
     #[arg(long, global = true, value_name = "HOST:PORT")]
     address: Option<String>,
@@ -69,7 +69,7 @@ struct Target {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum InspectCommand {
     #[command(flatten)]
     Page(Page),
     #[command(flatten)]
@@ -148,18 +148,18 @@ pub(super) fn run(
     let json = flags.target.json();
     block_on(async {
         match &flags.what {
-            What::Action(_) if flags.watch => {
+            InspectCommand::Action(_) if flags.watch => {
                 Err(Failure::wrong_input("an action is done once; leave -w out"))
             }
-            What::Action(action) => {
+            InspectCommand::Action(action) => {
                 let (path, body) = action.request();
                 let Answer { body, standby } = server.post(&path, &body).await?;
                 output.print(&if json { body } else { Action::text(body) })?;
                 standby::tell(standby.as_ref(), output);
                 Ok(())
             }
-            What::Page(page) if flags.watch => follow::follow(page, json, &server, output).await,
-            What::Page(page) => {
+            InspectCommand::Page(page) if flags.watch => follow::follow(page, json, &server, output).await,
+            InspectCommand::Page(page) => {
                 let Answer { body, standby } = server.get(&page.path()).await?;
                 if json {
                     output.print(&body)?;
@@ -188,9 +188,9 @@ fn unknown_form(path: &str, error: &serde_json::Error) -> Failure {
     ))
 }
 
-// === impl Target ===
+// === impl ServerFlags ===
 
-impl Target {
+impl ServerFlags {
     fn json(&self) -> bool {
         self.output == "json"
     }

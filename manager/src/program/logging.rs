@@ -33,7 +33,7 @@ use crate::manager::SetLogLevel;
 use crate::reconcile::BoxError;
 
 use json::{Json, SpanFields};
-use limit::Limit;
+use limit::LineLimit;
 
 /// Libraries whose detailed lines quote bytes of a peer. They stay at `info` unless the filter names them: a higher level
 /// for the manager must not let strangers write into its log.
@@ -43,7 +43,7 @@ const QUOTING: [&str; 3] = ["h2", "hickory_", "rustls"];
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
-    limit: Limit,
+    limit: LineLimit,
 }
 
 /// The process logs already; a binary sets logging up once, before anything else.
@@ -62,7 +62,7 @@ struct OneLine<'a>(&'a dyn fmt::Debug);
 /// # Errors
 /// If the process has a subscriber already.
 pub fn init(logging: &Logging) -> Result<LogHandle, AlreadySet> {
-    let limit = Limit::new(limit::REPORT);
+    let limit = LineLimit::new(limit::REPORT);
     let (subscriber, handle) = build(logging, io::stderr, Timestamp::now, io::stderr().is_terminal(), limit);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
     Ok(handle)
@@ -77,7 +77,7 @@ pub fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    build(logging, writer, now, false, Limit::new(limit::REPORT))
+    build(logging, writer, now, false, LineLimit::new(limit::REPORT))
 }
 
 fn build<W>(
@@ -85,7 +85,7 @@ fn build<W>(
     writer: W,
     now: fn() -> Timestamp,
     colours: bool,
-    limit: Limit,
+    limit: LineLimit,
 ) -> (impl Subscriber + Send + Sync + use<W>, LogHandle)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,

@@ -10,7 +10,7 @@ use tracing::error;
 
 use super::{Exit, Failure, Setup, logging};
 use crate::client::connect::{self, ConnectError};
-use crate::config::{Loaded, Source};
+use crate::config::{Loaded, ConfigSource};
 use crate::key::Chain;
 use crate::manager::{BuildError, ClusterError, Manager, ManagerOptions, RegisterError};
 use crate::reconcile::BoxError;
@@ -24,7 +24,7 @@ pub(super) struct RunArgs {
     /// File and flags, resolved, with the origin of each value.
     pub(super) loaded: Loaded,
     /// The file of `--config`, to read it again.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<ConfigSource>,
     /// The file of `--kubeconfig`.
     pub(super) kubeconfig: Option<PathBuf>,
     /// The context of `--context`.

@@ -67,7 +67,7 @@ fn help_names_every_command_on_standard_output() {
 }
 
 #[test]
-fn a_command_line_that_is_wrong_ends_with_code_2() {
+fn a_wrong_command_line_exits_with_code_2() {
     for args in
         [&["rum"][..], &[], &["config"], &["config", "validate"], &["run", "--confg", "x"], &["version", "x"]]
     {
@@ -80,7 +80,7 @@ fn a_command_line_that_is_wrong_ends_with_code_2() {
 }
 
 #[test]
-fn a_flag_says_what_it_expected() {
+fn a_wrong_flag_value_is_refused_with_the_expected_form() {
     done(
         &["run", "--log-level", "inof"],
         Exit::WrongInput,
@@ -99,14 +99,14 @@ fn a_flag_says_what_it_expected() {
 }
 
 #[test]
-fn defaults_are_printed_with_the_sections_of_this_program() {
+fn print_defaults_includes_the_sections_of_the_program() {
     let text = shop_schema().controllers(["orders", "invoices"]).default_file("shop");
     done(&["config", "print-defaults"], Exit::Success, &text, "");
     assert!(text.contains("  # The most open orders.\n"), "{text}");
 }
 
 #[test]
-fn the_schema_knows_the_controllers_of_this_program() {
+fn the_schema_lists_the_controllers_of_the_program() {
     let (parsed, out, err) = run(&["config", "schema"]);
     assert!(matches!(parsed, Parsed::Done(Exit::Success)), "{parsed:?}, {err}");
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -116,7 +116,7 @@ fn the_schema_knows_the_controllers_of_this_program() {
 
 /// The names by which a value's origin is told are written beside the settings, below this room.
 #[test]
-fn every_flag_that_stands_over_the_file_is_known_there_by_its_name() {
+fn every_overriding_flag_is_an_origin_by_its_name() {
     let command = ConfigFlags::add_to(Command::new("run"));
     let over = |help: &str| Some(help.rsplit_once("[over ")?.1.strip_suffix(']')?.to_owned());
     let mut found = 0;
@@ -142,7 +142,7 @@ fn every_flag_that_stands_over_the_file_is_known_there_by_its_name() {
 }
 
 #[test]
-fn a_valid_file_or_folder_is_called_so() {
+fn a_valid_file_or_directory_is_reported_as_valid() {
     let (folder, path) = file(&format!("{HEAD}controllers: {{orders: {{workers: 4}}}}\n"));
     for path in [path.as_path(), folder.path()] {
         let path = path.display().to_string();
@@ -174,7 +174,7 @@ fn a_wrong_file_gives_one_line_per_error_and_code_2() {
 }
 
 #[test]
-fn flags_that_contradict_each_other_are_wrong_input_too() {
+fn conflicting_flags_are_wrong_input() {
     done(
         &["run", "--metrics-bind-address", "0.0.0.0:8081"],
         Exit::WrongInput,
@@ -185,7 +185,7 @@ fn flags_that_contradict_each_other_are_wrong_input_too() {
 }
 
 #[test]
-fn run_hands_back_the_file_with_the_flags_over_it() {
+fn run_loads_the_file_and_applies_the_flags() {
     let (folder, _) = file(&format!("{HEAD}leaderElection: {{leaseName: shop}}\nlogging: {{level: warn}}\n"));
     let folder = folder.path().display().to_string();
     let (parsed, out, err) = run(&[
@@ -211,7 +211,7 @@ fn run_hands_back_the_file_with_the_flags_over_it() {
 }
 
 #[test]
-fn without_a_file_the_defaults_hold() {
+fn without_a_file_run_uses_the_defaults() {
     let (parsed, ..) = run(&["run", "--leader-elect"]);
     let Parsed::Run(run) = parsed else { panic!("{parsed:?}") };
     let default = shop_schema().from_overrides(&Overrides::default()).unwrap();
@@ -220,7 +220,7 @@ fn without_a_file_the_defaults_hold() {
 }
 
 #[test]
-fn a_command_of_the_binarys_own_comes_back_with_its_flags() {
+fn an_own_command_gets_its_flags() {
     let (parsed, ..) = run(&["dev", "--log-format", "text"]);
     let Parsed::Own(0, matches) = parsed else { panic!("{parsed:?}") };
     let flags = ConfigFlags::of(&matches).unwrap();
@@ -231,7 +231,7 @@ fn a_command_of_the_binarys_own_comes_back_with_its_flags() {
 }
 
 #[test]
-fn crds_are_documents_that_kubectl_reads_back() {
+fn crds_are_yaml_documents_that_kubectl_can_parse() {
     let (parsed, out, err) = run(&["crd"]);
     assert!(matches!(parsed, Parsed::Done(Exit::Success)), "{parsed:?}, {err}");
     assert_eq!(run(&["crd"]).1, out, "the same bytes each time");
@@ -266,7 +266,7 @@ impl Write for Broken {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
+fn a_closed_pipe_is_success_and_a_full_disk_is_failure() {
     for (kind, exit) in
         [(io::ErrorKind::BrokenPipe, Exit::Success), (io::ErrorKind::StorageFull, Exit::Failure)]
     {

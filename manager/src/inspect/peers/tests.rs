@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::controller::Term;
 use crate::election::{Leadership, NOTICE};
-use crate::inspect::{Election, History, standby};
+use crate::inspect::{Election, LeaseHistory, standby};
 use crate::key::Fence;
 use crate::serve::{Bound, Certificates, Limits};
 
@@ -54,7 +54,7 @@ impl Replica {
             namespace: "system".to_owned(),
             lease_name: "mainstay".to_owned(),
             leadership: leadership.subscribe(),
-            history: History::default(),
+            history: LeaseHistory::default(),
         };
         let leader = Leader {
             identity: identity.to_owned(),
@@ -87,7 +87,7 @@ impl Replica {
         });
         let pages = pages.layer(from_fn_with_state(self.leader.clone(), standby::mark));
         let pages = Peers::new(self.leader.clone(), self.notice.clone()).before(pages);
-        pages.layer(Extension(Admitted))
+        pages.layer(Extension(Authorized))
     }
 
     fn serve(&self) -> Served {
@@ -148,7 +148,7 @@ fn leading() -> Replica {
 }
 
 #[tokio::test]
-async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
+async fn a_standby_forwards_requests_to_the_leader_with_the_callers_token() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
     standby.sees(&served.notice());
@@ -184,7 +184,7 @@ async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
 }
 
 #[tokio::test]
-async fn what_is_about_the_replica_asked_stays_there() {
+async fn requests_about_the_replica_itself_are_not_forwarded() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
     standby.sees(&served.notice());
@@ -210,7 +210,7 @@ async fn what_is_about_the_replica_asked_stays_there() {
 }
 
 #[tokio::test]
-async fn one_hop_is_all() {
+async fn a_forwarded_request_is_not_forwarded_again() {
     // It has just stopped leading, and believes that the standby leads.
     let former = Replica::new("web-0_b", Leadership::Standby { holder: Some("web-1_a".into()) });
     let standby = Replica::standby_of("web-0_b");
@@ -229,7 +229,7 @@ async fn one_hop_is_all() {
 }
 
 #[tokio::test]
-async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
+async fn a_failed_forward_is_reported_with_its_reason() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -296,7 +296,7 @@ async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn answers_under_way_are_few_until_their_readers_have_taken_them() {
+async fn forwarded_answers_in_memory_are_limited() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
     standby.sees(&served.notice());

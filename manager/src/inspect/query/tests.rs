@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn filters_order_and_bound_are_read() {
+fn filters_order_and_limit_are_parsed() {
     let query = "state=delayed&state=parked&namespace=shop&name=a%2Fb&sort=name&limit=5&after=shop/a";
     let wanted = Wanted {
         states: vec![State::Backoff, State::Requeued, State::Parked],
@@ -16,7 +16,7 @@ fn filters_order_and_bound_are_read() {
 }
 
 #[test]
-fn every_state_can_be_asked_for_by_its_own_word() {
+fn every_state_has_a_word_in_queries() {
     for state in State::ALL {
         let query = Query::parse(Some(&format!("state={}", state.as_str())));
         assert_eq!(query.map(|query| query.wanted.states), Ok(vec![state]));
@@ -25,7 +25,7 @@ fn every_state_can_be_asked_for_by_its_own_word() {
 }
 
 #[test]
-fn what_would_do_nothing_is_refused() {
+fn misspelt_parameters_are_refused() {
     let known = "there are state, namespace, name, sort, limit and after";
     let states = "expected one of delayed, backoff, requeued, parked, running, dirty, ready";
     let sorts = "expected one of trouble, attempts, next, since, name";

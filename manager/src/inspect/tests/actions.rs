@@ -44,7 +44,7 @@ async fn settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
+async fn an_object_is_reconciled_at_once_in_any_state() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "fails"), ("shop", "forbidden")]).await;
     let inspect = inspect(&live.controllers).pages();
@@ -69,7 +69,7 @@ async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
+async fn an_invalid_action_is_refused_with_a_reason() {
     let live = Live::start(Term::begun());
     settled().await;
     let inspect = inspect(&live.controllers).pages();
@@ -109,7 +109,7 @@ async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
 }
 
 #[tokio::test]
-async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
+async fn cross_site_requests_are_refused() {
     let inspect = inspect(&Directory::default()).pages();
     let status = |headers: &[(&'static str, &'static str)]| {
         let mut request = request("POST", "localhost", "/debug/log");
@@ -130,7 +130,7 @@ async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_set_as_the_file_spells_it() {
+async fn the_log_level_is_spelled_as_in_the_file() {
     let set = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let seen = Arc::clone(&set);
     let set_log_level: Box<SetLogLevel> = Box::new(move |filter| {
@@ -146,7 +146,7 @@ async fn the_log_level_is_set_as_the_file_spells_it() {
 }
 
 #[tokio::test]
-async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
+async fn setting_the_log_level_is_logged_also_if_one_of_both_levels_hides_warnings() {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt as _;
     for (before, after) in [("info", "off"), ("info", "error"), ("off", "info"), ("error", "debug")] {

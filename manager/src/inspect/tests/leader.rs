@@ -7,16 +7,16 @@ use serde_json::json;
 use crate::election::{Ending, Leadership, LeaseEvent};
 
 /// What a replica that stands for election tells.
-struct Stands {
+struct Candidate {
     leader: Leader,
     leadership: watch::Sender<Leadership>,
-    history: History,
+    history: LeaseHistory,
 }
 
-impl Stands {
+impl Candidate {
     fn new() -> Self {
         let (leadership, seen) = watch::channel(Leadership::Standby { holder: None });
-        let history = History::default();
+        let history = LeaseHistory::default();
         let election = Election {
             namespace: "system".to_owned(),
             lease_name: "mainstay".to_owned(),
@@ -37,8 +37,8 @@ impl Stands {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_tells_whether_it_leads_who_does_and_whether_writes_may_leave() {
-    let stands = Stands::new();
+async fn the_leader_page_has_the_holder_and_the_state_of_the_fence() {
+    let stands = Candidate::new();
     let page = |leading: bool, holder: Value, transitions: Value, lost: Value| {
         json!({"identity": "me", "leading": leading, "holder": holder, "transitions": transitions, "lost": lost,
             "fenceOpen": leading, "fenceSeconds": null, "holderSeconds": null, "history": []})
@@ -58,8 +58,8 @@ async fn a_replica_tells_whether_it_leads_who_does_and_whether_writes_may_leave(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_happened_to_the_lease_is_told_newest_first() {
-    let stands = Stands::new();
+async fn changes_of_the_lease_are_listed_newest_first() {
+    let stands = Candidate::new();
     let holder = |name: &str| LeaseEvent::NewLeader { holder: Some(name.into()) };
     let seconds = Duration::from_secs;
     stands.history.note(&holder("you"));
@@ -91,8 +91,8 @@ async fn what_has_happened_to_the_lease_is_told_newest_first() {
 }
 
 #[tokio::test]
-async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
-    let stands = Stands::new();
+async fn every_answer_of_a_standby_has_a_header_with_the_leader_and_its_pod() {
+    let stands = Candidate::new();
     let pages = Inspect { leader: stands.leader.clone(), ..inspect(&Directory::default()) }.pages();
     let told = |path: &str| -> Value {
         let header = answer(&pages, request("GET", "localhost", path)).headers_mut().remove(STANDBY);
@@ -127,7 +127,7 @@ async fn a_standby_marks_every_answer_and_names_the_leader_and_its_pod() {
 }
 
 #[tokio::test]
-async fn without_an_election_there_is_no_lease_to_tell_of() {
+async fn without_an_election_the_leader_page_has_no_lease() {
     let expected = concat!(
         r#"{"identity":"me","lease":null,"leading":true,"holder":null,"transitions":null,"lost":null,"#,
         r#""fenceOpen":true,"fenceSeconds":null,"holderSeconds":null,"history":[]}"#,

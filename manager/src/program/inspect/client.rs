@@ -117,7 +117,7 @@ impl Server {
             ))
         })?;
         let answer = timeout(PATIENCE, self.exchange(stream, request)).await.map_err(|_elapsed| {
-            Failure::other(format_args!("no answer from {address} within {}", super::Short(PATIENCE)))
+            Failure::other(format_args!("no answer from {address} within {}", super::ShortDuration(PATIENCE)))
         })?;
         let answer = answer.map_err(|error| {
             let text = "ended before the answer was complete";

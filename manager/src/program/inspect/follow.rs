@@ -58,9 +58,9 @@ pub(super) async fn follow(
         } else {
             let mut table = page.table(&body)?;
             table.notes.extend(note);
-            follower.news(&table, output)
+            follower.changed_rows(&table, output)
         };
-        // Also without news, so that a follower whose reader has gone ends.
+        // Also without changed_rows, so that a follower whose reader has gone ends.
         if output.write(&text).is_err() {
             return output.print(&text);
         }
@@ -71,7 +71,7 @@ pub(super) async fn follow(
 
 impl Follower {
     /// Returns the rows of a table that are to be printed. Notes are printed when they change.
-    pub(super) fn news(&mut self, table: &Table, output: &mut Output<'_>) -> String {
+    pub(super) fn changed_rows(&mut self, table: &Table, output: &mut Output<'_>) -> String {
         let mut lines = Vec::new();
         if !std::mem::replace(&mut self.titled, true) {
             lines.push(table.titles());
@@ -111,7 +111,7 @@ fn gone_row(table: &Table, names: &[String]) -> Vec<String> {
     let mut cell = |role| match role {
         Role::Name => names.next().cloned(),
         Role::Value => word.take().map(str::to_owned),
-        Role::Moves => None,
+        Role::Volatile => None,
     };
     let cells = table.columns.iter().map(|(_, role)| cell(*role));
     cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned())).collect()

@@ -1,7 +1,7 @@
 //! What is said beside the answer of a standby: whose state it is, and the line that asks the leader.
 
 use super::Output;
-use super::table::harmless;
+use super::table::escaped;
 use crate::inspect::pages::Standby;
 
 /// Says it, if a standby answered.
@@ -14,10 +14,10 @@ pub(super) fn tell(standby: Option<&Standby>, output: &mut Output<'_>) {
 /// `command` is what was typed.
 pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     let Standby { identity, leader, pod, namespace, forwarded, trouble } = standby;
-    let of = harmless(&format!("this replica ({identity}) is a standby and reconciles nothing"));
+    let of = escaped(&format!("this replica ({identity}) is a standby and reconciles nothing"));
     let Some(leader) = leader else { return format!("{of}; it knows of no leader") };
     if *forwarded {
-        return harmless(&format!(
+        return escaped(&format!(
             "this is the answer of the leader {leader}, through the standby {identity}"
         ));
     }
@@ -25,12 +25,12 @@ pub(super) fn note(standby: &Standby, command: &[String]) -> String {
         Some(trouble) => format!("the leader {leader} did not answer ({trouble})"),
         None => format!("the leader is {leader}"),
     };
-    let leader = harmless(&leader);
+    let leader = escaped(&leader);
     let Some(pod) = pod else { return format!("{of}; {leader}") };
     let namespace = namespace.iter().flat_map(|namespace| ["-n", namespace]);
     let line = ["kubectl", "exec"].into_iter().chain(namespace).chain([pod, "--"]);
     let line: Vec<_> = line.chain(in_pod(command)).map(word).collect();
-    format!("{of}; {leader}. Ask it:\n  {}", harmless(&line.join(" ")))
+    format!("{of}; {leader}. Ask it:\n  {}", escaped(&line.join(" ")))
 }
 
 /// Leaves out the address: it is where this replica was reached, through a forwarded port perhaps.
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_what_was_typed_as_a_shell_takes_it() {
+    fn the_command_for_the_leader_is_quoted_for_a_shell() {
         let whole = standby(Some("web-0_b"), Some("web-0"), Some("system"));
         let line = |command: &[&str]| said(&whole, command).lines().nth(1).unwrap().to_owned();
         let expected = "  kubectl exec -n system web-0 -- mainstay why shop/web";
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_parts_are_left_out() {
         let command = &["mainstay", "why", "shop/web"];
         let of = "this replica (web-1_a) is a standby and reconciles nothing";
         for (standby, expected) in [

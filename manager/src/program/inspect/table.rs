@@ -27,10 +27,10 @@ pub(super) type Column<'a, T> = (&'static str, Role, &'a dyn Fn(&T) -> String);
 pub(super) enum Role {
     /// Says which row it is.
     Name,
-    /// A new value is news.
+    /// A new value is changed_rows.
     Value,
     /// It moves while nothing happens, as an age does.
-    Moves,
+    Volatile,
 }
 
 /// How wide the columns are. They only grow, so that what is printed later stands below.
@@ -42,7 +42,7 @@ pub(super) struct Widths(Vec<usize>);
 impl Table {
     pub(super) fn new<T>(rows: &[T], columns: &[Column<'_, T>]) -> Self {
         // A terminal acts on some of what errors and names may hold.
-        let row = |row| columns.iter().map(|(.., cell)| harmless(&cell(row))).collect();
+        let row = |row| columns.iter().map(|(.., cell)| escaped(&cell(row))).collect();
         Self {
             rows: rows.iter().map(row).collect(),
             columns: columns.iter().map(|(title, role, _)| (*title, *role)).collect(),
@@ -72,7 +72,7 @@ impl fmt::Display for Table {
         if !self.below.is_empty() {
             writeln!(f)?;
         }
-        self.below.iter().try_for_each(|line| writeln!(f, "{}", harmless(line)))
+        self.below.iter().try_for_each(|line| writeln!(f, "{}", escaped(line)))
     }
 }
 
@@ -105,7 +105,7 @@ impl Widths {
 }
 
 /// Replaces what would end the line or steer the terminal by its escape, and nothing by a dash.
-pub(super) fn harmless(cell: &str) -> String {
+pub(super) fn escaped(cell: &str) -> String {
     if cell.is_empty() {
         return "-".to_owned();
     }

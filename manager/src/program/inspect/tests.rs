@@ -109,7 +109,7 @@ fn run_into(args: &[&str], out: &mut dyn std::io::Write) -> (Exit, String) {
     };
     let show = |body: &str| serde_json::from_str(body).map(|price: u32| format!("it costs {price}\n"));
     let program = Program::new("shop", "1.2.3", "Runs the shop").controllers(["orders"]);
-    let program = program.question(Question::new(product, path, show));
+    let program = program.page_command(PageCommand::new(product, path, show));
     let mut err = Vec::new();
     let args = ["shop"].iter().chain(args).map(OsString::from);
     let Parsed::Done(exit) = program.parse(args, out, &mut err) else { panic!("it is done at once") };
@@ -131,7 +131,7 @@ node       requeued   0          1h00m   1m10s   -      generic                 
 ";
 
 #[test]
-fn a_queue_is_a_table_of_what_keeps_each_key() {
+fn a_queue_is_printed_as_a_table() {
     let manager =
         Scripted::start(&[("/debug/controllers/orders/queue?state=delayed&namespace=&limit=2", 200, QUEUE)]);
     let address = manager.address.to_string();
@@ -142,7 +142,7 @@ fn a_queue_is_a_table_of_what_keeps_each_key() {
 }
 
 #[test]
-fn json_is_what_the_manager_answers() {
+fn json_output_is_the_unchanged_answer() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"any\":1}\n")]);
     let address = manager.address.to_string();
     let printed = run(&["-o", "json", "caches", "--address", &address]);
@@ -150,7 +150,7 @@ fn json_is_what_the_manager_answers() {
 }
 
 #[test]
-fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
+fn the_answer_of_a_standby_comes_with_a_command_for_the_leader() {
     let queue = QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(":3,", ":2,");
     let standby = r#"{"identity":"web-1_a","leader":"web-0_b","pod":"web-0","namespace":"shop"}"#;
     let manager = Scripted::start_with(
@@ -197,7 +197,7 @@ impl std::io::Write for TwoPages {
 }
 
 #[test]
-fn a_follower_of_json_says_once_that_a_standby_answers() {
+fn watching_json_prints_the_standby_note_once() {
     let standby = r#"{"identity":"web-1_a","leader":null,"pod":null,"namespace":null}"#;
     let manager = Scripted::start_with(None, Some(standby), &[("/debug/caches", 200, "{}\n")]);
     let address = manager.address.to_string();
@@ -209,7 +209,7 @@ fn a_follower_of_json_says_once_that_a_standby_answers() {
 }
 
 #[test]
-fn controllers_stores_and_the_leader_have_tables_of_their_own() {
+fn controllers_caches_config_and_leader_are_printed_as_tables() {
     let counts = r#"{"ready":{"live":1,"background":2,"retry":3},"delayed":4,"running":5,"dirty":1,"parked":6,
         "paused":0,"oldestReadySeconds":1.25,"shuttingDown":false}"#;
     let controllers = format!(
@@ -272,7 +272,7 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_input_and_says_what_would() {
+fn a_wrong_argument_is_refused_with_the_expected_values() {
     let (exit, out, err) = run(&["queue", "orders", "--state", "broken"]);
     assert_eq!((exit, out), (Exit::WrongInput, String::new()));
     let known = "[possible values: delayed, backoff, requeued, parked, running, dirty, ready]";
@@ -301,7 +301,7 @@ fn an_action_is_posted_and_its_answer_printed() {
 }
 
 #[test]
-fn an_object_is_named_as_the_table_shows_it() {
+fn an_object_is_named_as_in_the_table() {
     for (key, namespace, name) in [("shop/web", "shop", "web"), ("node", "", "node")] {
         let action = Action::Reconcile { controller: "orders".to_owned(), key: key.to_owned() };
         let body = json!({"namespace": namespace, "name": name});
@@ -311,7 +311,7 @@ fn an_object_is_named_as_the_table_shows_it() {
 }
 
 #[test]
-fn a_manager_that_does_not_answer_as_one_is_told_apart() {
+fn unreadable_and_missing_answers_are_failures() {
     let manager = Scripted::start(&[("/debug/leader", 200, "<html>")]);
     let address = manager.address.to_string();
     let (exit, _, err) = run(&["leader", "--address", &address]);
@@ -329,7 +329,7 @@ fn a_manager_that_does_not_answer_as_one_is_told_apart() {
 }
 
 #[test]
-fn address_and_token_come_from_the_managers_own_configuration() {
+fn address_and_token_come_from_the_managers_configuration() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
     let folder = tempfile::tempdir().unwrap();
     let (token, other) = (folder.path().join("token"), folder.path().join("other"));
@@ -356,7 +356,7 @@ fn address_and_token_come_from_the_managers_own_configuration() {
 }
 
 #[test]
-fn tls_is_with_the_certificate_that_the_manager_shows_and_no_other() {
+fn tls_accepts_only_the_certificate_of_the_manager() {
     let (folder, served) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let made = || rcgen::generate_simple_self_signed(["anybody".to_owned()]).unwrap();
     let shown = made();
@@ -390,7 +390,7 @@ fn tls_is_with_the_certificate_that_the_manager_shows_and_no_other() {
 }
 
 #[test]
-fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
+fn an_invalid_configuration_file_does_not_prevent_inspection() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("manager.yaml");
@@ -403,7 +403,7 @@ fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
 }
 
 #[test]
-fn an_address_that_is_none_is_wrong_input() {
+fn an_invalid_address_is_wrong_input() {
     for address in ["localhost", ":8082", "http://127.0.0.1:8082", "127.0.0.1:0", "a@b:1", "[::1]"] {
         let expected = format!("error: --address {address:?}: expected HOST:PORT, such as localhost:8082\n");
         assert_eq!(run(&["caches", "--address", address]), (Exit::WrongInput, String::new(), expected));
@@ -414,7 +414,7 @@ fn an_address_that_is_none_is_wrong_input() {
 }
 
 #[test]
-fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
+fn watching_prints_changed_and_vanished_rows_but_not_ageing_values() {
     let table = |keys: &[(&str, u32, f64)], matched: usize| {
         let keys: Vec<_> = keys
             .iter()
@@ -430,17 +430,17 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
     };
     let (mut follower, mut err) = (follow::Follower::default(), Vec::new());
     let mut output = Output { command: Vec::new(), out: &mut Vec::new(), err: &mut err };
-    let mut news = |table: &Table| follower.news(table, &mut output);
-    let first = news(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
+    let mut changed_rows = |table: &Table| follower.changed_rows(table, &mut output);
+    let first = changed_rows(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
     assert_eq!(first.lines().count(), 3, "{first}");
-    assert_eq!(news(&table(&[("a", 1, 8.0), ("b", 1, 8.0)], 2)), "");
+    assert_eq!(changed_rows(&table(&[("a", 1, 8.0), ("b", 1, 8.0)], 2)), "");
     assert_eq!(
-        news(&table(&[("a", 2, 20.0), ("c", 1, 9.0)], 2)),
+        changed_rows(&table(&[("a", 2, 20.0), ("c", 1, 9.0)], 2)),
         "a     backoff   2          20s    1.0s    -      generic   no\n\
          c     backoff   1          9.0s   1.0s    -      generic   no\n\
          b     gone      -          -      -       -      -         -\n"
     );
-    assert_eq!(news(&table(&[("a", 2, 19.0)], 2)), "", "c may be among those that are not shown");
+    assert_eq!(changed_rows(&table(&[("a", 2, 19.0)], 2)), "", "c may be among those that are not shown");
     assert_eq!(
         String::from_utf8(err).unwrap(),
         "2 match, 1 shown; raise --limit, or go through pages with --sort name\n"
@@ -448,7 +448,7 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
 }
 
 #[test]
-fn a_question_of_a_programs_own_is_asked_and_answered_as_those_of_every_manager() {
+fn a_page_command_prints_a_page_of_the_program() {
     let manager = Scripted::start(&[("/debug/prices/milk", 200, "3\n"), ("/debug/prices/tea", 200, "{}\n")]);
     let address = manager.address.to_string();
     let ask = |args: &[&str]| run_whole(&[&["price", "--address", &address], args].concat());

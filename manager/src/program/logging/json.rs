@@ -36,7 +36,7 @@ pub(super) struct Json {
 pub(super) struct SpanFields;
 
 /// Fields as JSON, such as `{"name":"web","attempt":1`.
-struct Members(String);
+struct JsonFields(String);
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -54,7 +54,7 @@ where
                 fields.extend(parse(&of_span.fields));
             }
         }
-        fields.extend(parse(&Members::of(event)));
+        fields.extend(parse(&JsonFields::of(event)));
         let metadata = event.metadata();
         let message = fields.remove("message");
         let message = message.as_deref().map_or("\"\"", RawValue::get);
@@ -82,19 +82,19 @@ where
 
 impl<'w> FormatFields<'w> for SpanFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        writer.write_str(&Members::of(&fields))
+        writer.write_str(&JsonFields::of(&fields))
     }
 
     fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
         // Replaced instead of appended: a span that lives for days may record its progress again and again.
         let mut all = parse(&current.fields);
-        all.extend(parse(&Members::of(fields)));
+        all.extend(parse(&JsonFields::of(fields)));
         current.fields = serde_json::to_string(&all).map_err(|_| fmt::Error)?;
         Ok(())
     }
 }
 
-impl Members {
+impl JsonFields {
     /// Returns an object of these fields.
     fn of(fields: &impl RecordFields) -> String {
         // Mostly enough: each reconcile has a span, whose fields are written whether or not it logs anything.
@@ -134,7 +134,7 @@ impl Members {
     }
 }
 
-impl Visit for Members {
+impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.plain(field, &Value::from(value));
     }

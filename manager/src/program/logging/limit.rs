@@ -30,13 +30,13 @@ const RATE: util::Limit = util::Limit { interval: Duration::from_millis(100), bu
 /// Between two reports of the lines that were left out.
 pub(super) const REPORT: Duration = Duration::from_secs(10);
 /// Sorts of lines that are remembered: far more than there are, unless controllers are named after objects.
-const SORTS: usize = 1024;
+const MAX_KEYS: usize = 1024;
 /// The only lines of this module; they are not limited.
 pub(super) const TARGET: &str = module_path!();
 
 /// The layer that leaves lines out.
 #[derive(Clone, Debug)]
-pub(super) struct Limit(Arc<Shared>);
+pub(super) struct LineLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -49,24 +49,24 @@ struct Shared {
 
 #[derive(Debug)]
 struct Inner {
-    buckets: BoundedMap<Sort, TokenBucket>,
-    left_out: HashMap<Sort, LeftOut>,
+    buckets: BoundedMap<LineKey, TokenBucket>,
+    left_out: HashMap<LineKey, Suppressed>,
     /// Whether a thread runs that will report `left_out`.
     reported: bool,
 }
 
 /// Lines that count as the same.
-type Sort = (Identifier, Names);
+type LineKey = (Identifier, KeyFields);
 
 /// The fields that tell lines of one place in the code apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Names {
+struct KeyFields {
     controller: Option<String>,
     kind: Option<String>,
 }
 
 #[derive(Debug)]
-struct LeftOut {
+struct Suppressed {
     level: Level,
     /// The text of the first.
     line: String,
@@ -76,16 +76,16 @@ struct LeftOut {
 /// Reads the fields that matter here.
 #[derive(Default)]
 struct Reader {
-    names: Names,
+    names: KeyFields,
     message: String,
 }
 
-// === impl Limit ===
+// === impl LineLimit ===
 
-impl Limit {
+impl LineLimit {
     /// Reports the lines that were left out after this time.
     pub(super) fn new(report: Duration) -> Self {
-        let inner = Inner { buckets: BoundedMap::new(SORTS), left_out: HashMap::new(), reported: false };
+        let inner = Inner { buckets: BoundedMap::new(MAX_KEYS), left_out: HashMap::new(), reported: false };
         Self(Arc::new(Shared { report, subscriber: OnceLock::new(), inner: Mutex::new(inner) }))
     }
 
@@ -96,7 +96,7 @@ impl Limit {
     }
 }
 
-impl<S> Layer<S> for Limit
+impl<S> Layer<S> for LineLimit
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
@@ -124,7 +124,7 @@ where
         }
         let mut reader = Reader::default();
         for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
-            if let Some(Names { controller, kind }) = span.extensions().get() {
+            if let Some(KeyFields { controller, kind }) = span.extensions().get() {
                 reader.names.controller = controller.clone().or(reader.names.controller);
                 reader.names.kind = kind.clone().or(reader.names.kind);
             }
@@ -132,7 +132,7 @@ where
         event.record(&mut reader);
         let sort = (metadata.callsite(), reader.names);
         let unreported =
-            self.0.inner.lock().leave_out(sort, *metadata.level(), reader.message, Instant::now());
+            self.0.inner.lock().suppress(sort, *metadata.level(), reader.message, Instant::now());
         if unreported == Some(true) {
             let shared = Arc::clone(&self.0);
             // A thread, since the runtime of the line may end first. Without it the end of the process reports.
@@ -157,10 +157,10 @@ impl Shared {
         }
     }
 
-    fn log(&self, left_out: HashMap<Sort, LeftOut>) {
+    fn log(&self, left_out: HashMap<LineKey, Suppressed>) {
         let Some(subscriber) = self.subscriber.get().and_then(WeakDispatch::upgrade) else { return };
         dispatcher::with_default(&subscriber, || {
-            for ((_, Names { controller, kind }), LeftOut { level, line, count }) in left_out {
+            for ((_, KeyFields { controller, kind }), Suppressed { level, line, count }) in left_out {
                 if level == Level::ERROR {
                     error!(controller, kind, line, left_out = count, "lines were left out");
                 } else {
@@ -175,17 +175,17 @@ impl Shared {
 
 impl Inner {
     /// Returns `None` for a line that is logged; otherwise counts it, and returns whether a report has to be arranged.
-    fn leave_out(&mut self, sort: Sort, level: Level, line: String, now: Instant) -> Option<bool> {
+    fn suppress(&mut self, sort: LineKey, level: Level, line: String, now: Instant) -> Option<bool> {
         let bucket = self.buckets.get_or_insert_with(&sort, now, || TokenBucket::new(RATE));
         if bucket.take(now).is_ok() {
             return None;
         }
-        self.left_out.entry(sort).or_insert(LeftOut { level, line, count: 0 }).count += 1;
+        self.left_out.entry(sort).or_insert(Suppressed { level, line, count: 0 }).count += 1;
         Some(!std::mem::replace(&mut self.reported, true))
     }
 
     /// Takes what is to be reported. The thread that reports ends if there is nothing.
-    fn take(&mut self) -> HashMap<Sort, LeftOut> {
+    fn take(&mut self) -> HashMap<LineKey, Suppressed> {
         self.reported = !self.left_out.is_empty();
         std::mem::take(&mut self.left_out)
     }

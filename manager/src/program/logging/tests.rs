@@ -29,7 +29,7 @@ fn logged(format: LogFormat, level: &str, work: impl FnOnce(&LogHandle)) -> Vec<
     let lines = Lines::default();
     let writer = lines.clone();
     let logging = Logging { format, level: level.parse().unwrap() };
-    let limit = Limit::new(Duration::from_millis(1));
+    let limit = LineLimit::new(Duration::from_millis(1));
     let (subscriber, handle) = build(&logging, move || writer.clone(), noon, false, limit);
     // With one subscriber, tracing remembers the interest of the thread that first meets a line, which may be a test
     // without any. With two it queries both each time.
@@ -81,7 +81,7 @@ fn fields_of_spans_and_event_make_one_flat_object_in_a_fixed_order() {
 }
 
 #[test]
-fn a_field_never_hides_a_key_of_the_line() {
+fn a_field_never_replaces_a_key_of_the_line() {
     let lines =
         logged(LogFormat::Json, "info", |_| info!(target: "t", ts = 1, level = "high", msg = "m\n", "Said"));
     let expected = r#"{"ts":"2026-01-02T12:00:00.000042Z","level":"info","msg":"Said","logger":"t","level_":"high","msg_":"m\n","ts_":1}"#;
@@ -91,7 +91,7 @@ fn a_field_never_hides_a_key_of_the_line() {
 }
 
 #[test]
-fn levels_hold_by_module_and_can_be_changed_while_running() {
+fn levels_apply_by_module_and_can_be_changed_while_running() {
     let lines = logged(LogFormat::Json, "warn,mainstay::queue=debug", |handle| {
         info!(target: "mainstay::cache", "no 1");
         debug!(target: "mainstay::queue::lanes", "yes 1");
@@ -111,7 +111,7 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
 }
 
 #[test]
-fn what_peers_send_is_logged_only_where_their_library_is_asked_for() {
+fn libraries_that_quote_peers_log_details_only_if_named() {
     let said = |level: &str| {
         let lines = logged(LogFormat::Text, level, |_| {
             debug!(target: "h2::codec", "frame");
@@ -152,7 +152,7 @@ fn rude() -> String {
 }
 
 #[test]
-fn no_value_ends_its_line_or_reaches_a_terminal() {
+fn control_characters_of_values_are_escaped() {
     for format in [LogFormat::Json, LogFormat::Text] {
         let lines = logged(format, "info", |_| {
             let _span = info_span!("reconcile", name = rude(), namespace = %Rude).entered();
@@ -170,7 +170,7 @@ fn no_value_ends_its_line_or_reaches_a_terminal() {
 }
 
 #[test]
-fn a_value_that_is_recorded_again_and_again_takes_no_more_room() {
+fn a_repeatedly_recorded_field_is_replaced() {
     let lines = logged(LogFormat::Json, "info", |_| {
         let span = info_span!("task", name = "cart", progress = 0);
         let _entered = span.enter();
@@ -235,7 +235,7 @@ fn repeated_warnings_and_errors_are_limited_and_counted() {
 }
 
 #[test]
-fn lines_left_out_of_a_module_are_reported_though_others_log_errors_only() {
+fn lines_left_out_of_one_module_are_reported_while_others_log_only_errors() {
     let lines = logged(LogFormat::Json, "error,shop=warn", |handle| {
         (0..1_000).for_each(|_| warn!(target: "shop::orders", "order failed"));
         handle.flush();
@@ -249,7 +249,7 @@ fn lines_that_were_left_out_are_reported_while_the_process_runs() {
     let all = 10_000;
     let writer = move || Sender(reports.clone());
     let logging = Logging { format: LogFormat::Json, level: "info".parse().unwrap() };
-    let limit = Limit::new(Duration::from_millis(1));
+    let limit = LineLimit::new(Duration::from_millis(1));
     let (subscriber, _handle) = build(&logging, writer, noon, false, limit);
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || {

@@ -2,7 +2,7 @@ use super::*;
 use crate::queue::SettingsProblem;
 
 #[test]
-fn settings_that_make_no_sense_are_wrong_input_and_a_name_that_is_taken_is_a_mistake_in_the_code() {
+fn invalid_settings_are_wrong_input_and_a_duplicate_name_is_not() {
     let problem = |field: &str| SettingsProblem {
         field: field.to_owned(),
         value: "0".to_owned(),

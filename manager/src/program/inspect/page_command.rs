@@ -5,7 +5,7 @@ use std::fmt;
 use clap::{ArgMatches, Command, FromArgMatches as _};
 
 use super::client::Answer;
-use super::{Failure, Output, Target, block_on, standby, unknown_form};
+use super::{Failure, Output, ServerFlags, block_on, standby, unknown_form};
 use crate::config::ConfigSchema;
 use crate::program::flags::add_args;
 
@@ -17,16 +17,16 @@ type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 /// A command that reads one of a running manager's [own pages](crate::inspect::OwnPages) and prints the answer.
 ///
 /// Beside its own arguments it takes `--address`, `--config`, `--token-file` and `-o table|json`, as `inspect` does.
-#[must_use = "a question does nothing until a program has it"]
-pub struct Question {
+#[must_use = "a page_command does nothing until a program has it"]
+pub struct PageCommand {
     command: Command,
     path: Box<Path>,
     show: Box<Show>,
 }
 
-// === impl Question ===
+// === impl PageCommand ===
 
-impl Question {
+impl PageCommand {
     /// Describes a command. `path` makes the path of the page from its arguments, such as `/debug/prices/today`; an
     /// error of it is wrong input. `show` makes text of the answer.
     pub fn new(
@@ -34,7 +34,7 @@ impl Question {
         path: impl Fn(&ArgMatches) -> Result<String, String> + Send + Sync + 'static,
         show: impl Fn(&str) -> Result<String, serde_json::Error> + Send + Sync + 'static,
     ) -> Self {
-        Self { command: add_args::<Target>(command), path: Box::new(path), show: Box::new(show) }
+        Self { command: add_args::<ServerFlags>(command), path: Box::new(path), show: Box::new(show) }
     }
 
     pub(in crate::program) fn command(&self) -> &Command {
@@ -48,7 +48,7 @@ impl Question {
         schema: &ConfigSchema,
         output: &mut Output<'_>,
     ) -> Result<(), Failure> {
-        let target = Target::from_arg_matches(matches)?;
+        let target = ServerFlags::from_arg_matches(matches)?;
         let path = (self.path)(matches).map_err(Failure::wrong_input)?;
         let server = target.server(schema, output)?;
         block_on(async {
@@ -61,8 +61,8 @@ impl Question {
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for PageCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Question").field("command", &self.command.get_name()).finish_non_exhaustive()
+        f.debug_struct("PageCommand").field("command", &self.command.get_name()).finish_non_exhaustive()
     }
 }

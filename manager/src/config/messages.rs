@@ -1,11 +1,11 @@
-//! The words of problems: paths, values, and lists of names.
+//! Parts of the messages of problems: paths, values, and lists of names.
 
 use serde_json::Value as Json;
 
-/// Longest text repeated in a message; the rest of a longer one is cut.
-const SHOWN: usize = 60;
+/// The longest text that a message quotes, in characters; a longer text is cut.
+const MAX_QUOTED: usize = 60;
 
-/// Appends a key to a path; one that is not a plain word is quoted: `controllers["*"]`.
+/// Appends a key to a path; a key that is not alphanumeric is quoted: `controllers["*"]`.
 pub(super) fn child(path: &str, name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric());
@@ -16,7 +16,7 @@ pub(super) fn child(path: &str, name: &str) -> String {
     }
 }
 
-/// Returns a value on one line, as short as it takes to find it in the file again.
+/// Returns a value on one line, just long enough to find it in the file.
 pub(super) fn shown(value: &Json) -> String {
     match value {
         Json::String(text) => quoted(text),
@@ -27,7 +27,7 @@ pub(super) fn shown(value: &Json) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_QUOTED) {
         Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
         None => format!("{text:?}"),
     }
@@ -44,7 +44,7 @@ pub(super) fn one_of<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// Returns the name that was probably meant: at most two slips away, or one in three letters of a short name.
+/// Returns the most similar name: at most two edits away, and at most one edit per three letters.
 pub(super) fn closest<'a, T: AsRef<str>>(text: &str, names: &'a [T]) -> Option<&'a str> {
     let text = text.to_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&text, &name.to_lowercase());
@@ -52,13 +52,13 @@ pub(super) fn closest<'a, T: AsRef<str>>(text: &str, names: &'a [T]) -> Option<&
     (distance(&found) <= 2.min(found.len() / 3)).then_some(found)
 }
 
-/// Returns which of these names was meant: the closest one, or else all.
+/// Returns the hint `did you mean NAME?` for a similar name, or else the list of all names.
 pub(super) fn did_you_mean<T: AsRef<str>>(text: &str, names: &[T]) -> String {
     closest(text, names)
         .map_or_else(|| format!("expected {}", one_of(names)), |near| format!("did you mean {near}?"))
 }
 
-/// Keeps a message to one line, because each problem is one line of output.
+/// Joins the lines of a message, because each problem is one line of output.
 pub(super) fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_slip_is_recognised_and_a_stranger_is_not() {
+fn a_misspelt_name_is_recognised_and_an_unknown_name_is_not() {
     let names = ["leaseDuration", "renewDeadline", "enabled"];
     assert_eq!(closest("leaseDuraton", &names), Some("leaseDuration"));
     assert_eq!(closest("leaseduration", &names), Some("leaseDuration"));
@@ -11,7 +11,7 @@ fn a_slip_is_recognised_and_a_stranger_is_not() {
 }
 
 #[test]
-fn names_that_are_not_words_are_quoted_in_paths() {
+fn names_that_are_not_alphanumeric_are_quoted_in_paths() {
     assert_eq!(child("", "controllers"), "controllers");
     assert_eq!(child("controllers", "*"), r#"controllers["*"]"#);
     assert_eq!(child("controllers", "slow-web"), r#"controllers["slow-web"]"#);
