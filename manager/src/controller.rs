@@ -210,7 +210,7 @@ impl Controller<NamespacedName> {
     }
 
     fn primary<K>(mut self, store: &Store<K>, predicate: Option<Arc<dyn Predicate>>) -> Self {
-        let objects = store.kind_store();
+        let objects = store.untyped();
         let kind = objects.kind().clone();
         if let Some(first) = self.primary.replace(kind.clone()) {
             self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
@@ -232,7 +232,7 @@ impl Controller<NamespacedName> {
         owner_of: impl FnOnce(KindId) -> EnqueueForOwner,
         predicate: Option<Arc<dyn Predicate>>,
     ) -> Self {
-        let children = children.kind_store();
+        let children = children.untyped();
         let Some(owner) = self.primary.clone() else {
             let child = children.kind().clone();
             self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
@@ -265,7 +265,7 @@ impl<Q: Key> Controller<Q> {
 
     /// Watches the objects of a store and asks `handler` which keys each change concerns.
     pub fn watches<K>(self, store: &Store<K>, handler: impl EventHandler<Q>) -> Self {
-        self.store_source(StoreSource::new(Arc::clone(store.kind_store()), handler), None)
+        self.store_source(StoreSource::new(Arc::clone(store.untyped()), handler), None)
     }
 
     /// As [`Controller::watches`], for the changes that a predicate admits.
@@ -275,7 +275,7 @@ impl<Q: Key> Controller<Q> {
         handler: impl EventHandler<Q>,
         predicate: impl Predicate,
     ) -> Self {
-        let source = StoreSource::new(Arc::clone(store.kind_store()), handler);
+        let source = StoreSource::new(Arc::clone(store.untyped()), handler);
         self.store_source(source, Some(Arc::new(predicate)))
     }
 

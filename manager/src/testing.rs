@@ -64,9 +64,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{KindStore, Store};
+use crate::cache::{UntypedStore, Store};
 use crate::client::Recorder;
-use crate::client::events::Heard;
+use crate::client::events::RecordedEvents;
 use crate::key::{Cause, Key, KindId, KindScope};
 use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings};
 
@@ -81,7 +81,7 @@ pub struct TestContext {
     context: Context,
     surroundings: Surroundings,
     api: TestApi,
-    events: Heard,
+    events: RecordedEvents,
 }
 
 /// What one run came to and what it did.
@@ -115,10 +115,10 @@ impl Context {
     /// nothing.
     #[must_use]
     pub fn for_test() -> TestContext {
-        let (events, heard) = Recorder::heard(CONTROLLER);
+        let (recorder, events) = Recorder::in_memory(CONTROLLER);
         let api = TestApi::new();
-        let surroundings = Surroundings::new(api.client(), events, CancellationToken::new());
-        TestContext { context: surroundings.context(), surroundings, api, events: heard }
+        let surroundings = Surroundings::new(api.client(), recorder, CancellationToken::new());
+        TestContext { context: surroundings.context(), surroundings, api, events }
     }
 }
 
@@ -126,7 +126,7 @@ impl TestContext {
     /// Lets the API server have the objects of this store, and what is written to it enter the store: as in a manager.
     #[must_use]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
-        self.api.serve(store.kind_store());
+        self.api.serve(store.untyped());
         self
     }
 
@@ -261,7 +261,7 @@ impl<K> Store<K> {
             let given = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
             version = version.max(given.unwrap_or(0));
         }
-        match KindStore::filled(kind, &objects, version) {
+        match UntypedStore::filled(kind, &objects, version) {
             Ok(store) => Self::new(store),
             Err(why) => panic!("a store of {kind} cannot hold what no server would give: {why}"),
         }

@@ -1,6 +1,6 @@
 //! A store that is filled by hand and has no server behind it, for the tests of reconcilers.
 //!
-//! The same [`KindStore`] as in a manager, synced and without a reflector: what reads promise holds here too.
+//! The same [`UntypedStore`] as in a manager, synced and without a reflector: what reads promise holds here too.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use super::settings::CacheSettings;
 use super::{Projection, Scope, writes};
-use crate::cache::object::home::Home;
+use crate::cache::object::store_context::StoreContext;
 use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::scan::Scan;
-use crate::cache::store::kind_store::KindStore;
+use crate::cache::store::untyped_store::UntypedStore;
 use crate::cache::store::object_store::ObjectStore;
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
 
-impl KindStore {
+impl UntypedStore {
     /// Makes a synced store of these objects, whole and in all namespaces. They must be as a server would give them:
     /// with name, uid and a resourceVersion not above `version`.
     ///
@@ -33,11 +33,11 @@ impl KindStore {
         );
         // Own writes enter only a store that has been started.
         store.start();
-        let home = Home::new(kind.clone(), CacheSettings::default().max_object_bytes);
+        let context = StoreContext::new(kind.clone(), CacheSettings::default().max_object_bytes);
         let epoch = store.begin_list();
         for object in objects {
             let raw = object.to_string();
-            let scan = Scan::open(raw.as_bytes()).and_then(|scan| scan.finish(&home, Projection::Full));
+            let scan = Scan::open(raw.as_bytes()).and_then(|scan| scan.finish(&context, Projection::Full));
             scan.map_err(|error| format!("{error}: {object}"))?;
             store.listed(0, epoch, raw.as_bytes());
         }
@@ -47,13 +47,13 @@ impl KindStore {
 
     /// Takes the answer to a write, as the cache of a manager does.
     pub(crate) fn answered(&self, path: &ResourcePath, body: &Bytes) {
-        writes::answer(self.core(), path, body, Writer::default());
+        writes::apply_write(self.core(), path, body, Writer::default());
     }
 
     /// Takes the answer to a DELETE of one object, as the cache of a manager does.
     pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request =
             NamespacedName::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
-        writes::answer_to_delete(self.core(), path, &request, body, &[], Writer::default());
+        writes::apply_delete(self.core(), path, &request, body, &[], Writer::default());
     }
 }

@@ -49,9 +49,7 @@ pub enum ReadError {
         scope: String,
     },
     /// The store handle has no index of this name. A retry does not help; declare the index first.
-    #[error(
-        "this handle of the cache of {kind} has no index {index:?}; declare it with index() before reading by it"
-    )]
+    #[error("this handle of the cache of {kind} has no index {index:?}; declare it with index() first")]
     UnknownIndex {
         /// The kind.
         kind: KindId,

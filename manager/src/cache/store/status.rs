@@ -1,7 +1,7 @@
-//! What the cache says about itself: one row per store for probes and people, and [`Families`] of rows for scrapers.
+//! The status of the cache: one entry per store for probes, status pages and metrics.
 //!
-//! The numbers live in the stores and are read when asked for, so a status page and a scrape cannot disagree.
-//! Labels are kind and group, never names of objects.
+//! The numbers are kept in the stores and read on request, so a status page and a scrape cannot disagree.
+//! Metric labels are kind and group, never names of objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,77 +20,78 @@ use crate::cache::store::table::Table;
 use crate::key::KindId;
 use crate::util::LogEvery;
 
-/// How one store is doing.
+/// The status of one store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KindStatus {
-    /// The cluster it is of; `None` for the manager's own.
+    /// The name of the cluster; `None` for the manager's own.
     pub cluster: Option<Arc<str>>,
     /// The kind.
     pub kind: KindId,
-    /// What the store holds of it, as a phrase.
+    /// The scope of the store, as a phrase.
     pub scope: String,
-    /// Whole objects or metadata only.
+    /// Whether the store holds whole objects or only metadata.
     pub projection: Projection,
-    /// Whether a replica is ready without it.
+    /// How the readiness of a replica depends on the kind.
     pub required: Required,
-    /// Whether the first list of every part is complete. Never false again.
+    /// Whether the first list of every part is complete. Never becomes false again.
     pub synced: bool,
-    /// Whether every part has been listed once, or found not to be there to be listed. Never false again; a store that
-    /// is settled and not synced is one whose kind was not there at its start.
+    /// Whether every part has been listed once, or its kind was found not to be served or readable. Never
+    /// becomes false again. A store that is settled but not synced had no kind to list at its start.
     pub settled: bool,
-    /// Since when at least one part has had no working list or watch; `None` while all work. A store that waits
-    /// for its first answer is down from its start.
+    /// The time since which at least one part has had no working list or watch; `None` while all parts work.
+    /// Before the first answer this is the start of the store.
     pub down_since: Option<Instant>,
-    /// Why it is down; `None` while it is not, and before the first answer.
+    /// The error of the last attempt; `None` while all parts work, and before the first answer.
     pub last_error: Option<String>,
-    /// Whether it waits for the kind to be served, or for the right to read it: an outage would pass by itself,
-    /// this needs somebody to act. It takes such answers in a row: three, two to three seconds, of a kind that was
-    /// never listed, and five, some fifteen seconds, of one that has been watched. Stays until a list or watch works;
-    /// an outage meanwhile says nothing about it.
+    /// Whether the kind is not served or not readable: unlike an outage, this needs an action of an operator.
+    /// Set after several such answers in a row: three (two to three seconds) for a kind that was never
+    /// listed, five (about fifteen seconds) for a kind that has been watched. Reset by the next working list
+    /// or watch; an outage in between does not change it.
     pub absent: bool,
-    /// Objects held.
+    /// The number of stored objects.
     pub objects: usize,
-    /// Bytes of bodies and of the fixed part of their metadata.
+    /// Bytes of the bodies and of the fixed part of the metadata.
     pub bytes: usize,
-    /// Of them those of which only metadata is kept, because they are longer than `cache.maxObjectBytes`.
+    /// Stored objects of which only the metadata is kept: they are longer than `cache.maxObjectBytes`.
     pub too_large: usize,
-    /// What packing makes of the bodies.
+    /// Statistics about packed bodies.
     pub packing: Packing,
-    /// Watches opened after the first.
+    /// Watches opened, not counting the first of each part.
     pub restarts: u64,
-    /// Lists completed after the first of each part.
+    /// Lists completed, not counting the first of each part.
     pub relists: u64,
-    /// Watch events taken, bookmarks included.
+    /// Watch events handled, including bookmarks.
     pub events: u64,
-    /// Since the last watch event or bookmark; `None` before the first.
+    /// The time since the last watch event or bookmark; `None` before the first.
     pub last_event_age: Option<Duration>,
-    /// Objects and events that could not be taken, and typed reads that failed.
+    /// Objects and events that were not accepted, and typed reads that failed to decode.
     pub decode_errors: u64,
-    /// Times that packing was held up for so long that objects were kept as they came.
+    /// Times that packing made no progress for so long that new objects stayed uncompressed.
     pub pack_stalls: u64,
-    /// Objects that could not be taken as they are now, and why: what is served of them is an older version, or nothing.
-    /// The first hundred; each until it is taken or gone.
+    /// Objects whose latest version was not accepted, with the reasons: reads return an older version or no
+    /// object. At most a hundred objects, each until a version is accepted or the object is deleted.
     pub left_out: BTreeMap<String, String>,
-    /// Panics and slow calls by handler, for those that had any and have not left.
+    /// Panics and slow calls by handler, for subscribed handlers that had any.
     pub handlers: BTreeMap<String, HandlerTrouble>,
-    /// Versions left out of an index whose function failed, by index, for those that had any and have not gone.
+    /// Versions missing in an index because its function failed, by index, for existing indexes that had any.
     pub unindexed: BTreeMap<String, u64>,
-    /// The lists and watches it is made of: one, or one for each namespace. None if there is nothing to watch.
+    /// The lists and watches of the store: one, or one per namespace. Empty if there is no namespace to
+    /// watch.
     pub parts: Vec<PartStatus>,
 }
 
-/// How one list and watch of a store is doing.
+/// The status of one list and watch of a store.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PartStatus {
-    /// The namespace it is of; `None` for all, and for kinds without.
+    /// The namespace; `None` for all namespaces and for cluster-scoped kinds.
     pub namespace: Option<Arc<str>>,
-    /// Whether its list or watch works.
+    /// Whether the list or watch works.
     pub working: bool,
-    /// Since when it does, or does not.
+    /// The time since which `working` has its current value.
     pub since: Instant,
-    /// Why it does not; `None` while it works, and before the first answer.
+    /// The error of the last attempt; `None` while `working`, and before the first answer.
     pub last_error: Option<String>,
     /// See [`KindStatus::absent`].
     pub absent: bool,
@@ -100,42 +101,42 @@ pub struct PartStatus {
     pub watches: u64,
 }
 
-/// What went wrong with one handler.
+/// Panics and slow calls of one handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandlerTrouble {
     /// Deltas lost to a panic.
     pub panics: u64,
-    /// Calls over [`crate::cache::SLOW_HANDLER`].
+    /// Calls that took longer than [`crate::cache::SLOW_HANDLER`].
     pub slow: u64,
 }
 
-/// The moving numbers of one store.
+/// Counters and health of one store.
 pub(in crate::cache) struct Counts {
     pub(in crate::cache) left_out: LeftOut,
     health: Mutex<Health>,
-    /// Never goes back. Written under `health`.
+    /// Never decreases. Written under the lock of `health`.
     progress: watch::Sender<Progress>,
     handlers: Mutex<BTreeMap<String, Trouble>>,
     unindexed: Mutex<BTreeMap<String, LogEvery>>,
 }
 
-/// A [`HandlerTrouble`] and what of it was told.
+/// The counters of a [`HandlerTrouble`] and the rate limits of its log lines.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
     panics: LogEvery,
     slow: LogEvery,
 }
 
-/// How far the slowest part of a store has come.
+/// The progress of the slowest part of a store towards its first list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
-    /// Nobody has asked yet.
+    /// The store has not started.
     Declared,
-    /// It waits for its first answer.
-    Asking,
-    /// It has failed at least once, and goes on.
+    /// Requests were sent; none was answered yet.
+    Started,
+    /// At least one attempt has failed; the attempts continue.
     Tried,
-    /// It has been listed, or was found not to be there to be listed.
+    /// Every part has been listed, or its kind was found not to be served or readable.
     Settled,
 }
 
@@ -149,9 +150,9 @@ struct Health {
 
 #[derive(Clone)]
 struct Part {
-    /// `None` while its list or watch works.
+    /// `None` while the list or watch works.
     down: Option<Down>,
-    /// Since when it works, if it does.
+    /// The time of the last recovery.
     up: Instant,
     lists: u64,
     watches: u64,
@@ -159,15 +160,15 @@ struct Part {
 
 #[derive(Clone)]
 struct Down {
-    /// Of a store that waits for its first answer: since it asks.
+    /// The time of the failure; before the first answer, the start of the store.
     since: Instant,
     /// `None` before the first answer.
     error: Option<String>,
     /// See [`KindStatus::absent`].
     absent: bool,
-    /// The last error that was told.
-    told: Option<String>,
-    pace: LogEvery,
+    /// The last error that was logged.
+    logged: Option<String>,
+    log_rate: LogEvery,
 }
 
 // === impl Counts ===
@@ -194,8 +195,8 @@ impl Counts {
         }
     }
 
-    /// Notes that the store asks from now on.
-    pub(in crate::cache) fn begin(&self) {
+    /// Marks the start of the store.
+    pub(in crate::cache) fn start(&self) {
         let mut health = self.health.lock();
         for down in health.parts.iter_mut().filter_map(|part| part.down.as_mut()) {
             down.since = Instant::now();
@@ -203,44 +204,44 @@ impl Counts {
         self.advance(&health);
     }
 
-    pub(in crate::cache) fn watching(&self, part: usize) {
+    pub(in crate::cache) fn count_watch(&self, part: usize) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
             part.watches += 1;
         }
     }
 
-    pub(in crate::cache) fn listed(&self, part: usize) {
+    pub(in crate::cache) fn count_list(&self, part: usize) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
             part.lists += 1;
         }
     }
 
-    pub(in crate::cache) fn event(&self) {
+    pub(in crate::cache) fn count_event(&self) {
         let mut health = self.health.lock();
         health.events += 1;
         health.last_event = Some(Instant::now());
     }
 
-    pub(in crate::cache) fn undecodable(&self) {
+    pub(in crate::cache) fn count_decode_error(&self) {
         self.health.lock().decode_errors += 1;
     }
 
-    pub(in crate::cache) fn unpacked(&self) {
+    pub(in crate::cache) fn count_pack_stall(&self) {
         self.health.lock().pack_stalls += 1;
     }
 
-    /// Counts a panic; returns how many are to be told.
-    pub(in crate::cache) fn panicked(&self, handler: &str) -> Option<u64> {
+    /// Counts a panic; returns the number of panics to log now, if any.
+    pub(in crate::cache) fn count_panic(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
     }
 
-    /// Counts a slow call; returns how many are to be told.
-    pub(in crate::cache) fn slow(&self, handler: &str) -> Option<u64> {
+    /// Counts a slow call; returns the number of slow calls to log now, if any.
+    pub(in crate::cache) fn count_slow_call(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
     }
 
-    /// Counts a version that an index goes without; returns how many are to be told.
-    pub(in crate::cache) fn unindexed(&self, index: &str) -> Option<u64> {
+    /// Counts a version missing in an index; returns the number of such versions to log now, if any.
+    pub(in crate::cache) fn count_unindexed(&self, index: &str) -> Option<u64> {
         self.unindexed.lock().entry(index.to_owned()).or_default().add(1, Instant::now())
     }
 
@@ -248,11 +249,11 @@ impl Counts {
         self.unindexed.lock().remove(index);
     }
 
-    pub(in crate::cache) fn forget(&self, handler: &str) {
+    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
         self.handlers.lock().remove(handler);
     }
 
-    /// Notes that a part works; returns how long it had not, if an error had been noted.
+    /// Marks a part as working; returns the length of the outage, if there was an error.
     pub(in crate::cache) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
         let part = health.parts.get_mut(part)?;
@@ -263,16 +264,18 @@ impl Counts {
         was.error.map(|_| was.since.elapsed())
     }
 
-    /// Notes why a part does not work; returns whether that is to be told. What was told last is not; another reason is
-    /// once a minute, because servers behind one address take turns, or at once where it says that the kind is not there.
+    /// Marks a part as not working; returns whether to log the error. An error equal to the last logged one
+    /// is not logged. A different one is logged at most once a minute, because servers behind one address may
+    /// fail differently in turn; but at once if it shows that the kind is not served or not readable.
     pub(in crate::cache) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
         let Some(part) = health.parts.get_mut(part) else { return false };
         let down = part.down.get_or_insert_with(Down::now);
         let gone = absent && !down.absent;
-        let news = down.told.as_ref() != Some(&error) && (down.pace.add(1, Instant::now()).is_some() || gone);
+        let news =
+            down.logged.as_ref() != Some(&error) && (down.log_rate.add(1, Instant::now()).is_some() || gone);
         if news {
-            down.told = Some(error.clone());
+            down.logged = Some(error.clone());
         }
         down.error = Some(error);
         down.absent |= absent;
@@ -289,32 +292,32 @@ impl Counts {
         });
     }
 
-    /// Waits until every part has been listed, or found not to be there to be listed.
+    /// Waits until every part has been listed, or its kind was found not to be served or readable.
     pub(in crate::cache) async fn settled(&self) {
-        self.come_to(Progress::Settled).await;
+        self.reached(Progress::Settled).await;
     }
 
-    /// Waits until every part has been listed, or has failed to be for whatever reason, or was asked for in vain for so
-    /// long.
+    /// Waits until every part has been listed or has failed to list, or until `patience` has passed since the
+    /// first request.
     pub(in crate::cache) async fn tried(&self, patience: Duration) {
-        self.come_to(Progress::Asking).await;
-        if let Some(since) = self.asking_since() {
-            // Which of both it was can be asked afterwards.
-            drop(timeout_at(since + patience, self.come_to(Progress::Tried)).await);
+        self.reached(Progress::Started).await;
+        if let Some(since) = self.unanswered_since() {
+            // The caller can check the outcome afterwards.
+            drop(timeout_at(since + patience, self.reached(Progress::Tried)).await);
         }
     }
 
-    /// Returns since when it waits for its first answer, if it does.
-    pub(in crate::cache) fn asking_since(&self) -> Option<Instant> {
+    /// Returns the time of the first unanswered request; `None` if all parts have got an answer.
+    pub(in crate::cache) fn unanswered_since(&self) -> Option<Instant> {
         let health = self.health.lock();
-        // Before `progress`, which is written under it.
-        let asking = *self.progress.borrow() == Progress::Asking;
+        // Locked before `progress` is read, because `progress` is written under this lock.
+        let asking = *self.progress.borrow() == Progress::Started;
         let unanswered = health.down().filter(|down| down.error.is_none());
         unanswered.map(|down| down.since).min().filter(|_| asking)
     }
 
-    async fn come_to(&self, progress: Progress) {
-        // The sender lives in `self`, so this cannot end with an error while we wait.
+    async fn reached(&self, progress: Progress) {
+        // The sender is in `self`, so the wait cannot fail.
         drop(self.progress.subscribe().wait_for(|now| *now >= progress).await);
     }
 
@@ -334,7 +337,7 @@ impl Counts {
             objects: table.count(),
             bytes: table.bytes(),
             too_large: table.too_large(),
-            packing: store.shelf.packing(table.packing()),
+            packing: store.dictionaries.packing(table.packing()),
             restarts: health.after_first(|part| part.watches),
             relists: health.after_first(|part| part.lists),
             events: health.events,
@@ -360,7 +363,7 @@ impl Health {
         self.parts.iter().filter_map(|part| part.down.as_ref())
     }
 
-    /// Returns the sum of what came after the first of each part. A part that never began takes nothing from the others.
+    /// Returns the sum over all parts, not counting the first of each.
     fn after_first(&self, read: fn(&Part) -> u64) -> u64 {
         self.parts.iter().map(|part| read(part).saturating_sub(1)).sum()
     }
@@ -371,7 +374,7 @@ impl Health {
 impl Part {
     fn progress(&self) -> Progress {
         match self.down {
-            Some(Down { absent: false, error: None, .. }) => Progress::Asking,
+            Some(Down { absent: false, error: None, .. }) => Progress::Started,
             Some(Down { absent: false, error: Some(_), .. }) => Progress::Tried,
             Some(Down { absent: true, .. }) | None => Progress::Settled,
         }
@@ -395,7 +398,13 @@ impl Part {
 
 impl Down {
     fn now() -> Self {
-        Self { since: Instant::now(), error: None, absent: false, told: None, pace: LogEvery::default() }
+        Self {
+            since: Instant::now(),
+            error: None,
+            absent: false,
+            logged: None,
+            log_rate: LogEvery::default(),
+        }
     }
 }
 

@@ -3,20 +3,20 @@ use tokio::time::advance;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn reasons_that_take_turns_are_told_once_a_minute_and_that_a_kind_is_gone_at_once() {
+async fn alternating_errors_are_logged_once_a_minute_and_an_absent_kind_at_once() {
     let counts = Counts::new(&[None]);
-    let mut told = Vec::new();
+    let mut logged = Vec::new();
     for round in 0..49_u64 {
         let reason = if round % 2 == 0 { "refused" } else { "closed" };
         if counts.down(0, reason.to_owned(), false) {
-            told.push((round, reason));
+            logged.push((round, reason));
         }
         advance(Duration::from_millis(2_500)).await;
     }
-    assert_eq!(told, [(0, "refused"), (25, "closed")]);
-    assert!(!counts.down(0, "closed".to_owned(), false), "it goes on");
-    assert!(counts.down(0, "403".to_owned(), true), "that is for somebody to act");
+    assert_eq!(logged, [(0, "refused"), (25, "closed")]);
+    assert!(!counts.down(0, "closed".to_owned(), false), "the same error again");
+    assert!(counts.down(0, "403".to_owned(), true), "the kind is absent now");
     assert!(!counts.down(0, "404".to_owned(), true));
     counts.up(0);
-    assert!(counts.down(0, "404".to_owned(), false), "another outage");
+    assert!(counts.down(0, "404".to_owned(), false), "a new outage");
 }

@@ -1,8 +1,7 @@
-//! The server of the model: one version, a history, and a memory of it that may be cut short.
+//! The API server of the model: one version for all objects, and a history that may be compacted.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -13,72 +12,36 @@ use http_body_util::StreamBody;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
+use super::objects::{Event, Filter, Object, ObjectKind, State};
 use crate::cache::object::meta::Meta;
-use crate::client::ResourcePath;
 use crate::key::{Key, NamespacedName};
 
 pub(super) type Answer = Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
 
-/// Objects by what a request names: uid and version.
-pub(super) type State = BTreeMap<NamespacedName, (String, u64)>;
-
-/// What kind of objects the server has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// In two namespaces; gone when they are deleted.
-    ConfigMaps,
-    /// A deletion takes two steps: only the second one ends them.
-    Namespaces,
-}
-
-/// Which of the objects are looked at.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
-    pub(super) namespace: Option<Arc<str>>,
-    /// Only those with the label.
-    pub(super) labelled: bool,
-}
-
-/// An object as it is or was.
-#[derive(Clone, Debug)]
-pub(super) struct Object {
-    pub(super) request: NamespacedName,
-    pub(super) uid: String,
-    pub(super) version: u64,
-    labelled: bool,
-    deleting: bool,
-}
-
-/// One change; a deletion has the object as it was last, at the version of the deletion.
-#[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) object: Object,
-    pub(super) deleted: bool,
-}
-
-/// What a DELETE was answered with.
+/// The response to a DELETE.
 pub(super) enum Deletion {
-    /// It still exists.
+    /// The object, marked as being deleted.
     Begun(Value),
-    Gone(String),
+    /// The uid of the removed object.
+    Done(String),
 }
 
-pub(super) struct World {
-    sort: Sort,
+pub(super) struct Server {
+    kind: ObjectKind,
     pub(super) version: u64,
     uids: u64,
     objects: BTreeMap<NamespacedName, Object>,
     pub(super) history: Vec<Event>,
-    /// Events up to this version are forgotten.
+    /// Version up to which events are compacted.
     pub(super) compacted: u64,
-    /// Lists being read by pages: version and items.
+    /// Version and items of each list that is read by pages.
     lists: Vec<(u64, Vec<Value>)>,
     pub(super) watches: Vec<Watch>,
-    /// Codes with which coming requests are refused, the last one first; 0 resets the connection.
+    /// Response codes for the next requests, the last one first; 0 resets the connection.
     pub(super) refusals: Vec<u16>,
     /// Whether lists may be streamed.
     pub(super) streams: bool,
-    /// Whether it may deny a right that is there, when it is asked about it.
+    /// Whether access reviews may deny a right that exists.
     pub(super) denies: bool,
     /// Draws denials, latencies, labels and the order of lists.
     pub(super) random: fastrand::Rng,
@@ -87,88 +50,20 @@ pub(super) struct World {
 pub(super) struct Watch {
     lines: UnboundedSender<io::Result<Bytes>>,
     filter: Filter,
-    /// Initial events to come.
+    /// Initial events that are not yet sent.
     initial: Vec<Value>,
-    /// Whether the end mark of the initial events is still to come.
+    /// Whether the end mark of the initial events is not yet sent.
     opening: bool,
-    /// The last event sent.
+    /// Version of the last event sent.
     pub(super) sent: u64,
 }
 
-// === impl Sort ===
+// === impl Server ===
 
-impl Sort {
-    pub(super) fn request(self, name: u8) -> NamespacedName {
-        match self {
-            Self::ConfigMaps => {
-                NamespacedName::namespaced(["shop", "bank"][usize::from(name % 2)], format!("n{name}"))
-            }
-            Self::Namespaces => NamespacedName::cluster(format!("n{name}")),
-        }
-    }
-
-    pub(super) fn path(self, request: &NamespacedName) -> ResourcePath {
-        ResourcePath {
-            group: String::new(),
-            version: "v1".into(),
-            plural: if self == Self::ConfigMaps { "configmaps" } else { "namespaces" }.into(),
-            namespace: request.namespace().map(Into::into),
-            name: Some(request.name().to_owned()),
-            subresource: None,
-        }
-    }
-
-    fn json(self, object: &Object) -> Value {
-        let mut metadata = json!({
-            "name": object.request.name(), "uid": object.uid, "resourceVersion": object.version.to_string(),
-            "labels": {"app": if object.labelled { "web" } else { "api" }},
-        });
-        if object.deleting {
-            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        }
-        match self {
-            Self::ConfigMaps => {
-                metadata["namespace"] = json!(object.request.namespace());
-                let data = json!({"at": object.version.to_string(), "left out": "x"});
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-            }
-            Self::Namespaces => {
-                let spec = json!({"finalizers": ["kubernetes"]});
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "spec": spec})
-            }
-        }
-    }
-}
-
-// === impl Filter ===
-
-impl Filter {
-    /// Reads it off a list or watch request.
-    fn of(uri: &str) -> Self {
-        let namespace = uri.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
+impl Server {
+    pub(super) fn new(kind: ObjectKind, seed: u64) -> Self {
         Self {
-            namespace: namespace.map(|(namespace, _)| namespace.into()),
-            labelled: uri.contains("labelSelector=app%3Dweb"),
-        }
-    }
-
-    pub(super) fn admits(&self, object: &Object) -> bool {
-        self.namespace.as_deref().is_none_or(|namespace| object.request.namespace() == Some(namespace))
-            && (!self.labelled || object.labelled)
-    }
-
-    /// Whether something is there to be seen after a change.
-    pub(super) fn shows(&self, event: &Event) -> bool {
-        !event.deleted && self.admits(&event.object)
-    }
-}
-
-// === impl World ===
-
-impl World {
-    pub(super) fn new(sort: Sort, seed: u64) -> Self {
-        Self {
-            sort,
+            kind,
             version: 1,
             uids: 0,
             objects: BTreeMap::new(),
@@ -183,10 +78,10 @@ impl World {
         }
     }
 
-    /// Creates or changes.
+    /// Creates or updates an object.
     pub(super) fn put(&mut self, name: u8) -> Value {
         self.version += 1;
-        let request = self.sort.request(name);
+        let request = self.kind.request(name);
         let (uid, deleting) = if let Some(object) = self.objects.get(&request) {
             (object.uid.clone(), object.deleting)
         } else {
@@ -197,10 +92,10 @@ impl World {
         self.store(Object { request, uid, version: self.version, labelled, deleting })
     }
 
-    /// Somebody deletes, and does what is left to do before the object may go.
+    /// Deletes an object for another process. A namespace is marked first and removed by a second call.
     pub(super) fn delete(&mut self, name: u8) {
-        let request = self.sort.request(name);
-        let held = self.sort == Sort::Namespaces
+        let request = self.kind.request(name);
+        let held = self.kind == ObjectKind::Namespaces
             && self.objects.get(&request).is_some_and(|object| !object.deleting);
         if held {
             self.begin_delete(&request);
@@ -209,12 +104,12 @@ impl World {
         }
     }
 
-    /// Deletes; what takes longer is only begun.
+    /// Deletes an object for this process; a namespace is only marked.
     pub(super) fn own_delete(&mut self, name: u8) -> Option<(NamespacedName, Deletion)> {
-        let request = self.sort.request(name);
-        let deletion = match self.sort {
-            Sort::ConfigMaps => Deletion::Gone(self.remove(&request)?),
-            Sort::Namespaces => Deletion::Begun(self.begin_delete(&request)?),
+        let request = self.kind.request(name);
+        let deletion = match self.kind {
+            ObjectKind::ConfigMaps => Deletion::Done(self.remove(&request)?),
+            ObjectKind::Namespaces => Deletion::Begun(self.begin_delete(&request)?),
         };
         Some((request, deletion))
     }
@@ -222,14 +117,14 @@ impl World {
     fn begin_delete(&mut self, request: &NamespacedName) -> Option<Value> {
         let object = self.objects.get(request)?.clone();
         if object.deleting {
-            return Some(self.sort.json(&object));
+            return Some(self.kind.json(&object));
         }
         self.version += 1;
         Some(self.store(Object { version: self.version, deleting: true, ..object }))
     }
 
     fn store(&mut self, object: Object) -> Value {
-        let written = self.sort.json(&object);
+        let written = self.kind.json(&object);
         self.history.push(Event { object: object.clone(), deleted: false });
         self.objects.insert(object.request.clone(), object);
         written
@@ -243,15 +138,15 @@ impl World {
         Some(uid)
     }
 
-    /// Everything there is, in an order of its own: one list need not be sorted as the last one.
+    /// Returns the selected objects in random order, since lists need not be sorted alike.
     fn items(&mut self, filter: &Filter) -> Vec<Value> {
         let seen = self.objects.values().filter(|object| filter.admits(object));
-        let mut items: Vec<Value> = seen.map(|object| self.sort.json(object)).collect();
+        let mut items: Vec<Value> = seen.map(|object| self.kind.json(object)).collect();
         self.random.shuffle(&mut items);
         items
     }
 
-    /// Answers whether somebody may watch.
+    /// Responds to an access review.
     pub(super) fn review(&mut self) -> Answer {
         whole(201, &json!({"status": {"allowed": !(self.denies && self.random.bool())}}))
     }
@@ -311,9 +206,9 @@ impl World {
         Response::new(StreamBody::new(frames.boxed()))
     }
 
-    /// Sends every watch the next lines it has not had; `early` puts changes before the end mark.
+    /// Sends every watch its next events; with `early`, changes come before the end mark.
     pub(super) fn deliver(&mut self, count: usize, early: bool, reversed: bool) {
-        let (sort, history) = (self.sort, &self.history);
+        let (kind, history) = (self.kind, &self.history);
         for watch in &mut self.watches {
             for _ in 0..count.min(watch.initial.len()) {
                 if let Some(object) = watch.initial.pop() {
@@ -338,7 +233,7 @@ impl World {
                 due.reverse();
             }
             for at in due {
-                watch.tell(sort, history, at);
+                watch.send_change(kind, history, at);
             }
         }
     }
@@ -348,7 +243,7 @@ impl World {
         for watch in self.live() {
             let had = self.history.iter().filter(|event| event.object.version <= watch.sent).count();
             for at in had.saturating_sub(count)..had {
-                watch.tell(self.sort, &self.history, at);
+                watch.send_change(self.kind, &self.history, at);
             }
         }
     }
@@ -363,16 +258,16 @@ impl World {
         self.watches.iter().filter(|watch| watch.initial.is_empty() && !watch.opening)
     }
 
-    /// Sends lines that no server should send, about an object that may well exist.
+    /// Sends an invalid line about an object that may exist.
     pub(super) fn garbage(&self, which: u8) {
         let object = Object {
-            request: self.sort.request(0),
+            request: self.kind.request(0),
             uid: "u1".into(),
             version: 1,
             labelled: true,
             deleting: false,
         };
-        let known = self.sort.json(&object);
+        let known = self.kind.json(&object);
         let line = match which {
             0 => json!({"type": "DELETED", "object": known}).to_string()[..60].to_owned(),
             1 => "\0\0\0".to_owned(),
@@ -388,18 +283,18 @@ impl World {
         }
     }
 
-    /// What is seen of it now.
+    /// Returns the selected objects.
     pub(super) fn state(&self, filter: &Filter) -> State {
         let seen = self.objects.values().filter(|object| filter.admits(object));
         seen.map(|object| (object.request.clone(), (object.uid.clone(), object.version))).collect()
     }
 
-    /// What was done to the objects of one name, in order.
+    /// Returns the events of one name, in order.
     pub(super) fn of<'w>(&'w self, request: &'w NamespacedName) -> impl Iterator<Item = &'w Event> + Clone {
         self.history.iter().filter(move |event| event.object.request == *request)
     }
 
-    /// Whether what is read, or that nothing is, was so at this version or later.
+    /// Returns whether a read, or its absence, was the state at version `since` or later.
     pub(super) fn was_so(
         &self,
         filter: &Filter,
@@ -428,7 +323,7 @@ impl World {
 
 impl Watch {
     fn raw(&self, text: &str) {
-        // Nobody may read any more.
+        // The client may have closed the connection.
         drop(self.lines.send(Ok(Bytes::copy_from_slice(text.as_bytes()))));
     }
 
@@ -436,17 +331,17 @@ impl Watch {
         self.raw(&format!("{}\n", json!({"type": kind, "object": object})));
     }
 
-    /// Tells one change as it is seen through the selection.
-    fn tell(&self, sort: Sort, history: &[Event], at: usize) {
+    /// Sends one change as the event that it is within the watch's selection.
+    fn send_change(&self, kind: ObjectKind, history: &[Event], at: usize) {
         let event = &history[at];
         let mut earlier = history[..at].iter().rev();
         let before = earlier.find(|earlier| earlier.object.uid == event.object.uid);
         let was_seen = before.is_some_and(|before| self.filter.shows(before));
         match (was_seen, self.filter.shows(event)) {
             (false, false) => {}
-            (false, true) => self.send("ADDED", &sort.json(&event.object)),
-            (true, true) => self.send("MODIFIED", &sort.json(&event.object)),
-            (true, false) => self.send("DELETED", &sort.json(&event.object)),
+            (false, true) => self.send("ADDED", &kind.json(&event.object)),
+            (true, true) => self.send("MODIFIED", &kind.json(&event.object)),
+            (true, false) => self.send("DELETED", &kind.json(&event.object)),
         }
     }
 

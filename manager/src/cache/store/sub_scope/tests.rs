@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_scope_is_a_part_of_a_wider_one_where_metadata_can_tell() {
+fn a_scope_is_a_part_of_a_wider_one_if_metadata_decides_it() {
     let shop = Scope::namespace("shop");
     let web = Scope::all().labels("app=web".parse().unwrap());
     for (wide, narrow, part) in [
@@ -15,6 +15,6 @@ fn a_scope_is_a_part_of_a_wider_one_where_metadata_can_tell() {
         (Scope::all(), Scope::all().fields("metadata.name=a"), false),
         (Scope::all().fields("metadata.name=a"), shop.clone().fields("metadata.name=a"), true),
     ] {
-        assert_eq!(Lens::on(&wide, &narrow).is_some(), part, "{narrow} in {wide}");
+        assert_eq!(SubScope::of(&wide, &narrow).is_some(), part, "{narrow} in {wide}");
     }
 }

@@ -1,7 +1,8 @@
-//! A part of a store, as those see it who asked for no more.
+//! A part of a wider store, for store handles with a narrower scope.
 //!
-//! What crosses the edge of the part is told as what it looks like from inside: entering is a creation, leaving a
-//! deletion, and what happens outside is not told. client-go's `FilteringResourceEventHandler` does the same.
+//! Handlers of the part receive a delta as it affects the part: an object that enters it is created, one that
+//! leaves it is deleted, and changes outside are not delivered. client-go's `FilteringResourceEventHandler`
+//! does the same.
 
 use std::sync::Arc;
 
@@ -10,19 +11,20 @@ use crate::cache::object::meta::Meta;
 use crate::cache::object::view::View;
 use crate::cache::store::select::{LabelSelector, Scope, Select};
 
-/// What of a wider scope belongs to a narrower one.
+/// The objects of a wider scope that belong to a narrower one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cache) struct Lens {
+pub(in crate::cache) struct SubScope {
     namespace: Option<Arc<str>>,
     labels: LabelSelector,
 }
 
-// === impl Lens ===
+// === impl SubScope ===
 
-impl Lens {
-    /// Returns how `narrow` is seen in `wide`; `None` if it is not a part of it, or cannot be judged here.
-    pub(in crate::cache) fn on(wide: &Scope, narrow: &Scope) -> Option<Self> {
-        // A field cannot be read from metadata: only the very same selection is a part.
+impl SubScope {
+    /// Returns the part that `narrow` is of `wide`; `None` if `narrow` is not contained in `wide`, or if
+    /// metadata cannot decide it.
+    pub(in crate::cache) fn of(wide: &Scope, narrow: &Scope) -> Option<Self> {
+        // Fields cannot be evaluated on metadata: only the same field selector is known to be contained.
         if wide.fields != narrow.fields
             || !inside(wide.namespace.as_ref(), narrow.namespace.as_ref())
             || !inside(wide.labels.as_ref(), narrow.labels.as_ref())
@@ -41,20 +43,20 @@ impl Lens {
             && self.labels.matches(&meta.labels)
     }
 
-    /// Returns the labels by which the part is found.
+    /// Returns the label keys by which the part is selected.
     pub(in crate::cache) fn label_keys(&self) -> impl Iterator<Item = &str> {
         self.labels.needed()
     }
 
-    /// Returns what a selection in the part picks in the whole.
+    /// Restricts a selection to the part, for a list in the wider store.
     pub(in crate::cache) fn narrow(&self, mut select: Select) -> Select {
         select.namespace = select.namespace.or_else(|| self.namespace.clone());
         select.labels = select.labels.and(&self.labels);
         select
     }
 
-    /// Returns a delta as it is seen in the part; `None` if it is not.
-    pub(in crate::cache) fn sees<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+    /// Returns a delta as it affects the part; `None` if it does not.
+    pub(in crate::cache) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
         let inside = |side: Option<&'a View>| side.filter(|view| self.admits(view.meta()));
         let (old, new) = (inside(delta.old), inside(delta.new));
         (old.is_some() || new.is_some()).then_some(Delta { old, new, ..*delta })

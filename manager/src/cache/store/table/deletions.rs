@@ -1,10 +1,11 @@
-//! The deletions told last, so that what comes late or again about one of them revives nothing.
+//! Remembers recent deletions, so that late or repeated events of a deleted object do not restore it.
 //!
-//! Deletions are compared within one uid only, which every server keeps in order. An own write tells more where the
-//! store does not hold what was written: under that name nothing older is true any more, whatever its uid.
+//! Deletions are compared by uid, because every server orders the versions of one object. An own write
+//! outside the selection also outdates its name: no older version under this name is valid any more, with any
+//! uid.
 //!
-//! Bounded: what is repeated after that many deletions of other objects shows once more, until its own deletion is
-//! repeated too.
+//! Bounded: after so many deletions of other objects a repeated event restores the object until its own
+//! deletion is repeated too.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -15,18 +16,18 @@ use hashbrown::HashMap;
 use crate::cache::object::meta::{ResourceVersion, Uid};
 use crate::key::NamespacedName;
 
-/// Keys remembered: far more than one read of a connection holds, for some 30 KB.
+/// Keys remembered, in about 30 KB: many more than one read of a connection contains.
 const REMEMBERED: usize = 256;
 
-/// What is gone.
+/// The remembered deletions.
 #[derive(Debug, Default)]
-pub(super) struct Gone {
+pub(super) struct Deletions {
     uids: Recent<Uid>,
-    /// Names whose newest version known is not in the store.
+    /// Names whose newest known version is not in the store.
     names: Recent<NamespacedName>,
 }
 
-/// How far the last so many keys have come.
+/// The last so many keys, with the version that each has reached.
 #[derive(Debug)]
 struct Recent<K> {
     reached: HashMap<K, Reached>,
@@ -36,38 +37,38 @@ struct Recent<K> {
 
 #[derive(Debug)]
 struct Reached {
-    /// `None`: beyond whatever version. No uid comes twice.
+    /// `None`: above every version, because a uid is never reused.
     version: Option<ResourceVersion>,
-    /// The last list that had begun by then.
+    /// The epoch of the last list that had begun by then.
     epoch: u64,
 }
 
-// === impl Gone ===
+// === impl Deletions ===
 
-impl Gone {
-    /// Notes that an object was deleted, or left a selection, at a version.
+impl Deletions {
+    /// Records that an object was deleted, or left a selection, at a version.
     pub(super) fn note(&mut self, uid: &Uid, version: &ResourceVersion, epoch: u64) {
         self.uids.note(uid, Some(version), epoch);
     }
 
-    /// Notes that an object was deleted at a version that is not known.
-    pub(super) fn note_for_good(&mut self, uid: &Uid, epoch: u64) {
+    /// Records that an object was deleted at an unknown version.
+    pub(super) fn note_at_unknown_version(&mut self, uid: &Uid, epoch: u64) {
         self.uids.note(uid, None, epoch);
     }
 
-    /// Notes that a name had come to a version that the store does not hold.
+    /// Records that a name has reached a version that the store does not hold.
     pub(super) fn note_name(&mut self, request: &NamespacedName, version: &ResourceVersion, epoch: u64) {
         self.names.note(request, Some(version), epoch);
     }
 
-    /// Returns whether the name has come further than this version.
+    /// Returns whether the name has reached a newer version.
     pub(super) fn is_outdated(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
         self.names.order_of(request, version) == Some(Ordering::Greater)
     }
 
-    /// The same for an object that a list shows. If the list began later it knows better, and the name is forgotten:
-    /// a server that was set back counts its versions anew.
-    pub(super) fn is_outdated_in_list(
+    /// As [`Self::is_outdated`], for a listed object. If the list began after the record, the record is
+    /// dropped first: the server decides, and may have been restored from a backup.
+    pub(super) fn is_outdated_listed(
         &mut self,
         epoch: u64,
         request: &NamespacedName,
@@ -77,22 +78,22 @@ impl Gone {
         self.is_outdated(request, version)
     }
 
-    /// Returns whether anything was noted of it.
+    /// Returns whether a deletion of this uid is remembered.
     pub(super) fn knows(&self, uid: &Uid) -> bool {
         self.uids.reached.contains_key(uid)
     }
 
-    /// Returns whether this version of the object was before its deletion. One that was selected again after it had
-    /// left a selection is newer.
-    pub(super) fn had(&self, uid: &Uid, version: &ResourceVersion) -> bool {
+    /// Returns whether this version of the object precedes its deletion. A version that re-entered a
+    /// selection is newer.
+    pub(super) fn covers(&self, uid: &Uid, version: &ResourceVersion) -> bool {
         self.uids.order_of(uid, version).is_some_and(|order| order != Ordering::Less)
     }
 
-    /// The same for an object that a list shows. If the list began after the deletion was noted it knows better, and
-    /// the deletion is forgotten.
-    pub(super) fn had_before_list(&mut self, epoch: u64, uid: &Uid, version: &ResourceVersion) -> bool {
+    /// As [`Self::covers`], for a listed object. If the list began after the deletion was recorded, the
+    /// record is dropped first.
+    pub(super) fn covers_listed(&mut self, epoch: u64, uid: &Uid, version: &ResourceVersion) -> bool {
         self.uids.forget_before_list(epoch, uid);
-        self.had(uid, version)
+        self.covers(uid, version)
     }
 }
 
@@ -118,7 +119,8 @@ impl<K: Clone + Eq + Hash> Recent<K> {
         self.reached.insert(key.clone(), Reached { version: version.cloned(), epoch });
     }
 
-    /// Compares what the key has come to with a version; `None` where nothing is known of one, or of their order.
+    /// Compares the version that the key has reached with another one; `None` if either is unknown or they
+    /// have no order.
     fn order_of(&self, key: &K, version: &ResourceVersion) -> Option<Ordering> {
         match &self.reached.get(key)?.version {
             Some(reached) => reached.compare(version),
@@ -126,7 +128,7 @@ impl<K: Clone + Eq + Hash> Recent<K> {
         }
     }
 
-    /// Forgets what was noted before this list began.
+    /// Drops a record older than the list.
     fn forget_before_list(&mut self, epoch: u64, key: &K) {
         if self.reached.get(key).is_some_and(|known| known.epoch < epoch) {
             self.reached.remove(key);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cache::tests::fixtures::server::Stream;
-use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, request, teller};
+use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, recorder, request};
 use crate::cache::{CacheSettings, Store};
 
 fn labelled(name: &str, version: u64, label: &str) -> Value {
@@ -13,8 +13,8 @@ fn labelled(name: &str, version: u64, label: &str) -> Value {
     object
 }
 
-/// The names and versions a store has, sorted.
-fn held(store: &KindStore) -> Vec<String> {
+/// The names and versions of the stored objects, sorted.
+fn held(store: &UntypedStore) -> Vec<String> {
     let views = store.list(&Select::all()).unwrap();
     let line = |view: &View| format!("{}@{}", view.meta().name(), view.meta().resource_version);
     let mut lines: Vec<String> = views.iter().map(line).collect();
@@ -26,7 +26,7 @@ fn requests(rig: &Rig) -> usize {
     rig.server.waiting()
 }
 
-/// Lets every task come to rest; under a paused clock no time passes.
+/// Lets every task run until it waits; under a paused clock no time passes.
 async fn rest() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -34,19 +34,19 @@ async fn rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_ends_with_its_last_user_and_begins_anew_when_asked_for_again() {
+async fn a_store_ends_with_its_last_user_and_a_new_declaration_starts_anew() {
     let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (handler, _told) = teller();
+    let (handler, _recorded) = recorder();
     let subscription = store.subscribe(handler);
     let core = Arc::downgrade(store.core());
     drop(store);
     rest().await;
-    assert!(!stream.is_closed(), "the subscription uses it");
+    assert!(!stream.is_closed(), "the subscription still uses the store");
     drop(subscription);
     rest().await;
-    assert!(stream.is_closed(), "its watch ends");
-    assert!(core.upgrade().is_none(), "its memory is freed");
-    assert_eq!(rig.cache.kinds().len(), 0, "no check and no metric is left of it");
+    assert!(stream.is_closed(), "the watch has ended");
+    assert!(core.upgrade().is_none(), "the memory is freed");
+    assert_eq!(rig.cache.kinds().len(), 0, "its health check and metrics are gone");
     let again = rig.config_maps();
     let stream = rig.server.next().await.stream();
     stream.event("ADDED", &object("b", "u2", 12));
@@ -56,7 +56,7 @@ async fn a_store_ends_with_its_last_user_and_begins_anew_when_asked_for_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_is_kept_keeps_no_watch() {
+async fn a_held_entry_keeps_no_watch_open() {
     let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let typed: crate::cache::Store = crate::cache::Store::new(store);
     let entry = typed.entry(&request("a")).unwrap().unwrap();
@@ -67,7 +67,7 @@ async fn an_entry_that_is_kept_keeps_no_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_all_stores_does_not_wait_for_one_that_nobody_uses() {
+async fn waiting_for_all_stores_skips_a_dropped_one() {
     let mut rig = Rig::start(CacheSettings::default());
     let store = rig.config_maps();
     let call = rig.server.next().await;
@@ -79,8 +79,11 @@ async fn waiting_for_all_stores_does_not_wait_for_one_that_nobody_uses() {
     drop(call);
 }
 
-/// A wide store with `objects` and, declared before it and as a part of it, a narrower one.
-async fn wide_and_narrow(scope: Scope, objects: &[Value]) -> (Rig, Arc<KindStore>, Arc<KindStore>, Stream) {
+/// A wide store with `objects`, and a narrower store that was declared before it and is a part of it.
+async fn wide_and_narrow(
+    scope: Scope,
+    objects: &[Value],
+) -> (Rig, Arc<UntypedStore>, Arc<UntypedStore>, Stream) {
     let mut rig = Rig::start(CacheSettings::default());
     let narrow = rig.cache.kind(config_map(), scope, Projection::Full);
     let wide = rig.config_maps();
@@ -106,18 +109,18 @@ async fn a_narrower_scope_declared_before_the_start_reads_through_the_wider_one(
     let error = narrow.get(&NamespacedName::namespaced("bank", "b")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "namespace bank of ConfigMap is outside the cache's scope (namespace shop); declare the store with a wider \
-         scope"
+        "namespace bank of ConfigMap is outside the cache's scope (namespace shop); declare the store with a \
+         wider scope"
     );
     assert!(matches!(narrow.list(&Select::namespace("bank")), Err(ReadError::OutOfScope { .. })));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_enters_a_part_is_told_as_created_and_what_leaves_it_as_deleted() {
+async fn an_object_entering_a_part_is_created_and_one_leaving_it_is_deleted() {
     let objects = [labelled("a", 5, "web"), labelled("b", 6, "api")];
     let (_rig, narrow, _wide, stream) =
         wide_and_narrow(Scope::all().labels("app=web".parse().unwrap()), &objects).await;
-    let (handler, mut told) = teller();
+    let (handler, mut recorded) = recorder();
     let mut subscription = narrow.subscribe(handler);
     subscription.synced().await;
     stream.event("MODIFIED", &labelled("b", 11, "api"));
@@ -126,21 +129,21 @@ async fn what_enters_a_part_is_told_as_created_and_what_leaves_it_as_deleted() {
     stream.event("MODIFIED", &labelled("a", 14, "api"));
     stream.event("DELETED", &labelled("a", 15, "api"));
     stream.event("DELETED", &labelled("b", 16, "web"));
-    assert_eq!(told.take(5).await, ["+ a@5 initial", "+ b@12", "b@12 -> b@13", "- a@5", "- b@13"]);
-    assert!(told.is_empty());
+    assert_eq!(recorded.take(5).await, ["+ a@5 initial", "+ b@12", "b@12 -> b@13", "- a@5", "- b@13"]);
+    assert!(recorded.is_empty());
     assert_eq!(held(&narrow), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start() {
+async fn a_part_keeps_its_wider_store_and_moves_its_indexes_and_handlers_there() {
     let mut rig = Rig::start(CacheSettings::default());
     let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
-    let (handler, mut told) = teller();
+    let (handler, mut recorded) = recorder();
     let mut subscription = narrow.subscribe(handler);
     let by_name: Store = Store::new(narrow.clone());
     by_name.index_view("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
     drop(rig.config_maps());
-    // The wide one has gone before the start: nothing is read through it.
+    // The wide store was dropped before the start, so the narrow one lists its own scope.
     let stream = rig.server.next().await;
     assert!(stream.has("/namespaces/shop/"));
     drop(stream);
@@ -148,7 +151,7 @@ async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start(
     rest().await;
 
     let narrow = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
-    let (handler, mut told_again) = teller();
+    let (handler, mut recorded_again) = recorder();
     subscription = narrow.subscribe(handler);
     let by_name: Store = Store::new(narrow.clone());
     by_name.index_view("name", |view| Ok(vec![view.meta().name().to_owned()])).unwrap();
@@ -172,46 +175,46 @@ async fn a_part_keeps_the_wider_store_and_what_was_asked_of_it_before_the_start(
     stream.event("ADDED", &object_in("bank", "b", "u2", 6));
     stream.end_of_initial_events(10);
     subscription.synced().await;
-    assert_eq!(told_again.take(1).await, ["+ a@5 initial"]);
-    assert!(told.is_empty() && told_again.is_empty());
+    assert_eq!(recorded_again.take(1).await, ["+ a@5 initial"]);
+    assert!(recorded.is_empty() && recorded_again.is_empty());
     assert_eq!(by_name.list(&Select::index("name", "a")).unwrap().len(), 1);
-    assert_eq!(by_name.list(&Select::index("name", "b")).unwrap().len(), 0, "outside");
+    assert_eq!(by_name.list(&Select::index("name", "b")).unwrap().len(), 0, "outside the part");
     assert!(matches!(by_name.list(&Select::index("other", "b")), Err(ReadError::UnknownIndex { .. })));
     assert_eq!(
         same.list(&Select::index("name", "same")).unwrap().len(),
         2,
-        "another handle's name is another index"
+        "the same name on another handle is another index"
     );
 
     drop(same);
     stream.event("MODIFIED", &object("a", "u1", 11));
     stream.bookmark(20);
     narrow.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
-    assert_eq!(asked.load(Ordering::Relaxed), 2, "an index that has gone is asked nothing");
-    assert_eq!(by_name.list(&Select::index("name", "a")).unwrap().len(), 1, "and others stay");
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "the function of a removed index is not called");
+    assert_eq!(by_name.list(&Select::index("name", "a")).unwrap().len(), 1, "the other index stays");
     let source = narrow.source().clone();
     assert_eq!(source.functions().len(), 1);
     drop(by_name);
-    assert_eq!(source.functions().len(), 0, "it goes from the whole too");
+    assert_eq!(source.functions().len(), 0, "also removed from the wide store");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_narrower_scope_declared_later_reads_through_what_runs_already() {
+async fn a_narrower_scope_declared_later_reads_through_a_running_store() {
     let (rig, wide, stream) = Rig::synced(&[object("a", "u1", 5), object_in("bank", "b", "u2", 6)]).await;
     let narrow = rig.cache.kind(config_map(), Scope::namespace("bank"), Projection::Full);
     narrow.settled().await;
     assert_eq!(held(&narrow), ["b@6"]);
     drop(wide);
     stream.event("MODIFIED", &object_in("bank", "b", "u2", 11));
-    let (handler, mut told) = teller();
+    let (handler, mut recorded) = recorder();
     let _subscription = narrow.subscribe(handler);
-    assert_eq!(told.next().await, "+ b@6 initial");
-    assert_eq!(told.next().await, "b@6 -> b@11");
+    assert_eq!(recorded.next().await, "+ b@6 initial");
+    assert_eq!(recorded.next().await, "b@6 -> b@11");
     assert_eq!(requests(&rig), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whole_objects_of_a_part_do_not_widen_a_store_of_metadata() {
+async fn a_full_part_does_not_widen_a_metadata_store() {
     let mut rig = Rig::start(CacheSettings::default());
     let _metadata = rig.cache.kind(config_map(), Scope::all(), Projection::Metadata);
     let _shop = rig.cache.kind(config_map(), Scope::namespace("shop"), Projection::Full);
@@ -221,7 +224,7 @@ async fn whole_objects_of_a_part_do_not_widen_a_store_of_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_needs_whole_objects_does_not_share_a_part_of_a_store_of_metadata() {
+async fn a_full_store_does_not_share_a_part_of_a_metadata_store() {
     let mut rig = Rig::start(CacheSettings::default());
     let _wide = rig.cache.kind(config_map(), Scope::all(), Projection::Metadata);
     rig.server.next().await.stream().end_of_initial_events(10);
