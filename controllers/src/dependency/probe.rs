@@ -17,9 +17,10 @@
 //!
 //! Those of the tasks stand in `driver`, those of fairness in `turns`.
 
-mod addresses;
+mod address_limits;
 mod attempt;
 mod authorities;
+mod cluster_info;
 mod describe;
 mod dial;
 mod driver;
@@ -33,11 +34,10 @@ mod ranges;
 mod reachability;
 mod resolve;
 mod services;
-mod surroundings;
+mod slots;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod want;
 
 use std::fmt;
@@ -53,18 +53,18 @@ use tokio::time::Instant;
 use crate::reasons;
 use crate::settings::ProbePolicy;
 use metrics::ProbeMetrics;
+use slots::Slots;
 use targets::Targets;
-use turns::Turns;
 
 pub use authorities::{Authorities, NoAuthorities, authorities};
+pub use cluster_info::{AddressOwner, ClusterInfo, NoCluster};
 pub use describe::{Description, MAX_NAMED, NextProbe, StartLimit};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use driver::Driver;
 #[cfg(any(test, fuzzing))]
 pub use kinds::fuzz;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
-pub use services::{Behind, Endpoint, NoServices, ServiceAnswer, Services};
-pub use surroundings::{NoSurroundings, Owner, Surroundings};
+pub use services::{Backends, Endpoint, NoServices, ServiceAnswer, Services};
 pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
@@ -103,7 +103,7 @@ pub struct Seams {
     /// Finds Services.
     pub services: Arc<dyn Services>,
     /// Finds out about the rest of the cluster.
-    pub surroundings: Arc<dyn Surroundings>,
+    pub cluster: Arc<dyn ClusterInfo>,
     /// Gives numbers in [0, 1) for the jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
@@ -118,7 +118,7 @@ pub struct Engine {
 
 struct Shared {
     targets: Mutex<Targets>,
-    turns: Arc<Turns>,
+    slots: Arc<Slots>,
     seams: Seams,
     metrics: ProbeMetrics,
     /// Wakes the driver after targets were added.
@@ -159,7 +159,7 @@ impl ProbeResult {
     pub fn message(&self) -> &str {
         match self {
             Self::Connected => "connected",
-            Self::Answered => "it answers as it should",
+            Self::Answered => "it answers as expected",
             Self::NotReady { message, .. } | Self::Denied { message, .. } => message,
         }
     }
@@ -188,7 +188,7 @@ impl Engine {
     ) -> (Self, Driver) {
         let metrics = ProbeMetrics::register(registry);
         let shared = Arc::new(Shared {
-            turns: Arc::new(Turns::new(slots, &policy, metrics.in_flight.clone())),
+            slots: Arc::new(Slots::new(slots, &policy, metrics.in_flight.clone())),
             targets: Mutex::new(Targets::new(Arc::new(policy), metrics.clone())),
             seams,
             metrics,
@@ -240,7 +240,7 @@ impl Engine {
     /// Returns the known results of each target that `request` waits for, its next probe and the other
     /// objects that wait for it, in the order of [`verdicts`](Self::verdicts).
     pub fn describe(&self, request: &NamespacedName) -> Vec<Description> {
-        self.shared.targets.lock().describe(request, &self.shared.turns, Instant::now())
+        self.shared.targets.lock().describe(request, &self.shared.slots, Instant::now())
     }
 
     /// Returns whether an object waits for a connection to this Service.
@@ -271,7 +271,7 @@ impl Engine {
     /// now.
     pub fn reconfigure(&self, policy: ProbePolicy) {
         let now = Instant::now();
-        self.shared.turns.reconfigure(&policy, now);
+        self.shared.slots.reconfigure(&policy, now);
         let changed = self.shared.targets.lock().reconfigure(Arc::new(policy), now);
         self.shared.publish(changed);
     }

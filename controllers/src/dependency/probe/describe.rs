@@ -50,7 +50,7 @@ pub enum NextProbe {
     /// It is due, and delayed by a limit.
     Delayed(StartLimit),
     /// It has no place among the targets of its namespace, by `probePolicy.maxTargetsPerNamespace`.
-    NoPlace,
+    OverTargetLimit,
 }
 
 /// A limit that delays the start of a probe.

@@ -20,10 +20,10 @@ use tracing::{error, info, warn};
 
 use super::attempt::{Attempt, attempt};
 use super::describe::MAX_NAMED;
-use super::entry::Ended;
+use super::entry::FinishedProbe;
 use super::reachability::Reachability;
+use super::slots::Slot;
 use super::targets::{NewTarget, Start};
-use super::turns::Slot;
 use super::{ProbeResult, Shared};
 use crate::reasons;
 
@@ -51,7 +51,7 @@ impl Driver {
     pub async fn run(&self, stop: CancellationToken) {
         let _term = Term(&self.shared);
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&self.shared.turns).run());
+        tasks.spawn(Arc::clone(&self.shared.slots).run());
         loop {
             let new = self.shared.targets.lock().take_new();
             for NewTarget { id, due, gone } in new {
@@ -100,7 +100,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 changed = due.changed() => if changed.is_err() { return },
-                slot = self.turns.acquire(probe) => {
+                slot = self.slots.acquire(probe) => {
                     // Boxed, so that a target between two probes takes little memory.
                     let probe = Box::pin(self.probe(id, at, slot));
                     if gone.run_until_cancelled(probe).await.is_none() {
@@ -139,10 +139,10 @@ impl Shared {
         }
         // The duration, too, must not distinguish a refusal from silence.
         self.metrics.count(&target, &result, began.elapsed());
-        self.finish(id, Ended { result, reachability, took, timeout });
+        self.finish(id, FinishedProbe { result, reachability, took, timeout });
     }
 
-    fn finish(&self, id: u64, ended: Ended) {
+    fn finish(&self, id: u64, ended: FinishedProbe) {
         let denied = match &ended.result {
             ProbeResult::Denied { rule, message } => Some((*rule, message.clone())),
             _ => None,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::Address;
+use super::address_limits::Address;
 use super::judge::{Streak, judge};
 use super::reachability::{Contact, Reachability};
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
@@ -92,7 +92,7 @@ pub(super) struct DueProbe {
 
 /// How a probe ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedProbe {
     pub(super) result: ProbeResult,
     /// `None`: the target was not asked.
     pub(super) reachability: Option<Reachability>,
@@ -174,8 +174,14 @@ impl Entry {
 
     /// Notes how a probe ended, and plans the next one with a random number in [0, 1). Returns whether the
     /// result is another one than before.
-    pub(super) fn end(&mut self, ended: Ended, now: Instant, min_period: Duration, random: f64) -> bool {
-        let Ended { result, took, timeout, .. } = ended;
+    pub(super) fn end(
+        &mut self,
+        ended: FinishedProbe,
+        now: Instant,
+        min_period: Duration,
+        random: f64,
+    ) -> bool {
+        let FinishedProbe { result, took, timeout, .. } = ended;
         // The clock reveals no more than the message does.
         self.took = Some(if result.is_coarse() { timeout } else { took });
         self.class = SlotClass::after(took, timeout);

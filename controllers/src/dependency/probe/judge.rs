@@ -87,7 +87,7 @@ pub(super) fn judge(before: VerdictState, streak: Streak, want: &Want) -> Verdic
         (Run::Successes(count), _) if count >= want.success_threshold => Ready,
         (Run::Failures(count), _) if count >= want.failure_threshold => NotReady,
         (_, Ready) => Ready,
-        (_, Pending) if want.held => Pending,
+        (_, Pending) if want.was_ready => Pending,
         (_, Pending | NotReady | Denied) => NotReady,
     }
 }

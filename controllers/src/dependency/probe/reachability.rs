@@ -56,15 +56,15 @@ impl Reachability {
 // === impl Contact ===
 
 impl Contact {
-    /// Notes how a probe ended. Returns whether the target fell silent by that. `held`: it had answered an
+    /// Notes how a probe ended. Returns whether the target fell silent by that. `was_ready`: it had answered an
     /// earlier manager, so silence from the first probe on is a loss too.
-    pub(super) fn note(&mut self, reachability: Reachability, held: bool, now: Instant) -> bool {
+    pub(super) fn note(&mut self, reachability: Reachability, was_ready: bool, now: Instant) -> bool {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         if reachability == Reachability::Answered {
             (self.answered, self.silent) = (Some(now), None);
             return false;
         }
-        let is_loss = self.silent.is_none() && (self.answered.is_some() || (is_first && held));
+        let is_loss = self.silent.is_none() && (self.answered.is_some() || (is_first && was_ready));
         if is_loss {
             self.silent = Some((now, reachability == Reachability::LocalFault));
         }

@@ -20,11 +20,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::describe::{Description, MAX_NAMED, NextProbe};
-use super::entry::{DueProbe, Ended, Entry, Wait};
+use super::entry::{DueProbe, Entry, FinishedProbe, Wait};
 use super::judge::judge;
 use super::metrics::ProbeMetrics;
 use super::outage_guard::OutageGuard;
-use super::turns::Turns;
+use super::slots::Slots;
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons::{self, denial};
 use crate::settings::ProbePolicy;
@@ -193,16 +193,22 @@ impl Targets {
 
     /// Notes how a probe ended, with a random number in [0, 1). Returns the objects of which a verdict has
     /// changed.
-    pub(super) fn finish(&mut self, id: u64, ended: Ended, now: Instant, random: f64) -> Vec<NamespacedName> {
+    pub(super) fn finish(
+        &mut self,
+        id: u64,
+        ended: FinishedProbe,
+        now: Instant,
+        random: f64,
+    ) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.is_probed = false;
         if !entry.admitted {
             return Vec::new();
         }
-        let held = entry.waits.values().any(|wait| wait.want.held);
+        let was_ready = entry.waits.values().any(|wait| wait.want.was_ready);
         let mut is_loss = false;
         match ended.reachability {
-            Some(reachability) => is_loss = entry.contact.note(reachability, held, now),
+            Some(reachability) => is_loss = entry.contact.note(reachability, was_ready, now),
             None if reasons::is_blind(ended.result.reason()) => {}
             // The result needed no answer.
             None => entry.contact.forget_silence(),
@@ -243,9 +249,9 @@ impl Targets {
     }
 
     /// Describes the targets of an object, in its order.
-    pub(super) fn describe(&self, request: &NamespacedName, turns: &Turns, now: Instant) -> Vec<Description> {
+    pub(super) fn describe(&self, request: &NamespacedName, slots: &Slots, now: Instant) -> Vec<Description> {
         let waits = self.waits(request);
-        waits.map(|(entry, wait)| self.describe_one(request, entry, wait, turns, now)).collect()
+        waits.map(|(entry, wait)| self.describe_one(request, entry, wait, slots, now)).collect()
     }
 
     fn describe_one(
@@ -253,13 +259,13 @@ impl Targets {
         request: &NamespacedName,
         entry: &Entry,
         wait: &Wait,
-        turns: &Turns,
+        slots: &Slots,
         now: Instant,
     ) -> Description {
-        let delayed_by = |due| turns.delayed_by(&entry.due_probe(due), now);
+        let delayed_by = |due| slots.delayed_by(&entry.due_probe(due), now);
         let next = match entry.due() {
             None if entry.admitted => NextProbe::InFlight,
-            None => NextProbe::NoPlace,
+            None => NextProbe::OverTargetLimit,
             Some(due) => match Some(due).filter(|due| *due <= now).and_then(delayed_by) {
                 Some(limit) => NextProbe::Delayed(limit),
                 None => NextProbe::In(due.duration_since(now)),

@@ -94,8 +94,8 @@ impl Services for TwoServices {
         }
     }
 
-    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
-        Ok(Some(Behind::default()))
+    fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
+        Ok(Some(Backends::default()))
     }
 }
 
@@ -177,7 +177,7 @@ fn seams(net: &Arc<FakeNet>) -> Seams {
         dial: Arc::new(FakeDial(Arc::clone(net))),
         resolve: Arc::new(FakeResolve(Arc::clone(net))),
         services: Arc::new(TwoServices),
-        surroundings: Arc::new(NoSurroundings),
+        cluster: Arc::new(NoCluster),
         random: Arc::new(|| 0.5),
     }
 }
@@ -194,7 +194,7 @@ fn want(address: Address, period: u64) -> Want {
         initial_delay: Duration::ZERO,
         success_threshold: 1,
         failure_threshold: 1,
-        held: false,
+        was_ready: false,
     }
 }
 

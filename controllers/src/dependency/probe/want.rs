@@ -41,7 +41,7 @@ pub struct Want {
     pub failure_threshold: u32,
     /// Whether it is watched for its loss: it stays pending until enough probes have failed in a row, even if
     /// this engine has never seen it ready. Otherwise the first failure makes it not ready.
-    pub held: bool,
+    pub was_ready: bool,
 }
 
 /// The verdict on one [`Want`]. Equal for equal states: it holds no times and no counts.
@@ -114,8 +114,13 @@ impl Target {
 // === impl Want ===
 
 impl Want {
-    /// Makes the want of a dependency, the delay of which began so long ago; `held` as on the field.
-    pub fn new(target: Target, dependency: &PlannedDependency, held: bool, closed_for: Duration) -> Self {
+    /// Makes the want of a dependency, the delay of which began so long ago; `was_ready` as on the field.
+    pub fn new(
+        target: Target,
+        dependency: &PlannedDependency,
+        was_ready: bool,
+        closed_for: Duration,
+    ) -> Self {
         Self {
             target,
             period: dependency.period,
@@ -123,7 +128,7 @@ impl Want {
             initial_delay: dependency.initial_delay.saturating_sub(closed_for),
             success_threshold: dependency.success_threshold,
             failure_threshold: dependency.failure_threshold,
-            held,
+            was_ready,
         }
     }
 
@@ -134,10 +139,17 @@ impl Want {
 
     /// Returns whether both are equal apart from the rest of the delay.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self { target, period, timeout, initial_delay: _, success_threshold, failure_threshold, held } =
-            self;
+        let Self {
+            target,
+            period,
+            timeout,
+            initial_delay: _,
+            success_threshold,
+            failure_threshold,
+            was_ready,
+        } = self;
         *target == other.target
-            && *held == other.held
+            && *was_ready == other.was_ready
             && (*period, *timeout) == (other.period, other.timeout)
             && (*success_threshold, *failure_threshold) == (other.success_threshold, other.failure_threshold)
     }

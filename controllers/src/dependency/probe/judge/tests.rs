@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dependency::probe::Target;
 
-fn want(successes: u32, failures: u32, held: bool) -> Want {
+fn want(successes: u32, failures: u32, was_ready: bool) -> Want {
     let address = Address::parse("a", "10.0.0.1:80").unwrap();
     Want {
         target: Target::new("shop", ProbeCheck::Tcp(address)),
@@ -15,7 +15,7 @@ fn want(successes: u32, failures: u32, held: bool) -> Want {
         initial_delay: Duration::ZERO,
         success_threshold: successes,
         failure_threshold: failures,
-        held,
+        was_ready,
     }
 }
 
@@ -78,9 +78,9 @@ fn a_denial_is_no_failure_and_ends_every_row() {
 proptest! {
     #[test]
     fn ready_takes_the_successes_and_is_lost_by_the_failures(
-        results in "[-+u]{1,40}", successes in 1..5u32, failures in 1..5u32, held: bool,
+        results in "[-+u]{1,40}", successes in 1..5u32, failures in 1..5u32, was_ready: bool,
     ) {
-        let said = judged(&want(successes, failures, held), &results);
+        let said = judged(&want(successes, failures, was_ready), &results);
         let mut ready = false;
         for (at, state) in said.chars().enumerate() {
             let (so_far, seen) = (&results[..=at], results[..=at].replace('u', ""));

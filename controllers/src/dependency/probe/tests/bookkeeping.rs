@@ -95,7 +95,7 @@ async fn run(steps: Vec<Step>) {
             open <= SLOTS && open <= probed.max(bench.engine.shared.targets.lock().check()),
             "{open} dials"
         );
-        assert!(bench.engine.shared.turns.check() <= SLOTS);
+        assert!(bench.engine.shared.slots.check() <= SLOTS);
     }
     // Nothing is stuck: with a network that answers, every admitted target is soon ready.
     bench.engine.reconfigure(policy(1000, 1000, 1));
@@ -108,7 +108,7 @@ async fn run(steps: Vec<Step>) {
         let states = bench.states(&name.to_string());
         assert!(states.iter().all(|state| *state == VerdictState::Ready), "{states:?}");
     }
-    assert_eq!((bench.net.open.load(Ordering::Relaxed), bench.engine.shared.turns.check()), (0, 0));
+    assert_eq!((bench.net.open.load(Ordering::Relaxed), bench.engine.shared.slots.check()), (0, 0));
     bench.stop.cancel();
     bench.driver.join_next().await.unwrap().unwrap();
 }

@@ -222,7 +222,7 @@ async fn black_holes_old_and_new_of_many_namespaces_leave_slots_to_what_answers(
         }
         // All slots that black holes may hold have been taken, and most of them twice.
         pass(150.0).await;
-        bench.engine.shared.turns.check();
+        bench.engine.shared.slots.check();
         let held = bench.net.open.load(Ordering::Relaxed);
         assert!((32..=48).contains(&held), "{held} after the {generation} ones");
     }
@@ -441,7 +441,7 @@ async fn a_manager_that_starts_without_a_network_does_not_take_what_held_for_los
     bench.swallow(1, 3);
     for number in 1..=3 {
         let address = Address::parse("address", &format!("10.1.0.{number}:80")).unwrap();
-        let wants = vec![Want { held: true, failure_threshold: 3, ..want(address, 10) }];
+        let wants = vec![Want { was_ready: true, failure_threshold: 3, ..want(address, 10) }];
         bench.engine.watch(&request(&format!("web-{number}")), wants);
     }
     pass(15.0).await;

@@ -123,7 +123,7 @@ async fn a_description_says_what_is_known_and_what_comes_next() {
     assert_eq!((answers.took.unwrap(), answers.began.unwrap()), (Duration::ZERO, Duration::from_millis(1)));
     assert_eq!(next(silent), NextProbe::Delayed(StartLimit::Rate), "one a second");
     assert_eq!((silent.result.clone(), silent.others), (None, 0));
-    assert_eq!(next(third), NextProbe::NoPlace);
+    assert_eq!(next(third), NextProbe::OverTargetLimit);
     assert_eq!(third.state, VerdictState::Denied);
 
     pass(2.0).await;

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! 1. No second sees more than 1.1 times the rate, and one.
-//! 2. Turns come in the order in which the probes became due, in a queue of up to [`LONGEST`]. A probe that
+//! 2. Slots come in the order in which the probes became due, in a queue of up to [`LONGEST`]. A probe that
 //!    asks again gets no earlier turn.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(super) struct AddressLimits {
     limit: Limit,
     queues: HashMap<Address, Queue>,
 }
@@ -40,9 +40,9 @@ pub(super) fn per_second(rate: u32) -> Limit {
     Limit::per_second(f64::from(rate.max(1)), rate / 10)
 }
 
-// === impl Addresses ===
+// === impl AddressLimits ===
 
-impl Addresses {
+impl AddressLimits {
     pub(super) fn new(rate: u32) -> Self {
         Self { limit: per_second(rate), queues: HashMap::new() }
     }

@@ -1,4 +1,4 @@
-//! Which addresses are this machine's, or this Pod's, own.
+//! The addresses of the machine or Pod that the manager runs on.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,21 +9,21 @@ use if_addrs::{Interface, get_if_addrs};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a list counts: addresses come and go, though seldom.
+/// How long a list is used: addresses change, though seldom.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// The addresses of the interfaces of the network that this process is in. Loopback does not count, which the policy has
-/// a key of its own for.
+/// The addresses of the network interfaces of this process's network namespace. Loopback is left out: the
+/// policy decides about it by `probePolicy.allowLoopback`.
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
-    /// With the end of its time; none before the first question.
+    /// The list, and until when it is used; `None` before the first call.
     listed: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>>,
 }
 
 // === impl OwnAddresses ===
 
 impl OwnAddresses {
-    /// Returns whether an address is the manager's own; fails with the cause if the system does not tell.
+    /// Returns whether an address belongs to the manager; fails if the system does not list its interfaces.
     pub(super) fn contains(&self, ip: IpAddr) -> Result<bool, String> {
         let now = Instant::now();
         let listed = self.listed.lock().clone();

@@ -1,17 +1,17 @@
-//! The cluster around the manager, as probes have to know it: who owns an address, which namespaces are restricted, and
-//! which authorities a `ConfigMap` lists.
+//! Facts about the cluster that probes need: the addresses of the API server and of the manager, the Pod
+//! Security level of namespaces, and certificate authorities in `ConfigMaps`.
 //!
-//! Namespaces and `ConfigMaps` are read one by one when they are asked for, and remembered for a while: watching all of
-//! them would need the right to read all, and memory for all, for the sake of a few.
+//! Namespaces and `ConfigMaps` are read one by one when a probe needs them, and cached for a while. Watches
+//! would need the right to read all of them, and memory for all, while few are needed.
 //!
 //! # Invariants
-//! 1. Of one namespace or key at most one request is made in `FRESH`, or in `UNANSWERED` after a failure, unless more are
-//!    asked for than are remembered.
-//! 2. What is remembered is bounded in number and size.
+//! 1. A namespace or key is read at most once in [`FRESH`], or in [`RETRY`] after a failure, unless more are
+//!    in use than the cache holds.
+//! 2. The caches are bounded in number and size.
 
 mod api_server;
-mod own;
-mod remembered;
+mod own_addresses;
+mod ttl_cache;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,36 +26,37 @@ use mainstay_api::wait_for::ConfigMapKey;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::dependency::probe::{Authorities, NoAuthorities, Owner, Surroundings, authorities};
+use crate::dependency::probe::{AddressOwner, Authorities, ClusterInfo, NoAuthorities, authorities};
 use api_server::ApiServer;
-use own::OwnAddresses;
-use remembered::Remembered;
+use own_addresses::OwnAddresses;
+use ttl_cache::TtlCache;
 
-/// How long what was read counts: a certificate authority or a Pod Security level changes rarely, and a minute later is
-/// no harm.
+/// How long a cached answer is used. Authorities and Pod Security levels change rarely, and half a minute of
+/// delay does no harm.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long nothing is asked again after a failure.
-const UNANSWERED: Duration = Duration::from_secs(5);
-/// How long probes wait at the begin of a term for a look at the addresses of the API server, before those that need them
-/// fail instead.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// Most namespaces that are remembered.
+/// How long a failure is cached before the next request.
+const RETRY: Duration = Duration::from_secs(5);
+/// How long a term waits for the first lookup of the API server's addresses before it starts probes. Later,
+/// probes of raw addresses fail until the lookup succeeds.
+const FIRST_LOOKUP: Duration = Duration::from_secs(5);
+/// Most namespaces in the cache.
 const MAX_NAMESPACES: usize = 1000;
-/// Most keys of `ConfigMaps` that are remembered.
+/// Most keys of `ConfigMaps` in the cache.
 const MAX_KEYS: usize = 64;
-/// Says which Pod Security level a namespace enforces.
+/// The label of a namespace with the Pod Security level that is enforced.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// Reads the cluster that the manager is in.
+/// Reads facts about the cluster from the API server.
 #[derive(Debug)]
-pub struct ClusterSurroundings {
+pub struct LiveClusterInfo {
     api_server: ApiServer,
     own: OwnAddresses,
-    /// What is read with; none before the manager runs.
+    /// Gives the client; `None` before the manager runs.
     context: Mutex<Option<Context>>,
-    restricted: Remembered<(), Result<bool, String>>,
-    /// By `ConfigMap` and key.
-    authorities: Remembered<(String, String), Authorities>,
+    /// By namespace: whether it is restricted.
+    restricted: TtlCache<(), Result<bool, String>>,
+    /// By namespace, and by name and key of a `ConfigMap`.
+    authorities: TtlCache<(String, String), Authorities>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,44 +76,48 @@ struct ConfigMapView {
     data: BTreeMap<String, String>,
 }
 
-// === impl ClusterSurroundings ===
+// === impl LiveClusterInfo ===
 
-impl ClusterSurroundings {
-    /// Takes the address under which the manager knows the API server.
+impl LiveClusterInfo {
+    /// `server` is the address by which the manager reaches the API server.
     pub fn new(server: &http::Uri) -> Self {
         Self {
             api_server: ApiServer::new(server),
             own: OwnAddresses::default(),
             context: Mutex::new(None),
-            restricted: Remembered::new(MAX_NAMESPACES),
-            authorities: Remembered::new(MAX_KEYS),
+            restricted: TtlCache::new(MAX_NAMESPACES),
+            authorities: TtlCache::new(MAX_KEYS),
         }
     }
 
-    /// Begins to read with this; before it nothing can be read.
-    pub fn begin(&self, context: Context) {
+    /// Sets the context whose client sends the requests. All reads fail before.
+    pub fn set_context(&self, context: Context) {
         *self.context.lock() = Some(context);
     }
 
-    /// Keeps the addresses of the API server known until it is dropped.
-    pub async fn follow(&self) {
+    /// Looks up the addresses of the API server again and again, for as long as it is polled.
+    pub async fn follow_api_server(&self) {
         let context = self.context.lock().clone();
         if let Some(context) = context {
             self.api_server.follow(&context).await;
         }
     }
 
-    /// Waits until the addresses of the API server were looked at in this term, and no longer than is sensible.
-    pub async fn looked(&self) {
-        // Those who need them are told so after it.
-        drop(tokio::time::timeout(FIRST_LOOK, self.api_server.looked()).await);
+    /// Waits for the first lookup of the API server's addresses in this term of leadership, for at most five
+    /// seconds.
+    pub async fn wait_for_api_server_addresses(&self) {
+        // After a timeout, probes that need the addresses fail with the cause.
+        drop(tokio::time::timeout(FIRST_LOOKUP, self.api_server.first_lookup()).await);
     }
 
-    /// Ends a term: by the next one there may be other addresses, and other rights to read them.
+    /// Ends a term of leadership. The next term looks up the API server's addresses again: they, and the right
+    /// to read them, may have changed.
     pub fn end_term(&self) {
         self.api_server.end_term();
     }
 
+    /// Reads an object; a refused request fails with the part of the deployment that gives the right to read
+    /// it, `allowed_by`.
     async fn read<V: for<'de> Deserialize<'de>>(
         &self,
         kind: &KindId,
@@ -139,15 +144,15 @@ impl ClusterSurroundings {
     }
 }
 
-impl Surroundings for ClusterSurroundings {
-    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String> {
-        // An address that is known to be somebody's is, whatever else is not known.
+impl ClusterInfo for LiveClusterInfo {
+    fn owner(&self, address: SocketAddr) -> Result<Option<AddressOwner>, String> {
+        // A known owner counts even while other addresses are unknown, so the error is returned last.
         let is_api_server = self.api_server.is_at(address);
         if is_api_server == Ok(true) {
-            return Ok(Some(Owner::ApiServer));
+            return Ok(Some(AddressOwner::ApiServer));
         }
         if self.own.contains(address.ip())? {
-            return Ok(Some(Owner::Manager));
+            return Ok(Some(AddressOwner::Manager));
         }
         is_api_server.map(|_| None)
     }
@@ -158,11 +163,11 @@ impl Surroundings for ClusterSurroundings {
                 let request = NamespacedName::cluster(namespace);
                 let kind = KindId::of::<Namespace>();
                 let found = self.read::<NamespaceView>(&kind, &request, "deploy/base").await?;
-                let found = found.ok_or_else(|| "it is not there".to_owned())?;
+                let found = found.ok_or_else(|| "it does not exist".to_owned())?;
                 let level = found.metadata.labels.get(ENFORCE);
                 Ok(level.is_some_and(|level| level != "privileged"))
             };
-            self.restricted.get_or(namespace, (), read, lasting).await
+            self.restricted.get_or_fetch(namespace, (), read, ttl).await
         })
     }
 
@@ -171,12 +176,12 @@ impl Surroundings for ClusterSurroundings {
             let question = (key.name.clone(), key.key.clone().unwrap_or_default());
             let request = NamespacedName::namespaced(namespace, key.name.as_str());
             let read = self.read_authorities(&request, key.key.as_deref().unwrap_or_default());
-            self.authorities.get_or(namespace, question, read, lasting).await
+            self.authorities.get_or_fetch(namespace, question, read, ttl).await
         })
     }
 }
 
-/// How long an answer counts.
-fn lasting<T, E>(answer: &Result<T, E>) -> Duration {
-    if answer.is_ok() { FRESH } else { UNANSWERED }
+/// Returns how long an answer is cached.
+fn ttl<T, E>(answer: &Result<T, E>) -> Duration {
+    if answer.is_ok() { FRESH } else { RETRY }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-impl Turns {
+impl Slots {
     /// Panics at the first invariant that does not hold. Returns how many slots are held.
     pub(in crate::dependency::probe) fn check(&self) -> usize {
         let state = self.state.lock();

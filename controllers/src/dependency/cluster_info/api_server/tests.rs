@@ -13,14 +13,14 @@ fn ips(list: &[&str]) -> Vec<IpAddr> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_is_not_the_api_servers_only_once_all_of_them_are_known() {
+async fn an_address_is_ruled_out_only_after_a_complete_lookup() {
     let server = server();
     is_at(&server, "10.0.0.9:80").unwrap_err();
-    assert!(tokio::time::timeout(PERIOD, server.looked()).await.is_err(), "nobody has");
-    server.learn(Err("no answer".to_owned()));
-    server.looked().await;
+    assert!(tokio::time::timeout(PERIOD, server.first_lookup()).await.is_err(), "no lookup yet");
+    server.store(Err("no answer".to_owned()));
+    server.first_lookup().await;
     assert_eq!(is_at(&server, "10.0.0.9:80"), Err("no answer".to_owned()));
-    server.learn(Ok(ips(&["10.0.0.6", "::ffff:10.96.0.1", "127.0.0.1"])));
+    server.store(Ok(ips(&["10.0.0.6", "::ffff:10.96.0.1", "127.0.0.1"])));
     for (address, expected) in [
         ("10.0.0.6:6443", true),
         ("10.0.0.6:22", true),
@@ -31,37 +31,37 @@ async fn an_address_is_not_the_api_servers_only_once_all_of_them_are_known() {
     ] {
         assert_eq!(is_at(&server, address), Ok(expected), "{address}");
     }
-    server.learn(Err("no answer".to_owned()));
-    assert_eq!(is_at(&server, "10.0.0.6:22"), Ok(true), "what was found goes on counting");
+    server.store(Err("no answer".to_owned()));
+    assert_eq!(is_at(&server, "10.0.0.6:22"), Ok(true), "addresses of earlier lookups stay");
     assert_eq!(is_at(&server, "10.0.0.9:80"), Ok(false));
     server.end_term();
-    assert_eq!(is_at(&server, "10.0.0.6:22"), Ok(true), "by the next term it is the API server's still");
+    assert_eq!(is_at(&server, "10.0.0.6:22"), Ok(true), "addresses stay after the term");
     is_at(&server, "10.0.0.9:80").unwrap_err();
-    assert!(tokio::time::timeout(PERIOD, server.looked()).await.is_err(), "not in this term");
+    assert!(tokio::time::timeout(PERIOD, server.first_lookup()).await.is_err(), "no lookup in this term yet");
 }
 
-/// Where the manager may not look, it stays so.
+/// A missing right mostly stays missing.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_looked_up_is_asked_for_ever_more_rarely() {
+async fn failed_lookups_back_off() {
     let (server, began) = (server(), Instant::now());
-    let looks = std::cell::RefCell::new(Vec::new());
+    let lookups = std::cell::RefCell::new(Vec::new());
     let forbidden = || async {
-        looks.borrow_mut().push(began.elapsed().as_secs());
+        lookups.borrow_mut().push(began.elapsed().as_secs());
         Err("forbidden".to_owned())
     };
     drop(tokio::time::timeout(Duration::from_secs(95), server.repeat(forbidden)).await);
-    assert_eq!(*looks.borrow(), [0, 1, 3, 7, 15, 31, 61, 91]);
+    assert_eq!(*lookups.borrow(), [0, 1, 3, 7, 15, 31, 61, 91]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_counts_for_an_hour_after_it_was_found_last() {
+async fn an_address_stays_for_an_hour_after_the_last_lookup_that_returned_it() {
     let server = server();
-    server.learn(Ok(ips(&["10.0.0.6"])));
-    tokio::time::advance(SEEN.saturating_sub(Duration::from_millis(1))).await;
-    server.learn(Ok(ips(&["10.0.0.7"])));
+    server.store(Ok(ips(&["10.0.0.6"])));
+    tokio::time::advance(ADDRESS_TTL.saturating_sub(Duration::from_millis(1))).await;
+    server.store(Ok(ips(&["10.0.0.7"])));
     assert_eq!(is_at(&server, "10.0.0.6:6443"), Ok(true), "one tick before its end");
     tokio::time::advance(Duration::from_millis(1)).await;
-    server.learn(Ok(ips(&["10.0.0.7"])));
+    server.store(Ok(ips(&["10.0.0.7"])));
     assert_eq!(is_at(&server, "10.0.0.6:6443"), Ok(false));
     assert_eq!(is_at(&server, "10.0.0.7:6443"), Ok(true));
 }

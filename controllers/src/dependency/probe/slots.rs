@@ -1,7 +1,7 @@
 //! Start permits for probes: slots and starts per second, given to namespaces in turn.
 //!
-//! The task of a target [acquires](Turns::acquire) a [`Slot`] for each probe and holds it until the sockets
-//! of the probe are closed. [`Turns::run`] grants the slots; it sleeps until a probe is due, a slot is freed
+//! The task of a target [acquires](Slots::acquire) a [`Slot`] for each probe and holds it until the sockets
+//! of the probe are closed. [`Slots::run`] grants the slots; it sleeps until a probe is due, a slot is freed
 //! or a token comes.
 //!
 //! # Invariants
@@ -21,7 +21,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::addresses::{Addresses, per_second};
+use super::address_limits::{AddressLimits, per_second};
 use super::describe::StartLimit;
 use super::entry::{DueProbe, SlotClass};
 use crate::settings::ProbePolicy;
@@ -33,9 +33,9 @@ const IDLE: Duration = Duration::from_hours(1);
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Slots {
     state: Mutex<State>,
-    /// Wakes [`Turns::run`].
+    /// Wakes [`Slots::run`].
     wake: Notify,
     in_flight: Gauge,
 }
@@ -43,7 +43,7 @@ pub(super) struct Turns {
 /// The right to have one probe in flight; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct Slot {
-    turns: Arc<Turns>,
+    slots: Arc<Slots>,
     namespace: Arc<str>,
     class: usize,
     /// The limit that delayed the start, if one did.
@@ -57,7 +57,7 @@ struct State {
     /// Held slots of each class.
     held: [usize; CLASSES],
     bucket: TokenBucket,
-    addresses: Addresses,
+    address_limits: AddressLimits,
     namespaces: HashMap<Arc<str>, Namespace>,
     /// Each namespace with waiting probes once; the next one to start a probe stands in front.
     order: VecDeque<Arc<str>>,
@@ -87,16 +87,16 @@ struct Waiter {
 /// A slot, or the moment before which the address of the probe has no turn.
 type Grant = Result<Slot, Instant>;
 
-// === impl Turns ===
+// === impl Slots ===
 
-impl Turns {
+impl Slots {
     /// Makes one with so many slots; `in_flight` counts the held ones.
     pub(super) fn new(slots: usize, policy: &ProbePolicy, in_flight: Gauge) -> Self {
         let state = State {
             limits: [slots, slots * 3 / 4, slots / 2].map(|limit| limit.max(1)),
             held: [0; CLASSES],
             bucket: TokenBucket::new(per_second(policy.max_per_second)),
-            addresses: Addresses::new(policy.max_per_second_per_address),
+            address_limits: AddressLimits::new(policy.max_per_second_per_address),
             namespaces: HashMap::new(),
             order: VecDeque::new(),
             namespace_rate: per_second(policy.max_per_second_per_namespace),
@@ -109,7 +109,7 @@ impl Turns {
     pub(super) fn reconfigure(&self, policy: &ProbePolicy, now: Instant) {
         let mut state = self.state.lock();
         state.bucket.set_limit(per_second(policy.max_per_second), now);
-        state.addresses.set_rate(policy.max_per_second_per_address, now);
+        state.address_limits.set_rate(policy.max_per_second_per_address, now);
         let rate = per_second(policy.max_per_second_per_namespace);
         state.namespace_rate = rate;
         for namespace in state.namespaces.values_mut() {
@@ -154,7 +154,7 @@ impl Turns {
     /// Returns the limit that delays a probe which is due, as far as it is known.
     pub(super) fn delayed_by(&self, probe: &DueProbe, now: Instant) -> Option<StartLimit> {
         let state = self.state.lock();
-        if probe.address.as_ref().is_some_and(|address| state.addresses.has_queue(address, now)) {
+        if probe.address.as_ref().is_some_and(|address| state.address_limits.has_queue(address, now)) {
             return Some(StartLimit::AddressRate);
         }
         let namespace = state.namespaces.get(&probe.namespace)?;
@@ -172,14 +172,14 @@ fn latest(delays: [Option<(Instant, StartLimit)>; 2], since: Instant) -> Option<
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.turns.state.lock();
+        let mut state = self.slots.state.lock();
         state.held[self.class] -= 1;
         if let Some(namespace) = state.namespaces.get_mut(&self.namespace) {
             namespace.held[self.class] -= 1;
         }
         drop(state);
-        self.turns.in_flight.dec();
-        self.turns.wake.notify_one();
+        self.slots.in_flight.dec();
+        self.slots.wake.notify_one();
     }
 }
 
@@ -212,7 +212,7 @@ impl State {
 
     /// Answers the next waiting probe, or returns the moment before which none can start unless something
     /// changes.
-    fn next(&mut self, turns: &Arc<Turns>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
+    fn next(&mut self, slots: &Arc<Slots>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
         let mut wake_at = now + IDLE;
         let free = self.room(0);
         let ready_at = self.bucket.ready_at(now);
@@ -236,7 +236,7 @@ impl State {
                 }
             };
             if let Some(address) = &probe.address
-                && let Err(until) = self.addresses.take(address, was_postponed, now)
+                && let Err(until) = self.address_limits.take(address, was_postponed, now)
             {
                 // It has used nothing up, so its namespace stays in front.
                 self.order.push_front(name);
@@ -248,11 +248,11 @@ impl State {
             namespace.held[class] += 1;
             self.held[class] += 1;
             self.order.push_back(name);
-            turns.in_flight.inc();
+            slots.in_flight.inc();
             let delayed_by = latest([self.delayed, namespace.delayed], probe.due);
             let delayed_by = if was_postponed { Some(StartLimit::AddressRate) } else { delayed_by };
-            let (turns, namespace) = (Arc::clone(turns), probe.namespace);
-            return Ok((grant, Ok(Slot { turns, namespace, class, delayed_by })));
+            let (slots, namespace) = (Arc::clone(slots), probe.namespace);
+            return Ok((grant, Ok(Slot { slots, namespace, class, delayed_by })));
         }
         Err(wake_at)
     }
