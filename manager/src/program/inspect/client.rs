@@ -24,7 +24,7 @@ use super::{Chain, Failure};
 use crate::inspect::pages::Standby;
 use crate::inspect::{OWN, STANDBY};
 use crate::reconcile::BoxError;
-use crate::serve::{exchange, shake_hands};
+use crate::serve::{connect_tls, exchange};
 use crate::util::sha256;
 
 /// For a connection on this machine or through a forwarded port.
@@ -145,7 +145,7 @@ impl Server {
     ) -> Result<Response<Bytes>, BoxError> {
         match self.certificate.clone() {
             None => exchange(stream, request, usize::MAX).await,
-            Some(certificate) => exchange(shake_hands(stream, certificate).await?, request, usize::MAX).await,
+            Some(certificate) => exchange(connect_tls(stream, certificate).await?, request, usize::MAX).await,
         }
     }
 }

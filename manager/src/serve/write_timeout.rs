@@ -1,6 +1,6 @@
-//! A stream whose peer takes in time what it is sent.
+//! A stream with a time limit for the peer to read.
 //!
-//! Without a limit, who asks for a long answer and does not read it holds the answer in memory for as long as it likes.
+//! Without the limit, a peer that requests a long answer and does not read it would keep the answer in memory forever.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,34 +10,34 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails with `TimedOut` when what is written has not been taken whole within a time, counted from when the peer first
-/// let it wait. Progress does not prolong it: a byte a second is no progress worth a connection.
-pub(super) struct Taken<IO> {
+/// Fails writes with `TimedOut` if the written bytes are not flushed within `limit`, counted from the first write that
+/// had to wait. A slow read does not extend the limit: a byte per second is not worth a connection.
+pub(super) struct WriteTimeout<IO> {
     io: IO,
     limit: Duration,
-    /// Runs while something that was written has not been flushed.
-    late: Option<Pin<Box<Sleep>>>,
+    /// Runs from the first write that had to wait until the next flush.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-// === impl Taken ===
+// === impl WriteTimeout ===
 
-impl<IO> Taken<IO> {
-    pub(super) fn within(limit: Duration, io: IO) -> Self {
-        Self { io, limit, late: None }
+impl<IO> WriteTimeout<IO> {
+    pub(super) fn new(limit: Duration, io: IO) -> Self {
+        Self { io, limit, deadline: None }
     }
 
     fn in_time<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_pending() {
             let limit = self.limit;
-            let late = self.late.get_or_insert_with(|| Box::pin(sleep(limit)));
-            ready!(late.as_mut().poll(cx));
+            let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
+            ready!(deadline.as_mut().poll(cx));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         polled
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Taken<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for WriteTimeout<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Taken<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Taken<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
         self.in_time(polled, cx)
@@ -69,7 +69,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Taken<IO> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
         let flushed = ready!(self.in_time(polled, cx));
-        self.late = None;
+        self.deadline = None;
         Poll::Ready(flushed)
     }
 

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::util::sha256;
 
-/// Shows this chain and signs with this key, whether they belong together or not.
+/// Sends this chain and signs with this key, which need not match.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -21,9 +21,9 @@ impl ResolvesServerCert for Shows {
     }
 }
 
-/// Asks a server that shows the chain of one and has the key of another; returns whether the handshake succeeded, and what
-/// the server got.
-async fn asked(
+/// Sends a request to a server with this certificate and this key; returns the result of the handshake and the bytes that
+/// the server received.
+async fn request(
     shown: &Made<KeyPair>,
     key: &Made<KeyPair>,
     version: &'static SupportedProtocolVersion,
@@ -46,7 +46,7 @@ async fn asked(
     };
     let client = async {
         let stream = TcpStream::connect(address).await.unwrap();
-        let stream = shake_hands(stream, sha256(shown.cert.der())).await?;
+        let stream = connect_tls(stream, sha256(shown.cert.der())).await?;
         exchange(stream, Request::new(Full::new(Bytes::new())), 1).await.ok();
         Ok(())
     };
@@ -54,13 +54,13 @@ async fn asked(
 }
 
 #[tokio::test]
-async fn who_shows_the_certificate_without_its_key_gets_no_request() {
+async fn a_server_with_the_certificate_but_not_its_key_gets_no_request() {
     let [shown, other] = [(); 2].map(|()| generate_simple_self_signed(["a".to_owned()]).unwrap());
     for version in [&version::TLS12, &version::TLS13] {
-        let (made, got) = asked(&shown, &other, version).await;
+        let (made, got) = request(&shown, &other, version).await;
         let error = made.unwrap_err().to_string();
         assert!(error.contains("BadSignature") && got.is_empty(), "{version:?}: {error}; {got:?}");
-        let (made, got) = asked(&shown, &shown, version).await;
+        let (made, got) = request(&shown, &shown, version).await;
         assert!(made.is_ok() && got.starts_with(b"GET / "), "{version:?}: {made:?}; {got:?}");
     }
 }

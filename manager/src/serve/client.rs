@@ -1,7 +1,7 @@
-//! The other end: one request to a server of a manager, over a connection of its own.
+//! The client side: one request to the server of another replica, over a new connection.
 //!
-//! Replicas show certificates that nobody has to vouch for: who asks knows by its digest which one it has to be, from the
-//! same directory, or from the Lease. Names and dates in it do not count then.
+//! The certificate of a replica need not be signed by an authority: the client compares its digest with the expected one,
+//! known from its own certificate directory or from the Lease. Names and dates of the certificate are ignored.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,54 +21,54 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The certificate of this SHA-256 and no other.
+/// Accepts only the certificate with this SHA-256.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     sha256: String,
     provider: Arc<CryptoProvider>,
 }
 
-/// Begins TLS with a server whose certificate has this SHA-256, in hexadecimal.
+/// Does a TLS handshake with a server whose certificate has this SHA-256, in hexadecimal.
 ///
 /// # Errors
-/// If it shows another one, does not have its key, or speaks no TLS.
-pub(crate) async fn shake_hands(stream: TcpStream, sha256: String) -> io::Result<TlsStream<TcpStream>> {
+/// Fails if the server sends another certificate, lacks its key, or does not speak TLS.
+pub(crate) async fn connect_tls(stream: TcpStream, sha256: String) -> io::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-    let pinned = Arc::new(Pinned { sha256, provider });
-    let config = builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth();
-    // Of an address, none is sent.
+    let verifier = Arc::new(PinnedVerifier { sha256, provider });
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    // An IP address is not sent as the server name.
     let no_name = ServerName::from(IpAddr::from(Ipv4Addr::UNSPECIFIED));
     TlsConnector::from(Arc::new(config)).connect(no_name, stream).await
 }
 
-/// Sends one request and returns the whole answer, of `most` bytes.
+/// Sends one request and returns the whole answer, with a body of at most `max_bytes`.
 ///
 /// # Errors
-/// If the connection ends before, or the body is longer.
+/// Fails if the connection ends early or the body is longer.
 ///
 /// # Cancel safety
-/// Dropped, it closes the connection.
+/// Dropping the future closes the connection.
 pub(crate) async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Full<Bytes>>,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<Response<Bytes>, Box<dyn std::error::Error + Send + Sync>> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let answer = async move {
         let (head, body) = sender.send_request(request).await?.into_parts();
-        Ok(Response::from_parts(head, Limited::new(body, most).collect().await?.to_bytes()))
-        // The sender goes, and the connection with it.
+        Ok(Response::from_parts(head, Limited::new(body, max_bytes).collect().await?.to_bytes()))
+        // The end of this block drops the sender, which closes the connection.
     };
-    // A failure of the connection is one of the answer, too.
+    // If the connection fails, so does the answer.
     let (answer, _ended) = tokio::join!(answer, connection);
     answer
 }
 
-// === impl Pinned ===
+// === impl PinnedVerifier ===
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         own: &CertificateDer<'_>,
@@ -77,9 +77,8 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let is_it = crate::util::sha256(own) == self.sha256;
-        let is_it = is_it.then(ServerCertVerified::assertion);
-        is_it.ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        let verified = (crate::util::sha256(own) == self.sha256).then(ServerCertVerified::assertion);
+        verified.ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
     }
 
     fn verify_tls12_signature(

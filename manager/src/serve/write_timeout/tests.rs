@@ -5,10 +5,10 @@ use tokio::time::Instant;
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_or_a_little_now_and_then_is_given_up_in_time() {
+async fn a_peer_that_does_not_read_or_reads_slowly_times_out() {
     for every in [None, Some(Duration::from_secs(1))] {
         let (ours, mut theirs) = duplex(8);
-        let mut ours = Taken::within(LIMIT, ours);
+        let mut ours = WriteTimeout::new(LIMIT, ours);
         let began = Instant::now();
         let reading = async {
             while let Some(every) = every {
@@ -28,9 +28,9 @@ async fn who_takes_nothing_or_a_little_now_and_then_is_given_up_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_answer_has_the_whole_time_and_silence_between_them_costs_none() {
+async fn each_answer_has_the_whole_limit_and_pauses_between_answers_do_not_count() {
     let (ours, mut theirs) = duplex(8);
-    let mut ours = Taken::within(LIMIT, ours);
+    let mut ours = WriteTimeout::new(LIMIT, ours);
     for _ in 0..3 {
         let reading = async {
             sleep(LIMIT.saturating_sub(Duration::from_millis(1))).await;
