@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::settings::CacheSettings;
 use super::{Projection, Scope, writes};
-use crate::cache::object::store_context::StoreContext;
 use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::scan::Scan;
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::object::store_context::StoreContext;
 use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::untyped_store::UntypedStore;
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
 

@@ -9,8 +9,8 @@ use super::Projection;
 use crate::cache::informer::Limited;
 use crate::cache::informer::frame::{Event, Lines, read_status};
 use crate::cache::informer::pages::PageReader;
-use crate::cache::object::store_context::StoreContext;
 use crate::cache::object::scan::{PartialIdentity, Scan};
+use crate::cache::object::store_context::StoreContext;
 use crate::key::KindId;
 
 pub use super::object::dictionary::fuzz::packed;

@@ -1,4 +1,3 @@
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::*;
@@ -7,7 +6,7 @@ use crate::cache::tests::fixtures::{Rig, config_map, object};
 use crate::cache::{CacheSettings, LabelSelector, Projection};
 
 #[tokio::test(start_paused = true)]
-async fn rights_that_are_taken_away_while_the_watch_lasts_are_told_within_a_minute() {
+async fn a_right_revoked_during_a_watch_is_reported_within_a_minute() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     rig.server.allow(false);
     let began = Instant::now();
@@ -29,7 +28,7 @@ async fn rights_that_are_taken_away_while_the_watch_lasts_are_told_within_a_minu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_that_the_next_watch_does_not_bear_out_is_nobodys_business() {
+async fn false_denials_make_reviews_rarer_until_a_watch_is_denied_too() {
     let (mut rig, store, stream) = Rig::synced(&[]).await;
     rig.server.allow(false);
     let mut began = Instant::now();
@@ -45,7 +44,7 @@ async fn a_denial_that_the_next_watch_does_not_bear_out_is_nobodys_business() {
         assert!(!stream.is_closed() && store.status().down_since.is_none());
         open.push(stream);
     }
-    // Borne out: what is denied then is asked about as often as ever.
+    // A confirmed denial restores the period.
     drop(open);
     rig.server.next().await.refuse(403, "Forbidden");
     let _stream = rig.server.next().await.stream();
@@ -56,22 +55,22 @@ async fn a_denial_that_the_next_watch_does_not_bear_out_is_nobodys_business() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_ask_or_is_allowed_is_left_alone() {
-    for answer in [Some(true), None] {
+async fn a_watch_goes_on_if_its_review_is_allowed_or_refused() {
+    for allowed in [Some(true), None] {
         let (mut rig, store, stream) = Rig::synced(&[]).await;
-        match answer {
+        match allowed {
             Some(allowed) => rig.server.allow(allowed),
             None => rig.server.refuse_reviews(),
         }
-        let asked = tokio::time::timeout(Duration::from_mins(4), rig.server.next()).await;
-        assert!(asked.is_err() && !stream.is_closed(), "one watch all the time");
+        let call = tokio::time::timeout(Duration::from_mins(4), rig.server.next()).await;
+        assert!(call.is_err() && !stream.is_closed(), "one watch all the time");
         assert!((6..=8).contains(&rig.server.take_reviews().len()));
         assert_eq!(store.status().down_since, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_question_is_about_what_is_watched() {
+async fn a_review_has_the_kind_namespace_name_and_selectors_of_the_watch() {
     let mut rig = Rig::start(CacheSettings { namespaces: vec!["shop".into()], ..never_resync() });
     let scope =
         Scope::all().fields("metadata.name=x,spec.a=b").labels(LabelSelector::parse("app in (a,b)").unwrap());
@@ -81,13 +80,14 @@ async fn the_question_is_about_what_is_watched() {
     store.settled().await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     let reviews = rig.server.take_reviews();
-    let asked: Value = serde_json::from_str(&reviews[0]).unwrap();
+    let review: Value = serde_json::from_str(&reviews[0]).unwrap();
     let expected = json!({
-        "verb": "watch", "group": "", "version": "v1", "resource": "configmaps", "namespace": "shop", "name": "x",
+        "verb": "watch", "group": "", "version": "v1", "resource": "configmaps",
+        "namespace": "shop", "name": "x",
         "fieldSelector": {"rawSelector": "metadata.name=x,spec.a=b"},
         "labelSelector": {"rawSelector": "app in (a,b)"},
     });
-    assert_eq!(asked["spec"]["resourceAttributes"], expected);
+    assert_eq!(review["spec"]["resourceAttributes"], expected);
     assert_eq!(only_name("spec.metadata.name=x"), None);
     assert_eq!(only_name("spec.a=b, metadata.name==y"), Some("y"));
 }
