@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::counts::EventCounts;
-use super::series::Taken;
+use super::series::Observed;
 use super::{EventType, Recorder, Shared};
 use crate::metrics::Registry;
 
@@ -17,43 +17,43 @@ use crate::metrics::Registry;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedEvent {
-    /// The object it is about.
+    /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// The second object it concerns, if any.
+    /// The second object that the Event concerns, if there is one.
     pub related: Option<ObjectReference>,
-    /// News or a warning.
+    /// Normal or a warning.
     pub event_type: EventType,
-    /// Why, in one word.
+    /// The reason of the action, in one word.
     pub reason: String,
-    /// What was done, in one word.
+    /// The action of the controller, in one word.
     pub action: String,
-    /// The text for people.
+    /// The free text for users.
     pub note: String,
 }
 
-/// The Events of a recorder that writes nothing, unbounded and one for each call.
+/// The Events of a recorder without a writer: one for each call, without a limit.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<RecordedEvent>>>);
+pub(crate) struct RecordedEvents(Arc<Mutex<Vec<RecordedEvent>>>);
 
 impl Recorder {
-    /// Makes a recorder whose occurrences go to the returned list.
-    pub(crate) fn heard(controller: &str) -> (Self, Heard) {
-        let heard = Heard::default();
+    /// Makes a recorder that appends to the returned list instead of writing to the API server.
+    pub(crate) fn in_memory(controller: &str) -> (Self, RecordedEvents) {
+        let recorded = RecordedEvents::default();
         let shared = Shared::new(controller, EventCounts::register(&Registry::new()));
-        let shared = Shared { heard: Some(heard.clone()), ..shared };
-        (Self::over(Arc::new(shared), controller, CancellationToken::new()), heard)
+        let shared = Shared { recorded: Some(recorded.clone()), ..shared };
+        (Self::with_shared(Arc::new(shared), controller, CancellationToken::new()), recorded)
     }
 }
 
-impl Heard {
-    /// Takes the Events recorded since the last call.
+impl RecordedEvents {
+    /// Returns the Events recorded since the last call.
     pub(crate) fn take(&self) -> Vec<RecordedEvent> {
         std::mem::take(&mut *self.0.lock())
     }
 
-    pub(super) fn hear(&self, event: Event) -> Taken {
+    pub(super) fn push(&self, event: Event) -> Observed {
         self.0.lock().push(event.into());
-        Taken::Repeated
+        Observed::Repeated
     }
 }
 
