@@ -10,7 +10,8 @@
 //! # Invariants
 //! 1. A call of `observe` replaces the dependencies that an earlier call registered for the WaitDeployment.
 //! 2. Equal states give equal observations: they contain no times and no counts.
-//! 3. `observe` registers the WaitDeployment before it reads the cache, so a change after the read enqueues it.
+//! 3. `observe` registers the WaitDeployment before it reads the cache, so a change after the read enqueues
+//!    it.
 
 pub mod cluster_info;
 pub mod cycles;
@@ -82,12 +83,12 @@ impl Dependencies {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Registers the dependencies of `plan` for `request`, and returns their observations in the order of the
-    /// plan. Initial delays began `closed_for` ago, when the gate closed.
+    /// Registers the dependencies of `plan` for `request`, and returns their observations in the order of
+    /// the plan. Initial delays began `closed_for` ago, when the gate closed.
     ///
-    /// `was_ready`: all dependencies were ready when the gate opened. A target that this engine has never seen
-    /// ready, because the manager was restarted since, then stays [`State::Unknown`] until its probes have
-    /// failed `failureThreshold` times in a row.
+    /// `was_ready`: all dependencies were ready when the gate opened. A target that this engine has never
+    /// seen ready, because the manager was restarted since, then stays [`State::Unknown`] until its probes
+    /// have failed `failureThreshold` times in a row.
     pub fn observe(
         &self,
         request: &NamespacedName,

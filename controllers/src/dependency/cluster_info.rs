@@ -110,8 +110,8 @@ impl LiveClusterInfo {
         drop(tokio::time::timeout(FIRST_LOOKUP, self.api_server.first_lookup()).await);
     }
 
-    /// Ends a term of leadership. The next term looks up the API server's addresses again: they, and the right
-    /// to read them, may have changed.
+    /// Ends a term of leadership. The next term looks up the API server's addresses again: they, and the
+    /// right to read them, may have changed.
     pub fn end_term(&self) {
         self.api_server.end_term();
     }

@@ -1,18 +1,19 @@
 //! Cycles of closed gates: each gate waits for the next one, so none of them can ever open.
 //!
-//! A gate waits for another WaitDeployment by a `resource` check on it, or by a `service` check or a probe of a
-//! Service whose selector picks Pods that the other WaitDeployment holds back.
+//! A gate waits for another WaitDeployment by a `resource` check on it, or by a `service` check or a probe
+//! of a Service whose selector picks Pods that the other WaitDeployment holds back.
 //!
 //! A reconcile that finds its gate closed calls [`Cycles::closed`] with the edges of the gate, and gets the
-//! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback gets
-//! that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no objects.
+//! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback
+//! gets that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no
+//! objects.
 //!
 //! # Invariants
 //! 1. A cycle contains only gates that were recorded as closed in this term of leadership.
-//! 2. When a gate opens or its edges change, the callback gets every other gate whose cycle leads through it,
-//!    before or after the change.
-//! 3. A search visits at most [`MAX_VISITED`] gates and compares at most [`MAX_COMPARED`] pairs of gates. In
-//!    the same graph it finds the same cycle.
+//! 2. When a gate opens or its edges change, the callback gets every other gate whose cycle leads through
+//!    it, before or after the change.
+//! 3. A search visits at most [`MAX_VISITED`] gates and compares at most [`MAX_COMPARED`] pairs of gates.
+//!    In the same graph it finds the same cycle.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -214,8 +215,8 @@ impl Graph {
                     let holding = |(key, value): (&String, &String)| {
                         self.by_label.get(&(namespace.clone(), key.clone(), value.clone()))
                     };
-                    // A label that no held Pod has settles it. So does an empty selector: the endpoints of such
-                    // a Service are not Pods of a WaitDeployment.
+                    // A label that no held Pod has settles it. So does an empty selector: the endpoints of
+                    // such a Service are not Pods of a WaitDeployment.
                     let holding: Option<Vec<_>> = wanted.iter().map(holding).collect();
                     let Some(rarest) = holding.into_iter().flatten().min_by_key(|holding| holding.len())
                     else {

@@ -12,7 +12,8 @@ use crate::reasons::probe;
 pub(super) enum Evaluation {
     /// The cache was enough.
     Observed(Observation),
-    /// The cache was not enough, as for an `ExternalName` Service: this probe decides, if the policy admits it.
+    /// The cache was not enough, as for an `ExternalName` Service: this probe decides, if the policy admits
+    /// it.
     NeedsProbe(ProbeCheck),
 }
 

@@ -28,8 +28,8 @@ pub enum State {
     Ready,
     /// The check failed.
     NotReady,
-    /// The check cannot be made at present, for example because the API server does not answer. Proves neither
-    /// readiness nor a loss.
+    /// The check cannot be made at present, for example because the API server does not answer. Proves
+    /// neither readiness nor a loss.
     Blind,
     /// The operator's probe policy forbids the check.
     Denied,

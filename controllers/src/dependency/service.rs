@@ -147,10 +147,11 @@ impl CachedServices {
         let services = Store::<ServiceView>::new(services.untyped().clone());
         let (service_facts, slice_facts) = (Facts::<ServiceFacts>::default(), Facts::<SliceFacts>::default());
         let of_service = service_facts.clone();
-        // Neither call can fail, since both handles are new and have no other index. Without an index `backends`
-        // would fail, and the policy would deny every probe.
+        // Neither call can fail, since both handles are new and have no other index. Without an index
+        // `backends` would fail, and the policy would deny every probe.
         drop(services.index_view(BY_ADDRESS, move |view| Ok(index_keys(of_service.of(view)))));
-        // A label selector would miss a slice whose metadata is too large to be kept; an index function sees it.
+        // A label selector would miss a slice whose metadata is too large to be kept; an index function
+        // sees it.
         let slices = slices.view::<SliceView>();
         drop(slices.index_view(BY_SERVICE, |view| {
             Ok(view.meta().labels.get(SERVICE_NAME_LABEL).map(str::to_owned).into_iter().collect())
@@ -195,8 +196,8 @@ impl CachedServices {
         }
     }
 
-    /// Returns the endpoints of the Services with an address: as a cluster address, which at most one Service has,
-    /// or as an external or load-balancer address, which any number of Services may list.
+    /// Returns the endpoints of the Services with an address: as a cluster address, which at most one
+    /// Service has, or as an external or load-balancer address, which any number of Services may list.
     fn backends_as(
         &self,
         ip: IpAddr,
@@ -239,8 +240,8 @@ impl Services for CachedServices {
             return Err("a Service cannot be decoded, and may have any address".to_owned());
         }
         let (ip, port) = (address.ip().to_canonical(), address.port());
-        // A node forwards a connection to a cluster address to its own Service, even if other Services list the
-        // address.
+        // A node forwards a connection to a cluster address to its own Service, even if other Services list
+        // the address.
         let own = self.backends_as(ip, port, true)?;
         if own.is_some() { Ok(own) } else { self.backends_as(ip, port, false) }
     }

@@ -8,7 +8,8 @@ use std::hash::Hash;
 
 use mainstay::key::NamespacedName;
 
-/// The WaitDeployments that wait for subjects, such as the name of a Service. A subject is identified by a `T`.
+/// The WaitDeployments that wait for subjects, such as the name of a Service. A subject is identified by a
+/// `T`.
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
     by_subject: HashMap<T, HashSet<NamespacedName>>,

@@ -43,8 +43,8 @@ pub(super) struct ApiServer {
 struct Known {
     /// Each address, with the time of the last lookup that returned it.
     addresses: HashMap<IpAddr, Instant>,
-    /// The outcome of the lookups of this term; `None` before the end of the first one. An error is the reason
-    /// why other addresses may exist. Once `Ok`, it stays `Ok` to the end of the term.
+    /// The outcome of the lookups of this term; `None` before the end of the first one. An error is the
+    /// reason why other addresses may exist. Once `Ok`, it stays `Ok` to the end of the term.
     lookup: Option<Result<(), String>>,
 }
 

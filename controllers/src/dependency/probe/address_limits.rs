@@ -1,12 +1,12 @@
-//! How often the objects of a namespace may probe one address, however many checks they have of it.
+//! Limits how often the objects of a namespace probe one address, with any number of checks of it.
 //!
-//! A probe without a token gets a turn, the moment at which it may come back; other probes of the namespace
-//! are not held up meanwhile. A turn belongs to a moment, not to a probe, so edited objects gain no probes.
+//! A probe without a token gets a turn: the time at which it may try again. Other probes of the namespace
+//! do not wait meanwhile. A turn is a time and not bound to a target, so editing objects gains no probes.
 //!
 //! # Invariants
-//! 1. No second sees more than 1.1 times the rate, and one.
-//! 2. Slots come in the order in which the probes became due, in a queue of up to [`LONGEST`]. A probe that
-//!    asks again gets no earlier turn.
+//! 1. In any second, at most 1.1 times the rate, plus one probe, may start.
+//! 2. Turns are given in the order in which probes became due, at most [`LONGEST`] ahead. A probe that
+//!    tries again gets no earlier turn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use mainstay::util::{Limit, TokenBucket};
 use tokio::time::Instant;
 
-/// The longest queue; a longer one consists of turns whose targets are gone.
+/// The latest turn from now; a longer queue would consist of turns whose targets are gone.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// See the module's documentation.
@@ -25,17 +25,17 @@ pub(super) struct AddressLimits {
     queues: HashMap<Address, Queue>,
 }
 
-/// Namespace, host as its objects name it, and port. Other names of the same machine are other addresses.
+/// Namespace, host as in the checks, and port. Other names of the same machine are other addresses.
 pub(super) type Address = (Arc<str>, Arc<str>, u16);
 
 #[derive(Debug)]
 struct Queue {
     bucket: TokenBucket,
-    /// The next free turn.
+    /// The time of the next free turn.
     end: Instant,
 }
 
-/// Returns the limit of a rate: a tenth of a second's tokens can be saved up.
+/// Returns the limit of a rate: the burst is the tokens of a tenth of a second.
 pub(super) fn per_second(rate: u32) -> Limit {
     Limit::per_second(f64::from(rate.max(1)), rate / 10)
 }
@@ -47,7 +47,7 @@ impl AddressLimits {
         Self { limit: per_second(rate), queues: HashMap::new() }
     }
 
-    /// Puts another rate in force. Postponed probes have to ask for their turns anew.
+    /// Applies another rate. Postponed probes have to take a new turn.
     pub(super) fn set_rate(&mut self, rate: u32, now: Instant) {
         self.limit = per_second(rate);
         for queue in self.queues.values_mut() {
@@ -56,7 +56,7 @@ impl AddressLimits {
         }
     }
 
-    /// Takes a token for a probe, or returns the turn of the probe. `was_postponed`: this turn has come.
+    /// Takes a token for a probe, or returns its turn. `was_postponed`: the probe had a turn, which has come.
     pub(super) fn take(
         &mut self,
         address: &Address,
@@ -72,7 +72,7 @@ impl AddressLimits {
         }
         let Some(queue) = self.queues.get_mut(address) else { return Ok(()) };
         let ready_at = queue.bucket.ready_at(now);
-        // A late probe before this one does not cost this one its turn.
+        // Half an interval of slack: a late probe must not cost the next one its turn.
         let slack = if was_postponed { self.limit.interval / 2 } else { Duration::ZERO };
         if (was_postponed || queue.end <= now) && ready_at <= now + slack {
             queue.bucket.spend(now);
@@ -83,7 +83,7 @@ impl AddressLimits {
         Err(turn)
     }
 
-    /// Returns whether probes of an address have to wait for their turns.
+    /// Returns whether the next probe of an address would have to wait for a turn.
     pub(super) fn has_queue(&self, address: &Address, now: Instant) -> bool {
         self.queues.get(address).is_some_and(|queue| queue.end > now)
     }

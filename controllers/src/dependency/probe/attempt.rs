@@ -33,8 +33,8 @@ pub(super) struct Attempt {
 struct Progress {
     /// How much may be published; known before the first step that could take all the time.
     detail: Detail,
-    /// The result if the time ends during a request to another server than the target, such as a name server: its
-    /// silence proves nothing about the target.
+    /// The result if the time ends during a request to another server than the target, such as a name
+    /// server: its silence proves nothing about the target.
     pending: Option<ProbeResult>,
     reachability: Option<Reachability>,
 }
@@ -154,9 +154,10 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     v4
 }
 
-/// Connects to all addresses and runs the check over the first connection; over the next one as soon as a check
-/// fails or takes more than its share of the time. So mostly one request is sent, and a hanging endpoint does not
-/// hide the others. If no check succeeds in time, the result is the failure of the attempt that got furthest.
+/// Connects to all addresses and runs the check over the first connection; over the next one as soon as a
+/// check fails or takes more than its share of the time. So mostly one request is sent, and a hanging
+/// endpoint does not hide the others. If no check succeeds in time, the result is the failure of the
+/// attempt that got furthest.
 async fn first_success(
     addresses: &[SocketAddr],
     time: Time,

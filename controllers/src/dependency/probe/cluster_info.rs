@@ -9,12 +9,12 @@ use super::authorities::{Authorities, NoAuthorities};
 
 /// Reads facts about the cluster that the manager runs in.
 pub trait ClusterInfo: Send + Sync + 'static {
-    /// Returns the owner of an address that must not be dialled, or `None` for any other address. Fails with the
-    /// cause while it is not known whether the address has such an owner.
+    /// Returns the owner of an address that must not be dialled, or `None` for any other address. Fails
+    /// with the cause while it is not known whether the address has such an owner.
     fn owner(&self, address: SocketAddr) -> Result<Option<AddressOwner>, String>;
 
-    /// Returns whether a namespace enforces the Pod Security level baseline or restricted. Fails with the cause if
-    /// the namespace cannot be read.
+    /// Returns whether a namespace enforces the Pod Security level baseline or restricted. Fails with the
+    /// cause if the namespace cannot be read.
     fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>>;
 
     /// Reads certificate authorities from a key of a `ConfigMap`.
@@ -30,7 +30,8 @@ pub enum AddressOwner {
     Manager,
 }
 
-/// For a process without a cluster: no address has an owner, no namespace is restricted, and no `ConfigMap` exists.
+/// For a process without a cluster: no address has an owner, no namespace is restricted, and no `ConfigMap`
+/// exists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCluster;
 

@@ -1,13 +1,14 @@
 //! The exchange of each kind of check over an open connection.
 //!
-//! Each kind uses the smallest part of its protocol that decides the check, and bounds everything that the server may
-//! send. A result contains nothing of the answer except a status code and the kind of a failure.
+//! Each kind uses the smallest part of its protocol that decides the check, and bounds everything that the
+//! server may send. A result contains nothing of the answer except a status code and the kind of a failure.
 //!
 //! # Invariants
 //! 1. No connection is opened here, no redirect is followed, and names are resolved for `dns` checks only.
-//! 2. A request contains the data of the check, a `Host`, a `User-Agent` and the fields that the protocol requires.
-//! 3. A [`Failure`] contains no byte of an answer except its status code, and equal behaviour of a server gives equal
-//!    failures.
+//! 2. A request contains the data of the check, a `Host`, a `User-Agent` and the fields that the protocol
+//!    requires.
+//! 3. A [`Failure`] contains no byte of an answer except its status code, and equal behaviour of a server
+//!    gives equal failures.
 
 mod dns;
 mod failure;
@@ -62,7 +63,8 @@ async fn drive_until<T>(answer: impl Future<Output = T>, connection: impl Future
 // === impl PreparedCheck ===
 
 impl<'a> PreparedCheck<'a> {
-    /// Prepares a check, which reads certificate authorities for a `tls` check. A `dns` check has no exchange.
+    /// Prepares a check, which reads certificate authorities for a `tls` check. A `dns` check has no
+    /// exchange.
     pub(super) async fn prepare(
         check: &'a ProbeCheck,
         namespace: &str,

@@ -1,16 +1,19 @@
 //! Applies the probe policy: which addresses may be dialled for the objects of a namespace.
 //!
-//! The author of a WaitDeployment can make the manager connect to an address and can read the result. So the default
-//! admits only Services of the object's own namespace, found through the API and not through DNS. Blocking ranges of
-//! addresses is not enough: in-cluster addresses are private ones too, so it would block too little or everything.
+//! The author of a WaitDeployment can make the manager connect to an address and can read the result. So
+//! the default admits only Services of the object's own namespace, found through the API and not through
+//! DNS. Blocking ranges of addresses is not enough: in-cluster addresses are private ones too, so it would
+//! block too little or everything.
 //!
 //! # Invariants
-//! 1. A [`Route::Dial`] contains only addresses that passed every check, in the form in which they are dialled.
-//! 2. One forbidden address among those of a name denies the name, because a mixed answer is typical of DNS rebinding.
-//!    One forbidden endpoint of a Service denies the Service, by name and by address: otherwise authors of
-//!    EndpointSlices could choose the address that is dialled.
-//! 3. A denial names the configuration key that would admit the address, or states that no key does. It never contains
-//!    an address that a name resolved to, nor port or cause for an endpoint of a raw address.
+//! 1. A [`Route::Dial`] contains only addresses that passed every check, in the form in which they are
+//!    dialled.
+//! 2. One forbidden address among those of a name denies the name, because a mixed answer is typical of DNS
+//!    rebinding. One forbidden endpoint of a Service denies the Service, by name and by address: otherwise
+//!    authors of EndpointSlices could choose the address that is dialled.
+//! 3. A denial names the configuration key that would admit the address, or states that no key does. It
+//!    never contains an address that a name resolved to, nor port or cause for an endpoint of a raw
+//!    address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -23,9 +26,9 @@ use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use crate::reasons::{denial, probe};
 use crate::settings::{AllowEntry, AllowRule, ProbeMode, ProbePolicy};
 
-/// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler. They are open on nodes, and network policies
-/// may admit the manager to them. A cluster address never belongs to a node and may have these ports; an endpoint may
-/// not.
+/// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler. They are open on nodes, and
+/// network policies may admit the manager to them. A cluster address never belongs to a node and may have
+/// these ports; an endpoint may not.
 const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
 
 /// The ports of etcd, admitted for endpoints that are Pods: tenants run etcd themselves, too.
@@ -56,7 +59,8 @@ pub(super) struct Authorizer<'a> {
 pub(super) enum Detail {
     /// All: the user can see the Service anyway, or the operator has opened its namespace to all.
     Full,
-    /// Only whether the target answers as expected: a port scan could use the difference between a refusal and silence.
+    /// Only whether the target answers as expected: a port scan could use the difference between a refusal
+    /// and silence.
     Coarse,
 }
 
@@ -121,7 +125,8 @@ impl Authorizer<'_> {
     /// Checks every address that a name admitted by [`Authorizer::route`] resolved to.
     pub(super) fn check_resolved(&self, name: &str, addresses: Vec<IpAddr>, port: u16) -> Checked {
         let addresses = self.dial(addresses, port, Detail::Coarse)?;
-        // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name is enough.
+        // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name
+        // is enough.
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
         if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
             let message = "the name resolves to a Service of another namespace; this namespace in \
@@ -131,9 +136,9 @@ impl Authorizer<'_> {
         Ok(addresses)
     }
 
-    /// Returns whether a name must not resolve to an address, because it is the cluster address of a Service in another
-    /// namespace: tenants can create DNS records, for example by Ingresses, and could probe such Services. External
-    /// and load-balancer addresses are public anyway.
+    /// Returns whether a name must not resolve to an address, because it is the cluster address of a
+    /// Service in another namespace: tenants can create DNS records, for example by Ingresses, and could
+    /// probe such Services. External and load-balancer addresses are public anyway.
     fn is_foreign(&self, address: SocketAddr) -> bool {
         let is_of_another_namespace = |ip| {
             let backends = self.services.backends(SocketAddr::new(ip, address.port()));
@@ -172,7 +177,8 @@ impl Authorizer<'_> {
 
     fn route_ip(&self, ip: IpAddr, port: u16) -> Route {
         let ip = canonical(ip);
-        // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every mode.
+        // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every
+        // mode.
         let go = || Route::dial(self.dial([ip], port, Detail::Coarse), Detail::Coarse);
         if special(ip).is_some() { go() } else { self.if_admitted(|rule| rule.allows_address(ip), "", go) }
     }
@@ -185,8 +191,8 @@ impl Authorizer<'_> {
         )
     }
 
-    /// Calls `go` if the mode admits everything, or if an entry of the allow list that `matches` admits the namespace.
-    /// The message of a denial starts with `what`.
+    /// Calls `go` if the mode admits everything, or if an entry of the allow list that `matches` admits the
+    /// namespace. The message of a denial starts with `what`.
     fn if_admitted(
         &self,
         matches: impl Fn(&AllowRule) -> bool,
@@ -241,8 +247,8 @@ impl Authorizer<'_> {
             ServiceAnswer::NoPort => {
                 not_ready(probe::PORT_NOT_FOUND, format!("Service {namespace}/{name} has no TCP port {port}"))
             }
-            // A name with dots may also be a host outside the cluster. A name without dots is not resolved: DNS would
-            // complete it with the manager's namespace instead of the object's.
+            // A name with dots may also be a host outside the cluster. A name without dots is not resolved:
+            // DNS would complete it with the manager's namespace instead of the object's.
             ServiceAnswer::NotFound if self.policy.mode != ProbeMode::ServicesOnly && host.contains('.') => {
                 self.route_name(host)
             }
@@ -274,8 +280,8 @@ impl Authorizer<'_> {
         ips.into_iter().map(checked).collect()
     }
 
-    /// Returns the denial of an address, in each of its forms and with the endpoints to which Services forward a
-    /// connection to it, if no mode admits it. `address` is canonical.
+    /// Returns the denial of an address, in each of its forms and with the endpoints to which Services
+    /// forward a connection to it, if no mode admits it. `address` is canonical.
     fn deny(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
         self.deny_range(address.ip()).or_else(|| {
             let mut forms = meanings(address.ip()).map(|ip| SocketAddr::new(ip, address.port()));
@@ -295,12 +301,14 @@ impl Authorizer<'_> {
         let is_cluster_address =
             backends.as_ref().is_some_and(|backends| backends.cluster_address_of.is_some());
         match self.cluster.owner(address) {
-            // With IPVS every node owns the cluster addresses of all Services, so their endpoints decide. Only cluster
-            // addresses are exempt: a tenant may list the manager's address as an external one, and it stays denied.
+            // With IPVS every node owns the cluster addresses of all Services, so their endpoints decide.
+            // Only cluster addresses are exempt: a tenant may list the manager's address as an external
+            // one, and it stays denied.
             Ok(Some(AddressOwner::Manager)) if is_cluster_address => {}
             Ok(Some(owner)) => return Some(owner_denied(owner)),
             Ok(None) => {}
-            // The cluster writes the EndpointSlices; a raw address is chosen by a user, so it needs a definite answer.
+            // The cluster writes the EndpointSlices; a raw address is chosen by a user, so it needs a
+            // definite answer.
             Err(_) if detail == Detail::Full => {}
             Err(cause) => {
                 let what = "the addresses of the API server and of the manager are unknown, so only Services can be probed";
@@ -313,7 +321,8 @@ impl Authorizer<'_> {
         endpoints.find_map(|endpoint| self.deny_endpoint(&endpoint, address.port(), detail))
     }
 
-    /// Returns the denial of an endpoint to which a Service forwards a connection to `port`, if no mode admits it.
+    /// Returns the denial of an endpoint to which a Service forwards a connection to `port`, if no mode
+    /// admits it.
     fn deny_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Option<ProbeResult> {
         let port = endpoint.port.unwrap_or(port);
         let what = match detail {
@@ -365,7 +374,8 @@ impl Authorizer<'_> {
 
 // === private ===
 
-/// Returns the result while a fact is unknown. It contains the cause only in full detail; otherwise a log line does.
+/// Returns the result while a fact is unknown. It contains the cause only in full detail; otherwise a log
+/// line does.
 fn unknown(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
     if detail == Detail::Full {
         return ProbeResult::NotReady { reason, message: format!("{what}: {cause}") };

@@ -18,8 +18,9 @@ pub trait Services: Send + Sync + 'static {
 /// The backends of an address of Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backends {
-    /// The namespace of the Service with this cluster address; `None` for an external or load-balancer address. The
-    /// cluster allocates cluster addresses, while the author of a Service can list any other address.
+    /// The namespace of the Service with this cluster address; `None` for an external or load-balancer
+    /// address. The cluster allocates cluster addresses, while the author of a Service can list any other
+    /// address.
     pub cluster_address_of: Option<String>,
     /// The endpoints to which a connection may be forwarded.
     pub endpoints: Vec<Endpoint>,

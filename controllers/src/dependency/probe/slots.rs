@@ -1,13 +1,14 @@
-//! Start permits for probes: slots and starts per second, given to namespaces in turn.
+//! Permits to start probes: slots and starts per second, shared fairly between namespaces.
 //!
 //! The task of a target [acquires](Slots::acquire) a [`Slot`] for each probe and holds it until the sockets
-//! of the probe are closed. [`Slots::run`] grants the slots; it sleeps until a probe is due, a slot is freed
-//! or a token comes.
+//! of the probe are closed. [`Slots::run`] grants the slots; it sleeps until a probe is due, a slot is
+//! freed or a token comes.
 //!
 //! # Invariants
-//! 1. Slow targets hold at most half of the slots, slow and untried targets together at most three quarters. So
-//!    black holes, new or old, never keep a target that answers quickly from being probed.
-//! 2. A namespace holds no more slots of a class than it leaves free, so one namespace never holds them all.
+//! 1. Slow targets hold at most half of the slots, slow and untried targets together at most three
+//!    quarters. So black holes, new or old, never keep a target that answers quickly from being probed.
+//! 2. A namespace holds no more slots of a class than it leaves free, so one namespace never holds them
+//!    all.
 //! 3. Every waiting namespace that may start a probe starts one before another namespace starts its second.
 //! 4. Within a class of a namespace, probes start in the order in which they became due.
 
@@ -31,7 +32,7 @@ const CLASSES: usize = SlotClass::Slow as usize + 1;
 /// The longest sleep between two grants; every event that allows one wakes earlier.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// See the module's documentation.
+/// The slots; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Slots {
     state: Mutex<State>,
@@ -52,17 +53,18 @@ pub(super) struct Slot {
 
 #[derive(Debug)]
 struct State {
-    /// Most slots of each class and those after it together; the first one is the number of all slots.
+    /// Most held slots of each class together with the classes after it; the first is the number of all
+    /// slots.
     limits: [usize; CLASSES],
     /// Held slots of each class.
     held: [usize; CLASSES],
     bucket: TokenBucket,
     address_limits: AddressLimits,
     namespaces: HashMap<Arc<str>, Namespace>,
-    /// Each namespace with waiting probes once; the next one to start a probe stands in front.
+    /// Each namespace with waiting probes once; the first is the next to start a probe.
     order: VecDeque<Arc<str>>,
     namespace_rate: Limit,
-    /// When all namespaces had to wait last, and for which limit.
+    /// When all namespaces last had to wait, and for which limit.
     delayed: Option<(Instant, StartLimit)>,
 }
 
@@ -72,7 +74,7 @@ struct Namespace {
     held: [usize; CLASSES],
     bucket: TokenBucket,
     is_in_order: bool,
-    /// When it had to wait last, and for which limit.
+    /// When the namespace last had to wait, and for which limit.
     delayed: Option<(Instant, StartLimit)>,
 }
 
@@ -84,13 +86,13 @@ struct Waiter {
     grant: oneshot::Sender<Grant>,
 }
 
-/// A slot, or the moment before which the address of the probe has no turn.
+/// A slot, or the turn of the probe at its address.
 type Grant = Result<Slot, Instant>;
 
 // === impl Slots ===
 
 impl Slots {
-    /// Makes one with so many slots; `in_flight` counts the held ones.
+    /// Makes a queue with this number of slots; `in_flight` counts the held ones.
     pub(super) fn new(slots: usize, policy: &ProbePolicy, in_flight: Gauge) -> Self {
         let state = State {
             limits: [slots, slots * 3 / 4, slots / 2].map(|limit| limit.max(1)),
@@ -105,7 +107,7 @@ impl Slots {
         Self { state: Mutex::new(state), wake: Notify::new(), in_flight }
     }
 
-    /// Puts the rates of another policy in force. Postponed probes have to acquire their slots anew.
+    /// Applies the rates of another policy. Postponed probes have to acquire their slots anew.
     pub(super) fn reconfigure(&self, policy: &ProbePolicy, now: Instant) {
         let mut state = self.state.lock();
         state.bucket.set_limit(per_second(policy.max_per_second), now);
@@ -119,10 +121,10 @@ impl Slots {
         self.wake.notify_one();
     }
 
-    /// Waits for the turn of a probe.
+    /// Waits for a slot for a probe.
     ///
     /// # Cancel safety
-    /// A dropped call gives its place in the queue up.
+    /// A dropped call leaves the queue.
     pub(super) async fn acquire(&self, probe: DueProbe) -> Slot {
         let mut was_postponed = false;
         loop {
@@ -151,7 +153,7 @@ impl Slots {
         }
     }
 
-    /// Returns the limit that delays a probe which is due, as far as it is known.
+    /// Returns the limit that delays a due probe, if one has delayed it so far.
     pub(super) fn delayed_by(&self, probe: &DueProbe, now: Instant) -> Option<StartLimit> {
         let state = self.state.lock();
         if probe.address.as_ref().is_some_and(|address| state.address_limits.has_queue(address, now)) {
@@ -203,15 +205,15 @@ impl State {
             self.order.push_back(Arc::clone(name));
         }
         let queue = &mut namespace.waiting[waiter.probe.class as usize];
-        // Cancelled waiters leave the front by themselves; those behind are bounded here.
+        // `pop` removes cancelled waiters from the front only; this bounds the ones behind.
         if queue.len().is_power_of_two() {
             queue.retain(|waiter| !waiter.grant.is_closed());
         }
         queue.push_back(waiter);
     }
 
-    /// Answers the next waiting probe, or returns the moment before which none can start unless something
-    /// changes.
+    /// Answers the next waiting probe, or returns the time before which none can start unless a slot is
+    /// freed, a probe is added or a rate changes.
     fn next(&mut self, slots: &Arc<Slots>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
         let mut wake_at = now + IDLE;
         let free = self.room(0);
@@ -238,7 +240,7 @@ impl State {
             if let Some(address) = &probe.address
                 && let Err(until) = self.address_limits.take(address, was_postponed, now)
             {
-                // It has used nothing up, so its namespace stays in front.
+                // The probe has used no slot and no token, so its namespace stays in front.
                 self.order.push_front(name);
                 return Ok((grant, Err(until)));
             }
@@ -257,7 +259,8 @@ impl State {
         Err(wake_at)
     }
 
-    /// Returns how many slots are left for a class: it counts among those before it, too.
+    /// Returns the number of free slots for a class: its limit, and those of the classes before it, all
+    /// apply.
     fn room(&self, class: usize) -> usize {
         let left = |class: usize| self.limits[class].saturating_sub(self.held[class..].iter().sum());
         (0..=class).map(left).min().unwrap_or(0)
@@ -267,8 +270,8 @@ impl State {
 // === impl Namespace ===
 
 impl Namespace {
-    /// Takes the next probe out, given the `room` for each class; `None`: no probe waits. Fails if none can
-    /// start, with the moment at which a token comes, unless the slots are the reason.
+    /// Removes the next probe, given the free slots of each class in `room`; `None` if no probe waits.
+    /// Fails if no probe can start: with the time of the next token, or `None` if a slot is missing.
     fn pop(&mut self, room: [usize; CLASSES], now: Instant) -> Result<Option<Waiter>, Option<Instant>> {
         for queue in &mut self.waiting {
             while queue.pop_front_if(|waiter| waiter.grant.is_closed()).is_some() {}

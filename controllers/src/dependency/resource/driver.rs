@@ -54,8 +54,8 @@ enum Work {
 // === impl ResourceWatch ===
 
 impl ResourceWatch {
-    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of kinds in
-    /// `policies`.
+    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of
+    /// kinds in `policies`.
     pub fn new(
         resources: &Resources,
         declare: impl Fn(KindId) -> Store<DynamicObject> + Send + Sync + 'static,
@@ -150,8 +150,8 @@ impl Shared {
         }
     }
 
-    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before, and their
-    /// reconciles in it are over.
+    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before,
+    /// and their reconciles in it are over.
     pub(super) fn clear(&self) {
         let (open, waiting) = {
             let mut known = self.known.lock();

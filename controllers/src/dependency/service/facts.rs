@@ -1,14 +1,15 @@
 //! The addresses and ports of Services and EndpointSlices that probes need, decoded once per version.
 //!
-//! The task that runs all probes must not decode Services: their authors choose the size, and a few hundred large
-//! Services would delay every probe.
+//! The task that runs all probes must not decode Services: their authors choose the size, and a few hundred
+//! large Services would delay every probe.
 //!
 //! # Invariants
-//! 1. The facts of a Service are extracted from each version before the store shows it, by an index function, which
-//!    also sees all of an object that is too large to be kept. If two versions arrive together, the stored facts
-//!    may be of the other version; a reader then decodes its own version, or fails.
-//! 2. The facts of a slice are extracted at the first read of a version: most slices belong to Services that no
-//!    probe reads.
+//! 1. The facts of a Service are extracted from each version before the store shows it, by an index
+//!    function, which also sees all of an object that is too large to be kept. If two versions arrive
+//!    together, the stored facts may be of the other version; a reader then decodes its own version, or
+//!    fails.
+//! 2. The facts of a slice are extracted at the first read of a version: most slices belong to Services
+//!    that no probe reads.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -43,8 +44,8 @@ pub(super) struct ServiceFacts {
     form: Form,
     /// Allocated by the cluster from the Service network.
     cluster_addresses: Box<[IpAddr]>,
-    /// The [`fingerprint`]s of external and load-balancer addresses, sorted. The author of the Service chooses
-    /// these addresses and their number, so they are kept in four bytes each.
+    /// The [`fingerprint`]s of external and load-balancer addresses, sorted. The author of the Service
+    /// chooses these addresses and their number, so they are kept in four bytes each.
     fingerprints: Box<[u32]>,
     /// The TCP ports: number and name. The name may be empty if the Service has one port.
     ports: Box<[(u16, Box<str>)]>,
@@ -167,8 +168,8 @@ impl ServiceFacts {
         self.cluster_addresses.iter().copied()
     }
 
-    /// Returns the fingerprints of all other addresses from which nodes forward to the endpoints. Node ports are left
-    /// out, since they exist at every address of every node.
+    /// Returns the fingerprints of all other addresses from which nodes forward to the endpoints. Node
+    /// ports are left out, since they exist at every address of every node.
     pub(super) fn fingerprints(&self) -> impl Iterator<Item = u32> {
         self.fingerprints.iter().copied()
     }
@@ -201,8 +202,8 @@ impl Fact for SliceFacts {
 }
 
 impl SliceFacts {
-    /// Returns the endpoints to which a connection to the port of this name may be forwarded. A slice without ports
-    /// may serve any port.
+    /// Returns the endpoints to which a connection to the port of this name may be forwarded. A slice
+    /// without ports may serve any port.
     pub(super) fn backends(&self, name: &str) -> impl Iterator<Item = Endpoint> {
         let port = match &*self.ports {
             [] => Some(None),
@@ -217,8 +218,8 @@ impl SliceFacts {
     }
 }
 
-/// Returns four bytes for an address: the address itself for IPv4, a hash for IPv6. If two addresses have the same
-/// fingerprint, the policy checks a probe of either against the endpoints of both.
+/// Returns four bytes for an address: the address itself for IPv4, a hash for IPv6. If two addresses have
+/// the same fingerprint, the policy checks a probe of either against the endpoints of both.
 pub(super) fn fingerprint(ip: IpAddr) -> u32 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits(),

@@ -1,7 +1,7 @@
 //! Counts the ready endpoints of a Service in its `EndpointSlices`.
 //!
-//! It opens no connection, so it works for every Service: with a cluster address, headless, or without a selector.
-//! With `publishNotReadyAddresses` every endpoint counts as ready, because its slice marks it so.
+//! It opens no connection, so it works for every Service: with a cluster address, headless, or without a
+//! selector. With `publishNotReadyAddresses` every endpoint counts as ready, because its slice marks it so.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use super::{BY_SERVICE, CachedServices, PortView, ServiceSpecView, SliceView};
 pub enum Endpoints {
     /// The number of ready endpoints that serve the port.
     Ready(usize),
-    /// The Service is an `ExternalName` and has no endpoints; with the port number, if the check or the only port of
-    /// the Service gives it.
+    /// The Service is an `ExternalName` and has no endpoints; with the port number, if the check or the
+    /// only port of the Service gives it.
     External(Option<u16>),
     /// The Service exists without this port.
     NoPort,
@@ -88,8 +88,8 @@ impl ServiceSpecView {
 
 // === private ===
 
-/// Counts each ready endpoint once: a Pod with addresses of two families is in two slices. A Pod that lacks a named
-/// target port is in a slice without this port.
+/// Counts each ready endpoint once: a Pod with addresses of two families is in two slices. A Pod that lacks
+/// a named target port is in a slice without this port.
 fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&str>) -> usize {
     let serves = |slice: &&SliceView| {
         let mut ports = slice.ports.iter().flatten();

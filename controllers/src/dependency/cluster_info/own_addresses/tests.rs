@@ -9,7 +9,8 @@ fn interface_addresses_are_own_and_loopback_is_not() {
     assert!(!is_own("127.0.0.1".parse().unwrap()), "the policy has a key for loopback");
     assert!(!is_own("192.0.2.1".parse().unwrap()), "for documentation only");
     assert!(!is_own("2001:db8::1".parse().unwrap()), "for documentation only");
-    // The source address of a route to the outside, if the machine has one. Connecting a UDP socket sends nothing.
+    // The source address of a route to the outside, if the machine has one. Connecting a UDP socket sends
+    // nothing.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     if socket.connect("192.0.2.1:9").is_ok() {
         let source = socket.local_addr().unwrap().ip();

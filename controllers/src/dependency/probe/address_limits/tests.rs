@@ -20,17 +20,17 @@ fn turns_come_in_order_and_no_faster_than_the_rate() {
     let expected = (1..=20).map(|turn| start + Duration::from_millis(100) * turn);
     assert_eq!(turns, expected.collect::<Vec<_>>());
     assert_eq!(limits.take(&address("db.shop:80"), false, start), Err(start + Duration::from_millis(2100)));
-    assert_eq!(limits.take(&address("db:81"), false, start), Ok(()), "another port has a line of its own");
+    assert_eq!(limits.take(&address("db:81"), false, start), Ok(()), "another port has its own queue");
 
-    // Whoever comes too late for a turn does not come beside the next one.
+    // A probe that misses its turn does not start together with the next one.
     let late = turns[4];
     assert_eq!(limits.take(&db, true, late), Ok(()));
     assert!(limits.take(&db, true, late).is_err());
-    assert!(limits.take(&db, false, late).is_err(), "nor before those who wait");
+    assert!(limits.take(&db, false, late).is_err(), "and not before the waiting probes");
 }
 
 #[test]
-fn a_turn_is_had_though_the_one_before_was_late() {
+fn a_late_probe_does_not_cost_the_next_one_its_turn() {
     let start = Instant::now();
     let mut limits = AddressLimits::new(10);
     let db = address("db:80");
@@ -43,7 +43,7 @@ fn a_turn_is_had_though_the_one_before_was_late() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for_without_end_and_nothing_is_kept_that_says_nothing() {
+fn queues_have_a_longest_wait_and_idle_queues_are_removed() {
     let start = Instant::now();
     let mut limits = AddressLimits::new(1);
     for _ in 0..1000 {

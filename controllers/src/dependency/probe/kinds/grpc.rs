@@ -87,8 +87,9 @@ async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Re
     }
 }
 
-/// Returns whether it is `application/grpc`, alone or with a format or parameters. `application/grpc-web` is another
-/// protocol, with its trailers in the body. <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
+/// Returns whether it is `application/grpc`, alone or with a format or parameters. `application/grpc-web`
+/// is another protocol, with its trailers in the body.
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))

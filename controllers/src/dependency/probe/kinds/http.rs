@@ -21,7 +21,8 @@ use crate::reasons::probe;
 const MAX_HEAD: usize = 16 * 1024;
 /// Most headers of an answer.
 const MAX_HEADERS: usize = 100;
-/// Most bytes of a body that are read. Without reading it, servers would log a broken connection for each probe.
+/// Most bytes of a body that are read. Without reading it, servers would log a broken connection for each
+/// probe.
 const MAX_BODY: usize = 10 * 1024;
 /// Longest time to read the body; the status has decided already.
 const BODY_TIME: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! Every kind of check against real listeners on loopback, well-behaved and not.
 //!
-//! Checks name a Service, whose results have full detail; one test covers the coarse results of raw addresses.
-//! Timeouts only end hanging checks: no test measures speed.
+//! Checks name a Service, whose results have full detail; one test covers the coarse results of raw
+//! addresses. Timeouts only end hanging checks: no test measures speed.
 
 mod dns;
 mod grpc;
@@ -102,7 +102,8 @@ impl Listener {
             let mut request = [0; 4096];
             drop(stream.read(&mut request).await);
             drop(stream.write_all(answer).await);
-            // Reads on to the end: closing with unread data would reset the connection, and could lose the answer.
+            // Reads on to the end: closing with unread data would reset the connection, and could lose the
+            // answer.
             drop(stream.shutdown().await);
             while stream.read(&mut request).await.is_ok_and(|count| count > 0) {}
         })

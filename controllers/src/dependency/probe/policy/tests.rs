@@ -1,5 +1,7 @@
 //! The policy with ordinary and with hostile addresses.
 
+mod endpoints;
+
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
@@ -32,7 +34,8 @@ impl Services for Table {
             "10.96.0.14" => return Err("a slice cannot be read".to_owned()),
             "10.96.0.15" => vec![endpoint("203.0.113.6", 443, false)],
             "10.96.0.16" => vec![endpoint("64:ff9b::10.1.9.9", 443, false)],
-            // Addresses of the manager: one that is a cluster address by IPVS, and one that a Service lists as external.
+            // Addresses of the manager: one that is a cluster address by IPVS, and one that a Service lists
+            // as external.
             "10.96.0.8" => vec![endpoint("10.1.0.8", 80, true)],
             "10.1.9.8" | "fd12::9" => vec![endpoint("10.1.0.1", 80, true)],
             _ => return Ok(None),
@@ -224,7 +227,8 @@ fn loopback_is_admitted_by_its_own_key_in_every_mode() {
         assert_eq!(check(&policy, "localhost:80"), "dial 127.0.0.1:80,[::1]:80 Coarse");
         assert!(check(&policy, "0.0.0.0:80").starts_with("denied"), "connects to loopback, too");
         assert!(check(&policy, "169.254.169.254:80").starts_with("denied"));
-        // Public addresses that translators or tunnels may map to loopback; the last one also to a metadata service.
+        // Public addresses that translators or tunnels may map to loopback; the last one also to a metadata
+        // service.
         for other in
             ["2001:db8::5efe:7f00:1", "2002:7f00:1::9", "64:ff9b::7f00:1", "2001:0:7f00:1::5601:5601"]
         {
@@ -257,69 +261,7 @@ fn one_forbidden_address_among_many_forbids_the_name() {
     }
 }
 
-#[test]
-fn the_endpoints_of_a_cluster_address_are_checked_too() {
-    for mode in [ProbeMode::ServicesOnly, ProbeMode::AllowList, ProbeMode::Any] {
-        let answer = check(&policy(mode), "forged:80");
-        assert!(answer.starts_with("denied specialAddress: "), "{mode:?}: {answer}");
-        for (host, rule) in [
-            ("kubelet", "nodePorts"),
-            ("etcd-of-a-node", "nodePorts"),
-            ("x11", "deniedPorts"),
-            ("api", "apiServer"),
-            ("self", "manager"),
-        ] {
-            let answer = check(&policy(mode), &format!("{host}:80"));
-            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host} {mode:?}: {answer}");
-        }
-        assert_eq!(check(&policy(mode), "etcd:80"), "dial 10.96.0.11:80 Full", "a tenant's own");
-        assert_eq!(
-            check(&policy(mode), "unreadable:80"),
-            "ServicesUnknown",
-            "unknown endpoints are not dialled"
-        );
-    }
-}
-
 /// The cluster address of a Service, and a DNS name that resolves to it, reach the same endpoints.
-#[test]
-fn the_endpoints_of_an_address_are_checked_in_every_form_of_it() {
-    let policy = policy(ProbeMode::Any);
-    let services = services();
-    let authorizer = in_shop(&policy, &services);
-    for (ip, rule) in [
-        ("10.96.0.9", "specialAddress"),
-        ("10.96.0.10", "nodePorts"),
-        ("10.96.0.13", "deniedPorts"),
-        ("10.96.0.15", "apiServer"),
-        ("10.96.0.16", "manager"),
-    ] {
-        for host in [ip.to_owned(), format!("[::ffff:{ip}]"), format!("[64:ff9b::{ip}]")] {
-            let answer = check(&policy, &format!("{host}:80"));
-            assert!(answer.starts_with(&format!("denied {rule}: ")), "{host}: {answer}");
-        }
-        let by_dns = authorizer.check_resolved(
-            "db.example.com",
-            vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()],
-            80,
-        );
-        assert!(matches!(by_dns, Err(ProbeResult::Denied { rule: found, .. }) if found == rule));
-    }
-    assert_eq!(check(&policy, "10.96.0.14:80"), "ServicesUnknown");
-    assert_eq!(check(&policy, "10.96.0.11:80"), "dial 10.96.0.11:80 Coarse");
-}
-
-#[test]
-fn a_cluster_address_that_a_node_owns_by_ipvs_is_dialled() {
-    let policy = policy(ProbeMode::Any);
-    assert_eq!(check(&policy, "ipvs:80"), "dial 10.1.9.8:80 Full");
-    assert_eq!(check(&policy, "10.1.9.8:80"), "dial 10.1.9.8:80 Coarse");
-    for own in ["10.1.9.9", "[fd12::9]"] {
-        assert!(check(&policy, &format!("{own}:80")).starts_with("denied manager: "), "{own}");
-    }
-    assert!(check(&policy, "self:80").starts_with("denied manager: "), "its endpoints decide");
-}
-
 #[test]
 fn no_raw_address_is_dialled_before_the_api_server_is_known() {
     let policy = policy(ProbeMode::Any);
@@ -330,30 +272,6 @@ fn no_raw_address_is_dialled_before_the_api_server_is_known() {
         "dial 203.0.113.200:80 Full",
         "the cluster wrote its EndpointSlices"
     );
-}
-
-#[test]
-fn the_result_for_a_raw_address_hides_ports_and_causes_of_its_endpoints() {
-    let policy = policy(ProbeMode::Any);
-    let services = services();
-    let authorizer = in_shop(&policy, &services);
-    let message = |host: &str| {
-        let Route::Known(result) =
-            authorizer.route(&Address::parse("address", &format!("{host}:80")).unwrap())
-        else {
-            panic!("{host} is dialled")
-        };
-        result.message().to_owned()
-    };
-    for (named, raw, secret) in [
-        ("kubelet", "10.96.0.10", "10250"),
-        ("x11", "10.96.0.13", "6000"),
-        ("unreadable", "10.96.0.14", "a slice cannot be read"),
-    ] {
-        assert!(message(named).contains(secret), "{named}: {}", message(named));
-        assert!(!message(raw).contains(secret), "{raw}: {}", message(raw));
-    }
-    assert!(!message("203.0.113.200").contains("not looked up"), "{}", message("203.0.113.200"));
 }
 
 #[test]
@@ -437,33 +355,6 @@ fn a_dns_name_admits_no_service_of_another_namespace() {
 }
 
 /// A tenant can list an address of another tenant in a Service.
-#[test]
-fn the_endpoint_port_of_a_listed_address_is_not_disclosed() {
-    struct Listed;
-    impl Services for Listed {
-        fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
-            ServiceAnswer::Headless(vec!["10.1.0.1".parse().unwrap()])
-        }
-
-        fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
-            let endpoint = Endpoint { ip: "10.1.0.9".parse().unwrap(), port: Some(10250), is_pod: true };
-            Ok(Some(Backends { cluster_address_of: None, endpoints: vec![endpoint] }))
-        }
-    }
-    let policy = policy(ProbeMode::ServicesOnly);
-    let authorizer = Authorizer {
-        policy: &policy,
-        namespace: "shop",
-        restricted: None,
-        services: &Listed,
-        cluster: &FakeCluster,
-    };
-    let Route::Known(result) = authorizer.route(&Address::parse("address", "db:80").unwrap()) else {
-        panic!("it is dialled")
-    };
-    assert!(!result.message().contains("10250"), "{}", result.message());
-}
-
 #[test]
 fn an_entry_admits_a_restricted_namespace_only_by_name() {
     let mut policy = policy(ProbeMode::AllowList);

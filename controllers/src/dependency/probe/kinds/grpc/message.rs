@@ -7,7 +7,8 @@ const SERVING: u64 = 1;
 /// Bytes before each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Encodes a `HealthCheckRequest`, whose field 1 is the name of the service; empty stands for the whole server.
+/// Encodes a `HealthCheckRequest`, whose field 1 is the name of the service; empty stands for the whole
+/// server.
 pub(super) fn request(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
@@ -22,8 +23,8 @@ pub(super) fn request(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// Decodes a `HealthCheckResponse`, whose field 1 is the status. Returns whether it is `SERVING`, or `None` for an
-/// invalid message.
+/// Decodes a `HealthCheckResponse`, whose field 1 is the status. Returns whether it is `SERVING`, or `None`
+/// for an invalid message.
 pub(in crate::dependency::probe::kinds) fn is_serving(framed: &[u8]) -> Option<bool> {
     let (prefix, mut message) = framed.split_at_checked(PREFIX)?;
     let [0, length @ ..] = prefix else { return None };

@@ -1,5 +1,5 @@
-//! Fuzz targets: for any answer, a probe ends soon, reads a bounded part of the answer, and quotes nothing of it except a
-//! status code.
+//! Fuzz targets: for any answer, a probe ends soon, reads a bounded part of the answer, and quotes nothing
+//! of it except a status code.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
@@ -42,8 +42,8 @@ thread_local! {
     static NAME_SERVER: NameServer = RUNTIME.with(|runtime| runtime.block_on(NameServer::start()));
 }
 
-/// Runs a check against a server that answers with these bytes. `how` chooses the size of the pieces, and whether the
-/// server repeats the bytes without end.
+/// Runs a check against a server that answers with these bytes. `how` chooses the size of the pieces, and
+/// whether the server repeats the bytes without end.
 fn verdict(check: &PreparedCheck<'_>, how: u8, bytes: &[u8]) -> Result<(), Failure> {
     let piece = usize::from(how >> 1).max(1);
     let again = bytes.repeat(4096 / bytes.len().max(1) + 1);
@@ -118,7 +118,8 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// Answers a gRPC check with the bytes after the first one, or puts these bytes into an unknown field of a message.
+/// Answers a gRPC check with the bytes after the first one, or puts these bytes into an unknown field of a
+/// message.
 pub fn grpc(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let check = GrpcCheck { address: address(), service: "a.B".to_owned(), tls: GrpcTlsMode::Plaintext };
@@ -151,8 +152,8 @@ pub struct Authority {
     pub leaf_key: Vec<u8>,
 }
 
-/// Answers a TLS check with the bytes after the first one, or with a valid certificate that these bytes edit; or parses
-/// them as authorities.
+/// Answers a TLS check with the bytes after the first one, or with a valid certificate that these bytes
+/// edit; or parses them as authorities.
 pub fn tls(authority: &Authority, data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     if how & 3 == 3 {

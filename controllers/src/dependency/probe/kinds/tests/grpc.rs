@@ -18,7 +18,8 @@ pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
     })
 }
 
-/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the headers.
+/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the
+/// headers.
 async fn answering(status: u16, message: Option<&'static [u8]>, code: &'static str) -> Listener {
     answering_as("application/grpc", status, message, code).await
 }
