@@ -1,6 +1,7 @@
 //! The cached objects of one kind and scope: filled by lists, watches and own writes, indexed, compressed,
 //! and delivered to handlers.
 
+pub(super) mod counts;
 pub(super) mod dispatcher;
 pub(super) mod function;
 pub(super) mod index;

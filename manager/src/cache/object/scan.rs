@@ -5,28 +5,25 @@
 //! of an ordinary Pod, is left out. `apiVersion` and `kind` are always written, and written first: lists omit
 //! them and watches do not, and the same object must have the same bytes either way.
 
+mod metadata;
+
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use memchr::memmem;
 use serde::Deserialize;
 
+use self::metadata::{Metadata, labels, present, read, strings, text};
+use super::Projection;
 use super::json::{Cursor, Malformed, Value};
-use super::meta::pool::LabelText;
 use super::meta::{Labels, Meta, ResourceVersion, Uid};
 use super::raw::Raw;
 use super::store_context::StoreContext;
-use super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 use crate::client::Extent;
 use crate::key::{KindId, NamespacedName};
-
-/// Part of the names of the annotations [`PAUSED_ANNOTATION`] and [`RECONCILE_AT_ANNOTATION`].
-const DOMAIN: &[u8] = b"mainstay.dev";
 
 /// The kind of the objects in a response to a metadata-only request.
 const PARTIAL: &str = "PartialObjectMetadata";
@@ -84,25 +81,6 @@ struct Member<'a> {
     name: Cow<'a, str>,
     key: Value<'a>,
     value: Value<'a>,
-}
-
-/// The members of `metadata` that are read, as they are written.
-#[derive(Default)]
-struct Metadata<'a> {
-    name: Option<&'a str>,
-    namespace: Option<&'a str>,
-    uid: Option<&'a str>,
-    resource_version: Option<&'a str>,
-    generation: Option<&'a str>,
-    labels: Option<&'a str>,
-    annotations: Option<&'a str>,
-    owners: Option<&'a str>,
-    finalizers: Option<&'a str>,
-    deleted_at: Option<&'a str>,
-    grace: Option<&'a str>,
-    managed_fields: Option<&'a str>,
-    /// The range of `managedFields` together with one comma; empty if there is none.
-    cut: Range<usize>,
 }
 
 /// The identity of an object that cannot be read otherwise, as far as its fields are readable.
@@ -382,117 +360,6 @@ impl PartialIdentity {
             version: read("resourceVersion", metadata.resource_version).as_deref().map(ResourceVersion::new),
         }
     }
-}
-
-// === impl Metadata ===
-
-impl<'a> Metadata<'a> {
-    fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {
-        let start = cursor.at();
-        let mut members = cursor.open()?;
-        let mut before = members.cursor.at();
-        // The cut includes the comma behind `managedFields`, or the one before it if no member follows.
-        let mut cut_before = None;
-        while let Some(key) = members.next()? {
-            if cut_before.take().is_some() {
-                self.cut.end = key.start;
-            }
-            let value = members.cursor.value()?;
-            let name = key.string().ok_or(ScanError::Type("key"))?;
-            if let Some(field) = self.field(&name)
-                && field.replace(value.text).is_some()
-            {
-                return Err(ScanError::Twice(format!("metadata.{name}")));
-            }
-            if name == "managedFields" {
-                self.cut = key.start..value.end();
-                cut_before = Some(before);
-            }
-            before = value.end();
-        }
-        if let Some(before) = cut_before {
-            self.cut.start = before;
-        }
-        Ok(cursor.since(start))
-    }
-
-    fn field(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
-        Some(match name {
-            "name" => &mut self.name,
-            "namespace" => &mut self.namespace,
-            "uid" => &mut self.uid,
-            "resourceVersion" => &mut self.resource_version,
-            "generation" => &mut self.generation,
-            "labels" => &mut self.labels,
-            "annotations" => &mut self.annotations,
-            "ownerReferences" => &mut self.owners,
-            "finalizers" => &mut self.finalizers,
-            "deletionTimestamp" => &mut self.deleted_at,
-            "deletionGracePeriodSeconds" => &mut self.grace,
-            "managedFields" => &mut self.managed_fields,
-            _ => return None,
-        })
-    }
-
-    /// Returns [`Meta::paused`] and [`Meta::reconcile_at_hash`].
-    fn steering(&self) -> Result<(bool, u64), ScanError> {
-        let (mut paused, mut reconcile_at_hash) = (false, 0);
-        // Few objects have an annotation of this domain, and this search costs little compared to reading all
-        // annotations.
-        let ours = present(self.annotations).filter(|raw| memmem::find(raw.as_bytes(), DOMAIN).is_some());
-        strings("annotations", ours, |key, value| match &*key {
-            PAUSED_ANNOTATION => paused = value == "true",
-            RECONCILE_AT_ANNOTATION => reconcile_at_hash = hash_of(&value),
-            _ => {}
-        })?;
-        Ok((paused, reconcile_at_hash))
-    }
-}
-
-/// Returns the text of a field; `null` counts as absent, as it does for the API server.
-fn present(field: Option<&str>) -> Option<&str> {
-    field.filter(|raw| *raw != "null")
-}
-
-fn read<'a, T: Deserialize<'a>>(field: Option<&'a str>) -> Result<Option<T>, ScanError> {
-    Ok(present(field).map(serde_json::from_str).transpose()?)
-}
-
-fn text<'a>(name: &'static str, field: Option<&'a str>) -> Result<Option<Cow<'a, str>>, ScanError> {
-    let Some(raw) = present(field) else { return Ok(None) };
-    Value { start: 0, text: raw }.string().map(Some).ok_or(ScanError::Type(name))
-}
-
-/// Returns the labels sorted by key.
-fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError> {
-    let mut pairs = Vec::with_capacity(if raw.is_some() { 8 } else { 0 });
-    strings("labels", raw, |key, value| pairs.push((key, value)))?;
-    pairs.sort_unstable();
-    match pairs.array_windows().find(|[(one, _), (next, _)]| one == next) {
-        Some([(key, _), _]) => Err(ScanError::Twice(format!("metadata.labels.{key}"))),
-        None => Ok(pairs),
-    }
-}
-
-/// Iterates over an object with string values.
-fn strings<'a>(
-    name: &'static str,
-    field: Option<&'a str>,
-    mut each: impl FnMut(Cow<'a, str>, Cow<'a, str>),
-) -> Result<(), ScanError> {
-    let Some(raw) = present(field) else { return Ok(()) };
-    let mut cursor = Cursor::over(raw);
-    let mut members = cursor.open().map_err(|_| ScanError::Type(name))?;
-    while let Some(key) = members.next()? {
-        let value = members.cursor.value()?;
-        match (key.string(), value.string()) {
-            (Some(key), Some(value)) => each(key, value),
-            // The API server reads `null` in a map of strings as the empty string.
-            (Some(key), None) if value.is_null() => each(key, Cow::Borrowed("")),
-            _ => return Err(ScanError::Type(name)),
-        }
-    }
-    Ok(())
 }
 
 /// Returns the hasher for change detection. Equal texts have equal hashes for the life of the process.

@@ -149,7 +149,7 @@ impl Dispatcher {
     /// Deliveries that were taken from the queue and not completed are lost: cancel it only at shutdown.
     pub(in crate::cache) async fn run(mut self) {
         loop {
-            self.store.deliveries_ready().await;
+            self.store.deliveries_queued.notified().await;
             self.deliver().await;
         }
     }
@@ -175,7 +175,7 @@ impl Dispatcher {
         {
             // The handlers of one controller may share a name.
             if !self.subscribers.iter().any(|subscriber| subscriber.name() == gone.name()) {
-                self.store.forget_handler(gone.name());
+                self.store.counts.forget_handler(gone.name());
             }
         }
     }
@@ -259,10 +259,6 @@ impl ObjectStore {
         self.deliveries_queued.notify_one();
     }
 
-    pub(in crate::cache) async fn deliveries_ready(&self) {
-        self.deliveries_queued.notified().await;
-    }
-
     pub(in crate::cache) fn take_jobs(&self) -> VecDeque<Job> {
         let mut table = self.table.write();
         let jobs = std::mem::take(&mut table.jobs);
@@ -278,11 +274,6 @@ impl ObjectStore {
         if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.freed.notify_waiters();
         }
-    }
-
-    /// Drops the panic and slow-call counts of a handler that has unsubscribed.
-    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
-        self.counts.forget_handler(handler);
     }
 
     /// Enqueues a resync: one delta for each stored object.

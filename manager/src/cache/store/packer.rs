@@ -14,6 +14,7 @@
 //!    watch.
 //! 4. A dictionary exists as long as a body uses it.
 
+mod batch;
 mod dictionaries;
 mod pack_queue;
 #[cfg(test)]
@@ -31,8 +32,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 pub(in crate::cache) use self::dictionaries::Dictionaries;
 pub(in crate::cache) use self::pack_queue::{PackQueue, QueuedBody};
 
-use crate::cache::object::body::Form;
-use crate::cache::object::dictionary::{Compressor, Dictionary, Packed, Samples};
+use self::batch::{Batch, Sizes, Trained, WORTH, percent};
+use crate::cache::object::dictionary::{Compressor, Dictionary, Samples};
 use crate::cache::object::view::View;
 use crate::cache::store::object_store::ObjectStore;
 
@@ -84,37 +85,6 @@ pub(in crate::cache) struct Packer {
     again: VecDeque<QueuedBody>,
 }
 
-/// A new dictionary, measured on samples that were not used to train it.
-struct Trained {
-    dictionary: Arc<Dictionary>,
-    /// The sizes of these samples, packed with the new dictionary.
-    new: Sizes,
-    /// The sizes of the same samples, packed with the previous dictionary.
-    old: Sizes,
-}
-
-/// The total size of some bodies in bytes: plain, and as they are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sizes {
-    plain: usize,
-    kept: usize,
-}
-
-/// The result of one batch.
-#[derive(Default)]
-struct Batch {
-    /// The versions that were packed, with their new form.
-    packed: Vec<(View, Packed)>,
-    /// The sizes of all bodies of the batch that were tried.
-    sum: Sizes,
-}
-
-/// The most that [`Pack::Auto`], and each single body, may still need when packed, in percent of the plain
-/// bytes.
-const WORTH: usize = 66;
-/// The most that a new dictionary may need, in percent of the bytes with the old one: all bodies are packed
-/// again for it.
-const BETTER: usize = 95;
 /// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
 pub(in crate::cache) const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause after a batch of low priority.
@@ -341,76 +311,6 @@ impl Drop for Packer {
     }
 }
 
-// === impl Batch ===
-
-impl Batch {
-    /// Packs one body, unless it is packed with this dictionary already, is not stored any more, or hardly
-    /// shrinks.
-    fn pack(&mut self, dictionary: &Arc<Dictionary>, compressor: &mut Compressor, view: View) {
-        if !view.is_held_elsewhere() {
-            return;
-        }
-        let (plain, packed) = match view.body().form() {
-            Form::Plain(plain) => (plain.len(), dictionary.pack(compressor, &plain)),
-            Form::Packed(packed) if packed.is_of(dictionary) => return,
-            // A damaged body stays as it is: its reader gets the error.
-            Form::Packed(packed) => {
-                (packed.plain_len(), packed.read(|plain| dictionary.pack(compressor, plain)).ok().flatten())
-            }
-        };
-        let packed = packed.filter(|packed| packed.len() <= percent(plain, WORTH));
-        self.sum.add(plain, packed.as_ref().map_or(plain, Packed::len));
-        self.packed.extend(packed.map(|packed| (view, packed)));
-    }
-}
-
-// === impl Trained ===
-
-impl Trained {
-    /// Trains on some bodies and measures the result; `None` if memory runs out.
-    fn measure(
-        number: u32,
-        views: &[View],
-        old: Option<&Arc<Dictionary>>,
-        compressor: &mut Compressor,
-    ) -> Option<Self> {
-        let mut samples = Samples::default();
-        for view in views {
-            // A damaged body is skipped.
-            view.body().read(|plain| samples.add(plain)).unwrap_or_default();
-        }
-        let dictionary = Arc::new(Dictionary::train(number, &samples)?);
-        let (mut new, mut before) = (Sizes::default(), Sizes::default());
-        for plain in samples.held_out() {
-            new.add(plain.len(), dictionary.pack(compressor, plain)?.len());
-            if let Some(old) = old {
-                before.add(plain.len(), old.pack(compressor, plain)?.len());
-            }
-        }
-        Some(Self { dictionary, new, old: before })
-    }
-
-    /// Returns whether the new dictionary is worth packing all bodies again.
-    fn is_better(&self) -> bool {
-        self.new.kept <= percent(self.old.kept, BETTER)
-    }
-}
-
-// === impl Sizes ===
-
-impl Sizes {
-    fn add(&mut self, plain: usize, kept: usize) {
-        self.plain += plain;
-        self.kept += kept;
-    }
-
-    fn has_half_the_ratio_of(self, other: Self) -> bool {
-        // plain / kept <= other.plain / other.kept / 2, without dividing.
-        let ours = self.plain.saturating_mul(other.kept).saturating_mul(2);
-        ours <= other.plain.saturating_mul(self.kept)
-    }
-}
-
 /// Selects at most `most` of the views, evenly spaced: neighbours are similar.
 fn spread(views: &[View], most: usize) -> Vec<View> {
     let count = views.len().min(most);
@@ -429,8 +329,4 @@ fn take_batch(queue: &mut VecDeque<QueuedBody>, batch: usize) -> Vec<QueuedBody>
         taken.extend(queue.pop_front());
     }
     taken
-}
-
-fn percent(of: usize, percent: usize) -> usize {
-    (of / 100).saturating_mul(percent)
 }

@@ -3,6 +3,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::*;
+use crate::cache::object::body::Form;
 use crate::cache::object::packing::Packing;
 use crate::cache::store::dispatcher::Dispatcher;
 use crate::cache::store::object_store::EventKind;
