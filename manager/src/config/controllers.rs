@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::check::check;
-use super::messages::{child, closest, one_of, shown};
+use super::messages::{child, hint, one_of, shown};
 use super::schema::CONTROLLER;
 use super::{EVERY_CONTROLLER, Problem};
 use crate::controller::ControllerSettings;
@@ -134,9 +134,8 @@ fn check_name(name: &str, known: Option<&[String]>, problems: &mut Vec<Problem>)
         && name != EVERY_CONTROLLER
         && !known.iter().any(|known| known == name)
     {
-        let near = closest(name, known).map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let all: Vec<&str> = known.iter().map(String::as_str).chain([r#""*""#]).collect();
-        let message = format!("unknown controller; expected {}{near}", one_of(&all));
+        let message = format!("unknown controller; expected {}{}", one_of(&all), hint(name, known));
         problems.push(Problem::message(path_of(name), message));
     }
 }

@@ -55,7 +55,7 @@ fn header(program: &str) -> String {
          {}#\n\
          # Flags override this file; this file overrides the defaults. Unknown keys are errors.\n\
          # A running manager reloads the file when it is saved. It applies live keys at once, and logs\n\
-         # changes that apply at the next start. If the file has a problem, the configuration stays as it is.\n\
+         # changes that apply at the next start. If the file has a problem, nothing changes.\n\
          # Durations are written with units: 5ms, 30s, 2m, 10h, 1h30m. Sizes too: 512Ki, 8Mi, 1Gi.\n\
          apiVersion: {API_VERSION}\n\
          kind: {KIND}\n",

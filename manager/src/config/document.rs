@@ -13,7 +13,7 @@ use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Options, Spanned};
 
 use super::check::expected;
-use super::messages::{child, closest, did_you_mean, one_line, one_of, shown};
+use super::messages::{child, did_you_mean, hint, one_line, one_of, shown};
 use super::{Position, Problem};
 
 /// How deep a document may nest; the runtime's own sections need six levels.
@@ -189,9 +189,7 @@ fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Pr
         }
         Error::SerdeMissingField { field, .. } => format!("has no {field}"),
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            let near =
-                closest(variant, expected).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            format!("{found}; expected {}{near}", one_of(expected))
+            format!("{found}; expected {}{}", one_of(expected), hint(variant, expected))
         }
         // From `Deserialize` implementations, such as `from_text`.
         Error::Message { msg, .. } => format!("{found}; {}", one_line(msg)),

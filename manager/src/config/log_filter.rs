@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tracing::level_filters::LevelFilter;
 
-use super::messages::{closest, one_of};
+use super::messages::{hint, one_of};
 use super::text::as_text;
 
 /// The levels, from the one that hides all lines to the one that shows all lines.
@@ -52,9 +52,8 @@ impl FromStr for LogFilter {
         if let (Some(level), Some(modules)) = (level, modules) {
             return Ok(Self { level, modules });
         }
-        let hint = closest(text, &LEVELS).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        let form = "with MODULE=LEVEL after commas for single modules";
-        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", one_of(&LEVELS)))
+        let form = "with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug";
+        Err(format!("{}, {form}{}", one_of(&LEVELS), hint(text, &LEVELS)))
     }
 }
 

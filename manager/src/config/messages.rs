@@ -45,14 +45,19 @@ pub(super) fn one_of<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Returns the most similar name: at most two edits away, and at most one edit per three letters.
-pub(super) fn closest<'a, T: AsRef<str>>(text: &str, names: &'a [T]) -> Option<&'a str> {
+fn closest<'a, T: AsRef<str>>(text: &str, names: &'a [T]) -> Option<&'a str> {
     let text = text.to_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&text, &name.to_lowercase());
     let found = names.iter().map(AsRef::as_ref).min_by_key(distance)?;
     (distance(&found) <= 2.min(found.len() / 3)).then_some(found)
 }
 
-/// Returns the hint `did you mean NAME?` for a similar name, or else the list of all names.
+/// Returns `; did you mean NAME?` for a similar name, or else an empty text.
+pub(super) fn hint<T: AsRef<str>>(text: &str, names: &[T]) -> String {
+    closest(text, names).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
+/// Returns `did you mean NAME?` for a similar name, or else the list of all names.
 pub(super) fn did_you_mean<T: AsRef<str>>(text: &str, names: &[T]) -> String {
     closest(text, names)
         .map_or_else(|| format!("expected {}", one_of(names)), |near| format!("did you mean {near}?"))

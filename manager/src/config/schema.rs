@@ -125,18 +125,19 @@ impl ConfigSchema {
 impl DeclaredSection {
     /// Returns the schema with the default of each key and the time its changes apply.
     pub(super) fn described(&self) -> Json {
-        let mut schema = self.schema.clone();
-        describe(&mut schema, self.default.tree(), "", self.default.restart());
-        // null means an empty section.
-        schema["type"] = json!(["object", "null"]);
-        schema
+        described(&self.schema, self.default.tree(), self.default.restart())
     }
 }
 
 /// Returns the schema of one controller's entry, as [`DeclaredSection::described`].
 pub(super) fn controller_described() -> Json {
-    let mut schema = CONTROLLER.clone();
-    describe(&mut schema, &tree_of(&ControllerSettings::default()), "", RESTART);
+    described(&CONTROLLER, &tree_of(&ControllerSettings::default()), RESTART)
+}
+
+fn described(schema: &Json, default: &Json, restart: &[&str]) -> Json {
+    let mut schema = schema.clone();
+    describe(&mut schema, default, "", restart);
+    // null means an empty section.
     schema["type"] = json!(["object", "null"]);
     schema
 }

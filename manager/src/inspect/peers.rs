@@ -94,8 +94,8 @@ impl Peers {
         let Address { address, sha256, .. } =
             self.address_of(leader).ok_or("the Lease has no address of its pages")?;
         let slot = Arc::clone(&self.slots).acquire_owned().await;
-        let failed = |what: &str, error: &(dyn std::error::Error + 'static)| {
-            format!("{what} {address}: {}", Chain(error))
+        let failed = |problem: &str, error: &(dyn std::error::Error + 'static)| {
+            format!("{problem} {address}: {}", Chain(error))
         };
         let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
         let stream =

@@ -64,7 +64,7 @@ impl Candidate {
             if matches!(event, LeaseEvent::BecameLeader { .. }) {
                 elected.grant();
             }
-            noted.note(&event);
+            noted.add(&event);
             record(event);
         });
         let stop_election = stop.clone();

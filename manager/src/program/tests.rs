@@ -1,12 +1,12 @@
 use super::*;
 use crate::config::tests::{Shop, shop_schema};
 
-/// What one command line did: exit code, standard output, standard error.
+/// Parses a command line, and returns the outcome, standard output and standard error.
 fn run(args: &[&str]) -> (Parsed, String, String) {
     let crd = |name: &str| {
         let mut crd = CustomResourceDefinition::default();
         crd.metadata.name = Some(name.to_owned());
-        // Words that some reader of YAML takes for something else, and text that needs more than a line.
+        // Texts that some YAML parsers read as another type, and a text of several lines.
         crd.spec.names.short_names =
             Some(["on", "yes", "1.0", "012", "1:30", "null", "a: b"].map(str::to_owned).into());
         crd.spec.group = format!("{}\n\n  indented # no comment", "word ".repeat(40));
@@ -31,7 +31,7 @@ fn done(args: &[&str], exit: Exit, out: &str, err: &str) {
     assert_eq!(complained, err);
 }
 
-/// Writes a file that is gone when the first of the pair is dropped.
+/// Writes a file, which is removed when the first element of the pair is dropped.
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("manager.yaml");
@@ -57,7 +57,7 @@ fn help_names_every_command_on_standard_output() {
         "Runs the shop\n\nUsage: shop <COMMAND>\n\nCommands:\n  \
            run      Run the manager\n  \
            dev      Try it\n  \
-           inspect  Look into a running manager\n  \
+           inspect  Inspect a running manager\n  \
            crd      Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
            config   Check and print configuration files\n  \
            version  Print the version\n\nOptions:\n  \
@@ -85,8 +85,9 @@ fn a_wrong_flag_value_is_refused_with_the_expected_form() {
         &["run", "--log-level", "inof"],
         Exit::WrongInput,
         "",
-        "error: invalid value 'inof' for '--log-level <LEVEL>': expected off, error, warn, info, debug or trace, with \
-         MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug; did you mean info?\n\n\
+        "error: invalid value 'inof' for '--log-level <LEVEL>': expected off, error, warn, info, debug or \
+         trace, with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug; did \
+         you mean info?\n\n\
          For more information, try '--help'.\n",
     );
     done(
@@ -114,7 +115,7 @@ fn the_schema_lists_the_controllers_of_the_program() {
     assert_eq!(schema["properties"]["shop"]["properties"]["currency"]["x-mainstay-applies"], "restart");
 }
 
-/// The names by which a value's origin is told are written beside the settings, below this room.
+/// `config` has the names of the flags too, and must not depend on clap.
 #[test]
 fn every_overriding_flag_is_an_origin_by_its_name() {
     let command = ConfigFlags::add_to(Command::new("run"));
@@ -157,9 +158,10 @@ fn a_wrong_file_gives_one_line_per_error_and_code_2() {
     ));
     let name = path.display().to_string();
     let lines = format!(
-        "{name}:5:25: shutdown.gracePeriod: 30; expected a duration such as 30s, 5ms, 2m or 1h30m, with a unit: \
-         30s or 30ms\n\
-         {name}: controllers.order: unknown controller; expected orders, invoices or \"*\"; did you mean orders?\n\
+        "{name}:5:25: shutdown.gracePeriod: 30; expected a duration such as 30s, 5ms, 2m or 1h30m, with a \
+         unit: 30s or 30ms\n\
+         {name}: controllers.order: unknown controller; expected orders, invoices or \"*\"; did you mean \
+         orders?\n\
          {name}: controllers.order.workers: 0; expected a whole number from 1 to 1000\n\
          {name}: shop.maxOrders: 0; expected a whole number from 1 to 1000\n"
     );
@@ -252,7 +254,7 @@ fn crds_are_yaml_documents_that_kubectl_can_parse() {
     );
 }
 
-/// A writer whose reader has gone, or whose disk is full.
+/// A writer that always fails.
 struct Broken(io::ErrorKind);
 
 impl Write for Broken {

@@ -43,8 +43,8 @@ fn a_name_that_merely_resolves_to_loopback_is_refused() {
 fn a_request_must_name_exactly_one_host_and_only_loopback() {
     assert!(!admits("/", &[]), "none");
     assert!(!admits("/", &["localhost", "localhost"]), "two headers");
-    assert!(!admits("http://evil.example/", &["localhost"]), "the line decides");
-    assert!(!admits("http://localhost/", &["evil.example"]), "the header does not hide");
+    assert!(!admits("http://evil.example/", &["localhost"]), "the request line takes precedence");
+    assert!(!admits("http://localhost/", &["evil.example"]), "the header is checked too");
     assert!(admits("http://127.0.0.1:1/", &["localhost"]));
 }
 

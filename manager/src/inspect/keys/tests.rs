@@ -1,7 +1,7 @@
 use super::*;
 use crate::key::{Cause, Trigger};
 
-/// A key in a state, with seconds until its next run if it waits for one, and in that state.
+/// Makes a key in a state, with the seconds until its next run and the seconds in its state.
 fn key(name: &str, state: State, next_run: Option<u64>, since: u64) -> KeySnapshot<KeyText> {
     KeySnapshot {
         key: KeyText { text: format!("shop/{name}"), namespace: Some("shop".into()), name: name.into() },
@@ -17,7 +17,7 @@ fn key(name: &str, state: State, next_run: Option<u64>, since: u64) -> KeySnapsh
     }
 }
 
-/// All states and every rule, in the order they are to be listed.
+/// Returns keys in all states and for every rule, in the expected order.
 fn sorted() -> Vec<KeySnapshot<KeyText>> {
     vec![
         key("soon", State::Backoff, Some(1), 1),
@@ -45,7 +45,7 @@ fn keys_are_sorted_by_trouble_and_limited_in_any_order_of_arrival() {
             first.offer(key);
             assert!(first.kept.len() <= 2 * limit, "memory is bounded");
         }
-        let (matched, listed) = first.into_order();
+        let (matched, listed) = first.into_sorted();
         let listed: Vec<_> = listed.into_iter().map(|key| key.key.name).collect();
         assert_eq!(listed, expected[..limit.min(expected.len())]);
         assert_eq!(matched, expected.len());

@@ -26,24 +26,24 @@ fn every_state_has_a_word_in_queries() {
 
 #[test]
 fn misspelt_parameters_are_refused() {
-    let known = "there are state, namespace, name, sort, limit and after";
+    let known = "expected state, namespace, name, sort, limit or after";
     let states = "expected one of delayed, backoff, requeued, parked, running, dirty, ready";
     let sorts = "expected one of trouble, attempts, next, since, name";
-    let pages = "after goes with sort=name; any other order changes from page to page";
+    let pages = "after needs sort=name; any other order changes from page to page";
     for (query, expected) in [
-        ("sate=ready", &*format!(r#""sate" is no parameter here; {known}"#)),
-        ("state=", &format!(r#"state "" is none; {states}"#)),
-        ("state=Ready", &format!(r#"state "Ready" is none; {states}"#)),
+        ("sate=ready", &*format!(r#"unknown parameter "sate"; {known}"#)),
+        ("state=", &format!(r#"unknown state ""; {states}"#)),
+        ("state=Ready", &format!(r#"unknown state "Ready"; {states}"#)),
         ("name=a&name=b", "name is given twice; give it once"),
-        ("sort=age", &format!(r#"sort "age" is none; {sorts}"#)),
-        ("limit=0", r#"limit "0" is none; expected 1 to 100000"#),
-        ("limit=100001", r#"limit "100001" is none; expected 1 to 100000"#),
-        ("limit=all", r#"limit "all" is none; expected 1 to 100000"#),
+        ("sort=age", &format!(r#"unknown sort "age"; {sorts}"#)),
+        ("limit=0", r#"invalid limit "0"; expected 1 to 100000"#),
+        ("limit=100001", r#"invalid limit "100001"; expected 1 to 100000"#),
+        ("limit=all", r#"invalid limit "all"; expected 1 to 100000"#),
         ("after=shop/a", pages),
         ("sort=next&after=shop/a", pages),
     ] {
         assert_eq!(Query::parse(Some(query)), Err(expected.to_owned()), "{query}");
     }
     assert_eq!(none(Some("")), Ok(()));
-    assert_eq!(none(Some("a")), Err(r#""a" is no parameter here; this path takes none"#.to_owned()));
+    assert_eq!(none(Some("a")), Err(r#"unknown parameter "a"; this path has no parameters"#.to_owned()));
 }

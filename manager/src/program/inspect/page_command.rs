@@ -1,4 +1,4 @@
-//! Commands of a program's own, beside `inspect`, that read a page of its own from a running manager.
+//! Commands, beside `inspect`, that print a program's own page of a running manager.
 
 use std::fmt;
 
@@ -9,15 +9,17 @@ use super::{Failure, Output, ServerFlags, block_on, standby, unknown_form};
 use crate::config::ConfigSchema;
 use crate::program::flags::add_args;
 
-/// Returns the path of the page for a command line, or the problem of the command line.
+/// Returns the path of the page for the arguments, or a problem of the arguments.
 type Path = dyn Fn(&ArgMatches) -> Result<String, String> + Send + Sync;
-/// Makes text for people from the body of an answer.
+/// Formats the body of an answer for people.
 type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 
-/// A command that reads one of a running manager's [own pages](crate::inspect::OwnPages) and prints the answer.
+/// A command that requests one of a program's [own pages](crate::inspect::OwnPages) from a running manager
+/// and prints it.
 ///
-/// Beside its own arguments it takes `--address`, `--config`, `--token-file` and `-o table|json`, as `inspect` does.
-#[must_use = "a page_command does nothing until a program has it"]
+/// Beside its own arguments it has `--address`, `--config`, `--token-file` and `-o table|json`, as `inspect`
+/// does.
+#[must_use = "a page command does nothing until a program has it"]
 pub struct PageCommand {
     command: Command,
     path: Box<Path>,
@@ -27,8 +29,8 @@ pub struct PageCommand {
 // === impl PageCommand ===
 
 impl PageCommand {
-    /// Describes a command. `path` makes the path of the page from its arguments, such as `/debug/prices/today`; an
-    /// error of it is wrong input. `show` makes text of the answer.
+    /// Makes a command. `path` returns the path of the page for the command's arguments, such as
+    /// `/debug/prices/today`; its error is reported as wrong input. `show` formats the answer for people.
     pub fn new(
         command: Command,
         path: impl Fn(&ArgMatches) -> Result<String, String> + Send + Sync + 'static,
@@ -41,7 +43,7 @@ impl PageCommand {
         &self.command
     }
 
-    /// Carries the command out.
+    /// Executes the command.
     pub(in crate::program) fn run(
         &self,
         matches: &ArgMatches,
@@ -55,7 +57,7 @@ impl PageCommand {
             let Answer { body, standby } = server.get(&path).await?;
             let shown = || (self.show)(&body).map_err(|error| unknown_form(&path, &error));
             output.print(&if target.json() { body } else { shown()? })?;
-            standby::tell(standby.as_ref(), output);
+            standby::print_note(standby.as_ref(), output);
             Ok(())
         })
     }

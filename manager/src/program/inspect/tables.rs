@@ -1,9 +1,11 @@
-//! The answers of a manager as tables.
+//! Tables of a manager's debug pages.
 
 use serde_json::Value;
 
 use super::duration::short;
-use super::pages::{Caches, Controller, Controllers, Leader, Queued, Ready, Store, LeaseChange, Watch, Watches};
+use super::pages::{
+    Caches, Controller, Controllers, Leader, LeaseChange, Queued, Ready, Store, Watch, Watches,
+};
 use super::table::{Role, Table};
 use crate::inspect::configuration::Page;
 
@@ -143,12 +145,12 @@ pub(super) fn leader(page: &Leader) -> Table {
         ("holder", text(page.holder.as_deref()), time(page.holder_seconds)),
         ("transitions", page.transitions.map(|count| count.to_string()).unwrap_or_default(), String::new()),
         ("last term ended", text(page.lost.as_deref()), String::new()),
-        ("writes may leave", yes(page.fence_open), time(page.fence_seconds)),
+        ("writes allowed", yes(page.fence_open), time(page.fence_seconds)),
     ];
     let mut table = Table::new(
         &rows,
         &[
-            ("WHAT", Role::Name, &|(what, ..)| (*what).to_owned()),
+            ("WHAT", Role::Name, &|(name, ..)| (*name).to_owned()),
             ("VALUE", Role::Value, &|(_, value, _)| value.clone()),
             ("FOR", Role::Volatile, &|(.., time)| time.clone()),
         ],
@@ -157,14 +159,14 @@ pub(super) fn leader(page: &Leader) -> Table {
     table
 }
 
-/// A cell; empty for a value that is not known.
+/// Returns the text of a cell; empty for an unknown value.
 fn text(value: Option<&str>) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// One line of the history of a Lease.
+/// Returns one line of the history of a Lease.
 fn line(turn: &LeaseChange) -> String {
-    let holder = turn.identity.as_deref().unwrap_or("nobody");
+    let holder = turn.identity.as_deref().unwrap_or("no replica");
     let reason = turn.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let event = match &*turn.event {
         "becameLeader" => "became leader",

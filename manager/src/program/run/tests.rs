@@ -16,9 +16,9 @@ controller "web": queue.retryShare 0 is too little"#;
     assert_eq!(Chain(&*refused).to_string(), lines);
     let proxy = || ConnectError::Proxy { server: Box::new("https://edge".parse().unwrap()) };
     let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
-    assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
+    assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "for any cluster");
     let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep" }.into();
-    assert!(is_wrong_input(&*runs_once), "onLost: Exit mends it");
+    assert!(is_wrong_input(&*runs_once), "onLost: Exit would prevent the error");
     let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
     assert!(!is_wrong_input(&*taken));
 }

@@ -3,7 +3,10 @@ use super::*;
 fn table(rows: &[[&str; 3]]) -> Table {
     let cell = |column: usize| move |row: &[&str; 3]| row[column].to_owned();
     let (key, age, error) = (cell(0), cell(1), cell(2));
-    Table::new(rows, &[("KEY", Role::Name, &key), ("AGE", Role::Volatile, &age), ("ERROR", Role::Value, &error)])
+    Table::new(
+        rows,
+        &[("KEY", Role::Name, &key), ("AGE", Role::Volatile, &age), ("ERROR", Role::Value, &error)],
+    )
 }
 
 #[test]

@@ -2,17 +2,17 @@ use tracing::callsite::Callsite as _;
 
 use super::*;
 
-/// How many of these lines of one controller are logged.
+/// Returns how many lines of one controller are logged.
 fn logged(inner: &mut Inner, controller: &str, lines: usize, now: Instant) -> usize {
     let event = tracing::callsite! { name: "line", kind: tracing::metadata::Kind::EVENT, fields: };
     let names = KeyFields { controller: Some(controller.to_owned()), kind: None };
-    let sort = (event.metadata().callsite(), names);
-    let left_out = |_: &usize| inner.suppress(sort.clone(), Level::WARN, "line".to_owned(), now).is_none();
-    (0..lines).filter(left_out).count()
+    let key = (event.metadata().callsite(), names);
+    let logged = |_: &usize| inner.suppress(key.clone(), Level::WARN, "line".to_owned(), now).is_none();
+    (0..lines).filter(logged).count()
 }
 
 fn inner() -> Inner {
-    Inner { buckets: BoundedMap::new(MAX_KEYS), left_out: HashMap::new(), reported: false }
+    Inner { buckets: BoundedMap::new(MAX_KEYS), suppressed: HashMap::new(), reported: false }
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn repeated_lines_are_limited_per_controller() {
     assert_eq!(logged(&mut inner, "noisy", 10, later), 1);
     assert_eq!(logged(&mut inner, "noisy", 50, later + Duration::from_secs(1)), 10, "ten a second");
     assert_eq!(logged(&mut inner, "noisy", 200, later + RATE.interval * 300), 100, "after a rest");
-    let counts: Vec<_> = inner.left_out.values().map(|left_out| left_out.count).collect();
+    let counts: Vec<_> = inner.suppressed.values().map(|suppressed| suppressed.count).collect();
     assert_eq!(counts, [4_900 + 10 + 9 + 40 + 100]);
 }
 
@@ -36,7 +36,7 @@ fn one_thread_reports_until_no_line_is_left_out() {
     logged(&mut inner, "one", 101, start);
     logged(&mut inner, "two", 103, start);
     assert!(inner.reported);
-    assert_eq!((inner.take().len(), inner.reported), (2, true), "the thread goes on");
+    assert_eq!((inner.take().len(), inner.reported), (2, true), "the thread continues");
     assert_eq!((inner.take().len(), inner.reported), (0, false), "the thread has ended");
 }
 
@@ -48,5 +48,5 @@ fn memory_is_bounded_and_no_count_is_lost() {
         assert_eq!(logged(&mut inner, &controller.to_string(), 1, start), 1);
     }
     assert_eq!(inner.buckets.len(), MAX_KEYS);
-    assert_eq!(inner.take().into_values().map(|left_out| left_out.count).collect::<Vec<_>>(), [3]);
+    assert_eq!(inner.take().into_values().map(|suppressed| suppressed.count).collect::<Vec<_>>(), [3]);
 }
