@@ -129,8 +129,8 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
 }
 
 /// Maps a Deployment to the WaitDeployment of its name, whichever owner it has: a Deployment in conflict
-/// matters as much as an owned one. Most Deployments in a cluster have no such WaitDeployment and enqueue
-/// nothing.
+/// matters as much as an owned one. Most Deployments in a cluster have no such WaitDeployment and are
+/// ignored.
 fn namesake(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<NamespacedName> + Send + Sync + 'static {
     move |view| {
         let request = &view.meta().request;

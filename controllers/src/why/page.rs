@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
 use mainstay::inspect::PageError;
 use mainstay::key::{Key as _, NamespacedName};
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use mainstay_api::wait_for::HttpScheme;
 use mainstay_api::{Check, GROUP, KIND, Plan, PlannedDependency, ProbeCheck, WaitDeployment};
 use serde_json::Value;
@@ -166,7 +166,7 @@ fn dependency_from_status(
 /// Returns the WaitDeployment that a check waits for, if it is for one.
 fn awaited_object(request: &NamespacedName, check: &Check) -> Option<NamespacedName> {
     match check {
-        Check::Resource(ResourceCheck { group, kind, which: Which::Name(name), .. })
+        Check::Resource(ResourceCheck { group, kind, objects: Objects::Name(name), .. })
             if group == GROUP && kind == KIND =>
         {
             Some(NamespacedName::namespaced(request.namespace().unwrap_or_default(), name.as_str()))
@@ -202,15 +202,15 @@ fn check_text(check: &Check) -> String {
         Check::Probe(ProbeCheck::Tls(tls)) => format!("TLS {} as {}", tls.address, tls.server_name),
         Check::Probe(ProbeCheck::Dns(dns)) => format!("DNS {} ({:?})", dns.name, dns.record),
         Check::Resource(resource) => {
-            let which = match &resource.which {
-                Which::Name(name) => name.clone(),
-                Which::Selector(selector) => format!("with {}", selector::text_of(selector)),
+            let objects = match &resource.objects {
+                Objects::Name(name) => name.clone(),
+                Objects::Selector(selector) => format!("with {}", selector::text_of(selector)),
             };
             let state = match &resource.state {
                 ResourceState::Condition { type_, status } => format!("{type_}={status}"),
                 ResourceState::JsonPath { path, value } => format!("{path}={value}"),
             };
-            format!("{} {which}: {state}", resource.kind)
+            format!("{} {objects}: {state}", resource.kind)
         }
     }
 }
@@ -224,7 +224,7 @@ fn seconds_since(time: &Time, now: Timestamp) -> f64 {
 impl From<&Description> for Probe {
     fn from(description: &Description) -> Self {
         let seconds = |duration: Option<std::time::Duration>| duration.map(|duration| duration.as_secs_f64());
-        let (next, held) = match description.next {
+        let (next, delayed_by) = match description.next {
             NextProbe::In(next) => (Some(next.as_secs_f64()), None),
             NextProbe::InFlight => (None, Some("inFlight")),
             NextProbe::Delayed(limit) => (None, Some(limit.as_str())),
@@ -239,7 +239,7 @@ impl From<&Description> for Probe {
             successes: description.successes,
             failures: description.failures,
             next_seconds: next,
-            held: held.map(str::to_owned),
+            delayed_by: delayed_by.map(str::to_owned),
         }
     }
 }

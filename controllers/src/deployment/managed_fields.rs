@@ -1,24 +1,25 @@
-//! Whose the fields of an adopted Deployment are.
+//! Field ownership of an adopted Deployment.
 //!
-//! A field goes away once none of its managers applies it any more. The one who created the Deployment never will, so a
-//! field that it set would stay for good however often it is left out of the spec. What it set and we write is therefore
-//! ours from the adoption on, as `kubectl apply --server-side` does with what it once wrote client-side
+//! Server-side apply removes a field once no manager of it applies it any more. The creator of an adopted
+//! Deployment never applies again, so its fields would stay for good, even after their removal from the spec.
+//! From the adoption on, the gate therefore owns those of the creator's fields that it writes. `kubectl apply
+//! --server-side` does the same with fields that it once wrote client-side
 //! (<https://github.com/kubernetes/client-go/blob/master/util/csaupgrade/upgrade.go>).
 
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 
-/// The version whose field names are understood.
+/// The only API version with field names that this file reads.
 const API_VERSION: &str = "apps/v1";
-/// The template's annotations, where users leave marks such as that of `kubectl rollout restart`.
+/// Path of the template's annotations, to which users add keys such as that of `kubectl rollout restart`.
 const TEMPLATE_ANNOTATIONS: [&str; 4] = ["f:spec", "f:template", "f:metadata", "f:annotations"];
 
-/// Returns the `managedFields` of a Deployment after its creator's fields have become ours; `None` if there is nothing to
-/// move. `desired` is what will be applied.
+/// Returns the `managedFields` of a Deployment after the gate has taken over fields of its creator; `None` if
+/// there is no such field. `desired` is the Deployment that will be applied.
 ///
-/// The creator is who set the selector: nobody could change it since. What it set and `desired` leaves to others is not
-/// moved, or the next apply would take it away: replicas, labels, annotations.
+/// The creator is the manager of the selector, which is immutable. Replicas, labels and annotations that it
+/// set and `desired` does not have stay with the creator, or the next apply would remove them.
 pub fn with_creators_fields(mut entries: Vec<Value>, desired: &Value) -> Option<Vec<Value>> {
     let mut moved = Map::new();
     for entry in entries.iter_mut().filter(|entry| is_creator(entry)) {
@@ -29,8 +30,8 @@ pub fn with_creators_fields(mut entries: Vec<Value>, desired: &Value) -> Option<
         return None;
     }
     entries.retain(|entry| entry["fieldsV1"].as_object().is_none_or(|fields| !fields.is_empty()));
-    if let Some(ours) = entries.iter_mut().find(|entry| is_ours(entry)) {
-        if let Some(fields) = ours["fieldsV1"].as_object_mut() {
+    if let Some(gate) = entries.iter_mut().find(|entry| is_of_gate(entry)) {
+        if let Some(fields) = gate["fieldsV1"].as_object_mut() {
             unite(fields, moved);
         }
     } else {
@@ -45,7 +46,7 @@ pub fn with_creators_fields(mut entries: Vec<Value>, desired: &Value) -> Option<
     Some(entries)
 }
 
-fn is_ours(entry: &Value) -> bool {
+fn is_of_gate(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER
         && entry["operation"] == "Apply"
         && entry["apiVersion"] == API_VERSION
@@ -59,34 +60,30 @@ fn is_creator(entry: &Value) -> bool {
         && entry.pointer("/fieldsV1/f:spec/f:selector").is_some()
 }
 
-/// Takes out of a creator's fields what becomes ours.
+/// Removes from the creator's fields those that the gate takes over, and returns them.
 fn take(fields: &mut Map<String, Value>, desired: &Value) -> Map<String, Value> {
-    let mut ours = Map::new();
+    let mut taken = Map::new();
     if let Some(mut spec) = fields.remove("f:spec") {
-        let mut left = Map::new();
         if desired["spec"].get("replicas").is_none()
             && let Some(replicas) = spec.as_object_mut().and_then(|spec| spec.remove("f:replicas"))
         {
-            left.insert("f:replicas".to_owned(), replicas);
+            fields.insert("f:spec".to_owned(), json!({"f:replicas": replicas}));
         }
-        if !left.is_empty() {
-            fields.insert("f:spec".to_owned(), left.into());
-        }
-        ours.insert("f:spec".to_owned(), spec);
+        taken.insert("f:spec".to_owned(), spec);
         let written = desired.pointer("/spec/template/metadata/annotations");
-        let theirs = split(&mut ours, &TEMPLATE_ANNOTATIONS, written);
-        give_back(fields, &TEMPLATE_ANNOTATIONS, theirs);
+        let others = split(&mut taken, &TEMPLATE_ANNOTATIONS, written);
+        add_below(fields, &TEMPLATE_ANNOTATIONS, others);
     }
     for (map, written) in [("f:labels", "labels"), ("f:annotations", "annotations")] {
         let path = ["f:metadata", map];
-        let theirs = split(fields, &path, desired["metadata"].get(written));
-        let mine = replace(fields, &path, theirs);
-        give_back(&mut ours, &path, mine);
+        let others = split(fields, &path, desired["metadata"].get(written));
+        let written = replace(fields, &path, others);
+        add_below(&mut taken, &path, written);
     }
-    ours
+    taken
 }
 
-/// Takes from a map of fields what is not `written`, and returns it.
+/// Removes from the fields at `path` the keys that are not in `written`, and returns them.
 fn split(fields: &mut Map<String, Value>, path: &[&str], written: Option<&Value>) -> Map<String, Value> {
     let Some(map) = find(fields, path) else { return Map::new() };
     let is_written = |key: &str| {
@@ -97,17 +94,17 @@ fn split(fields: &mut Map<String, Value>, path: &[&str], written: Option<&Value>
     taken
 }
 
-/// Puts another map of fields in the place of one, and returns that.
+/// Replaces the fields at `path`, and returns the earlier ones.
 fn replace(fields: &mut Map<String, Value>, path: &[&str], by: Map<String, Value>) -> Map<String, Value> {
     find(fields, path).map(|map| std::mem::replace(map, by)).unwrap_or_default()
 }
 
-/// Adds fields below a path, which is made if it is not there. Nothing is made for nothing.
-fn give_back(fields: &mut Map<String, Value>, path: &[&str], given: Map<String, Value>) {
-    if given.is_empty() {
+/// Adds fields at `path`, which is created if it is missing, unless there are none to add.
+fn add_below(fields: &mut Map<String, Value>, path: &[&str], added: Map<String, Value>) {
+    if added.is_empty() {
         return;
     }
-    let wrapped = path.iter().rev().fold(Value::Object(given), |inner, key| json!({*key: inner}));
+    let wrapped = path.iter().rev().fold(Value::Object(added), |inner, key| json!({*key: inner}));
     if let Value::Object(wrapped) = wrapped {
         unite(fields, wrapped);
     }

@@ -30,7 +30,7 @@ fn desired(replicas: Option<i32>) -> Value {
 }
 
 #[test]
-fn what_the_creator_set_and_we_write_becomes_ours_and_the_rest_stays() {
+fn written_fields_move_from_the_creator_to_the_gate_and_the_rest_stays() {
     let other = entry("kubectl-rollout", "Update", &json!({"f:spec": {"f:template": {}}}));
     let managed = vec![entry("old", "Update", &of_creator()), other.clone()];
     let moved = with_creators_fields(managed, &desired(None)).unwrap();
@@ -42,7 +42,7 @@ fn what_the_creator_set_and_we_write_becomes_ours_and_the_rest_stays() {
         },
     });
     assert_eq!(moved[0], entry("old", "Update", &left));
-    assert_eq!(moved[1], other, "who restarted the Pods keeps that");
+    assert_eq!(moved[1], other, "the manager of the restart annotation keeps it");
     assert_eq!((&moved[2]["manager"], &moved[2]["operation"]), (&json!(FIELD_MANAGER), &json!("Apply")));
     let ours = json!({
         "f:metadata": {"f:labels": {"f:app": {}}, "f:annotations": {"f:passed": {}}},
@@ -58,12 +58,12 @@ fn what_the_creator_set_and_we_write_becomes_ours_and_the_rest_stays() {
 fn replicas_are_moved_only_where_they_are_written() {
     let managed = vec![entry("old", "Update", &json!({"f:spec": {"f:replicas": {}, "f:selector": {}}}))];
     let moved = with_creators_fields(managed, &desired(Some(3))).unwrap();
-    assert_eq!(moved.len(), 1, "nothing is left to the creator");
+    assert_eq!(moved.len(), 1, "the creator has no field left");
     assert!(moved[0]["fieldsV1"]["f:spec"].get("f:replicas").is_some());
 }
 
 #[test]
-fn nothing_is_moved_twice_and_nobody_elses() {
+fn only_fields_of_the_creator_are_moved_and_only_once() {
     let spec = json!({"f:spec": {"f:selector": {}}});
     let ours = entry(FIELD_MANAGER, "Apply", &spec);
     assert_eq!(with_creators_fields(vec![ours.clone()], &desired(None)), None, "orphaned by a deletion");
@@ -74,6 +74,10 @@ fn nothing_is_moved_twice_and_nobody_elses() {
     assert_eq!(with_creators_fields(vec![status], &desired(None)), None);
     let mut beta = entry("old", "Update", &spec);
     beta["apiVersion"] = json!("apps/v1beta1");
-    assert_eq!(with_creators_fields(vec![beta], &desired(None)), None, "other names, perhaps");
+    assert_eq!(
+        with_creators_fields(vec![beta], &desired(None)),
+        None,
+        "another version may have other field names"
+    );
     assert_eq!(with_creators_fields(Vec::new(), &desired(None)), None);
 }
