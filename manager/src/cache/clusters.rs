@@ -20,7 +20,7 @@ pub(super) struct Peers(Arc<RwLock<Vec<Weak<Inner>>>>);
 
 impl Cache {
     /// Makes a cache without stores for another cluster of the same manager. Its metrics are exported
-    /// together with those of this cache, with the label `of_cluster`; the caches share nothing else.
+    /// together with those of this cache, with the label `of_cluster`. Stores, tasks and client are separate.
     ///
     /// The new cache has the settings of this one except `namespaces`, which name namespaces of this cluster:
     /// [`Scope::all`](super::Scope::all) means all namespaces of the other one.
@@ -42,7 +42,7 @@ impl Cache {
     /// it also ends while the API server cannot be reached. Never ends before [`Cache::run`] has begun.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing; a second call does not wait `patience` anew.
+    /// Holds no state: `patience` counts from the first request, so a second call does not start it anew.
     pub(crate) async fn tried(&self, patience: Duration) {
         for core in self.0.cores() {
             core.tried(patience).await;

@@ -1,6 +1,7 @@
-//! A store that is filled by hand and has no server behind it, for the tests of reconcilers.
+//! A store filled by a test, without a server, for the tests of reconcilers.
 //!
-//! The same [`UntypedStore`] as in a manager, synced and without a reflector: what reads promise holds here too.
+//! It is the [`UntypedStore`] of a manager, synced and without a reflector, so its reads give the same
+//! guarantees.
 
 use std::sync::Arc;
 
@@ -18,11 +19,11 @@ use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
 
 impl UntypedStore {
-    /// Makes a synced store of these objects, whole and in all namespaces. They must be as a server would give them:
-    /// with name, uid and a resourceVersion not above `version`.
+    /// Makes a synced store of these whole objects, in all namespaces. Each must have name, uid and a
+    /// resourceVersion not above `version`, as from a server.
     ///
     /// # Errors
-    /// Fails with what is wrong with the first object that no server would give.
+    /// Fails for the first object that no API server would send, with the reason.
     pub(crate) fn filled(kind: &KindId, objects: &[Value], version: u64) -> Result<Arc<Self>, String> {
         let store = ObjectStore::new(
             kind.clone(),
@@ -31,7 +32,7 @@ impl UntypedStore {
             vec![None],
             CacheSettings::default().limits(),
         );
-        // Own writes enter only a store that has been started.
+        // A store that is not started ignores own writes.
         store.start();
         let context = StoreContext::new(kind.clone(), CacheSettings::default().max_object_bytes);
         let epoch = store.begin_list();
@@ -45,13 +46,13 @@ impl UntypedStore {
         Ok(Arc::new(Self::new(store)))
     }
 
-    /// Takes the answer to a write, as the cache of a manager does.
-    pub(crate) fn answered(&self, path: &ResourcePath, body: &Bytes) {
+    /// Applies the response to a write, as the cache of a manager does.
+    pub(crate) fn apply_write(&self, path: &ResourcePath, body: &Bytes) {
         writes::apply_write(self.core(), path, body, Writer::default());
     }
 
-    /// Takes the answer to a DELETE of one object, as the cache of a manager does.
-    pub(crate) fn answered_delete(&self, path: &ResourcePath, body: &Bytes) {
+    /// Applies the response to a DELETE of one object, as the cache of a manager does.
+    pub(crate) fn apply_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request =
             NamespacedName::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
         writes::apply_delete(self.core(), path, &request, body, &[], Writer::default());

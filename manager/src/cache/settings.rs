@@ -52,17 +52,13 @@ impl CacheSettings {
     /// Returns the namespaces to list and watch, one reflector each. A single `None` means all of them; an
     /// empty list means that the scope's namespace is not among `namespaces`.
     pub(super) fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {
-        if !kind.is_namespaced() {
-            return vec![None];
-        }
+        let allowed = &self.namespaces;
         match &scope.namespace {
-            Some(namespace) => {
-                let allowed =
-                    self.namespaces.is_empty() || self.namespaces.iter().any(|one| **one == **namespace);
-                allowed.then(|| Some(namespace.clone())).into_iter().collect()
-            }
-            None if self.namespaces.is_empty() => vec![None],
-            None => self.namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
+            _ if !kind.is_namespaced() => vec![None],
+            namespace if allowed.is_empty() => vec![namespace.clone()],
+            None => allowed.iter().map(|name| Some(name.as_str().into())).collect(),
+            Some(name) if allowed.iter().any(|one| **one == **name) => vec![Some(name.clone())],
+            Some(_) => Vec::new(),
         }
     }
 }

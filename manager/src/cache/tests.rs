@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::NamespacedName;
 use crate::metrics::Format;
 use fixtures::{ByHand, Rig, config_map, object, recorder, request};

@@ -282,9 +282,9 @@ fn enter(store: Option<&UntypedStore>, asked: &Asked, answer: &Value) {
     let Some(store) = store.filter(|_| !asked.dry_run) else { return };
     let body = Bytes::from(answer.to_string());
     if asked.verb == Some(Verb::Delete) {
-        store.answered_delete(&asked.path, &body);
+        store.apply_delete(&asked.path, &body);
     } else {
-        store.answered(&asked.path, &body);
+        store.apply_write(&asked.path, &body);
     }
 }
 

@@ -57,7 +57,6 @@ pub(in crate::cache) struct Bookmark {
 #[serde(rename_all = "camelCase")]
 pub(in crate::cache) struct BookmarkMeta {
     pub(in crate::cache) resource_version: String,
-    #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
 }
 

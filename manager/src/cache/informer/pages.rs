@@ -62,7 +62,7 @@ enum StringState {
 pub(in crate::cache) struct PageMeta {
     pub(in crate::cache) resource_version: String,
     /// Token to request the next page; `None` or empty on the last.
-    #[serde(rename = "continue", default)]
+    #[serde(rename = "continue")]
     next: Option<String>,
 }
 

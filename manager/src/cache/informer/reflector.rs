@@ -60,7 +60,7 @@ pub(in crate::cache) struct Reflector {
     backoff: Backoff,
     /// Version from which the next watch resumes; `None` requests a list.
     resume: Option<ResourceVersion>,
-    /// Learnt from the server's responses and kept until the reflector ends.
+    /// Learnt from the server's responses.
     listing: Listing,
     /// Consecutive streamed lists that ended before their end mark.
     unfinished: u32,

@@ -51,7 +51,7 @@ pub(super) enum Failure {
     Refused(String),
     /// The server is busy, or the response broke off. The version may still be good.
     Broken(String),
-    /// No response: the server could not be reached, closed the connection or sent nothing in time.
+    /// No response: the server could not be reached, closed the connection or was silent for too long.
     Unanswered(String),
 }
 
@@ -83,8 +83,7 @@ impl Endpoint {
         self.send(&query, "PartialObjectMetadata").await
     }
 
-    /// Opens a watch that begins with all present objects
-    /// ([KEP-3157](https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/3157-watch-list)).
+    /// Opens a watch that begins with all present objects ([KEP-3157](https://kep.k8s.io/3157)).
     pub(super) async fn streamed_list(&self, seconds: u64) -> Result<Body, Failure> {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
@@ -127,7 +126,7 @@ impl Endpoint {
 pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     let frame = timeout(READ_TIMEOUT, body.frame()).await.map_err(|_| Failure::Broken(sent_nothing()))?;
     let Some(frame) = frame else { return Ok(None) };
-    let frame = frame.map_err(|error| Failure::broken(&error))?;
+    let frame = frame.map_err(|error| Failure::Broken(Chain(&error).to_string()))?;
     Ok(Some(frame.into_data().unwrap_or_default()))
 }
 
@@ -159,10 +158,6 @@ fn escaped(text: &str) -> PercentEncode<'_> {
 // === impl Failure ===
 
 impl Failure {
-    pub(super) fn broken(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Broken(Chain(error).to_string())
-    }
-
     /// Classifies an error response; `header` is its `Retry-After`.
     pub(super) fn from_status(status: &Status, header: Option<Duration>) -> Self {
         let text = match (status.message.as_str(), status.reason.as_str()) {

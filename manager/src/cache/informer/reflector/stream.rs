@@ -15,14 +15,14 @@ use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::raw::Raw;
 use crate::cache::object::scan::ScanError;
 use crate::cache::store::object_store::{EventKind, ObjectStore};
+use crate::key::Chain;
 
 /// The `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
 const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 240..=300;
 /// Time after `timeoutSeconds` at which the reflector closes a watch that the server has not ended. A proxy
 /// in between may have dropped the connection without a reset.
 const GRACE: Duration = Duration::from_secs(5);
-/// Longest time without a byte in the initial events. A server that ignores `sendInitialEvents` sends
-/// nothing.
+/// Longest time without a byte in the initial events. A server that ignores `sendInitialEvents` stays silent.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// A read in the initial events that takes at least this long had to wait for the server.
 const WAITED: Duration = Duration::from_micros(100);
@@ -111,8 +111,7 @@ impl Reflector {
                 self.apply_line(&line, stream)?;
             }
             self.store.room().await;
-            // A server that sends events without pause must send the end mark before the end of the watch
-            // too.
+            // A server that sends initial events without pause must also end them before the watch ends.
             if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.end {
                 return self.timed_out(stream);
             }
@@ -131,7 +130,7 @@ impl Reflector {
                     return Ok(());
                 }
                 None => return Err(Failure::Broken("the server ended the watch at once".to_owned())),
-                Some(Err(error)) => return Err(Failure::broken(&error)),
+                Some(Err(error)) => return Err(Failure::Broken(Chain(&error).to_string())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         stream.lines.push(data);
@@ -141,7 +140,7 @@ impl Reflector {
         }
     }
 
-    /// Decides about a stream that sent nothing until [`Stream::timeout`]: it fails, or counts as working.
+    /// Handles a stream that was silent until [`Stream::timeout`]: it fails, or counts as working.
     fn timed_out(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         if let Phase::Initial(_) = stream.phase {
             let reason = "the server does not send initial events, or does not end them".to_owned();
@@ -161,17 +160,17 @@ impl Reflector {
             Limited::TooLong(head) => (head, false),
         };
         let event = match Event::read(line) {
-            Ok(event) if whole => event,
-            Ok(event) => {
-                self.refuse_too_long(&event, stream);
-                return Ok(());
-            }
+            Ok(event) => event,
             Err(error) => {
                 let error = if whole { ScanError::Shape(error) } else { too_large(self.store.limits.frame) };
                 self.store.refuse(line, &error);
                 return Ok(());
             }
         };
+        if !whole {
+            self.refuse_too_long(&event, stream);
+            return Ok(());
+        }
         let raw = event.object;
         match (event.event_type.as_ref(), stream.phase) {
             ("ADDED" | "MODIFIED", Phase::Initial(epoch)) => self.store.listed(self.part, epoch, raw),
@@ -187,7 +186,7 @@ impl Reflector {
         Ok(())
     }
 
-    /// Refuses an event that is over the limit; its beginning names the object.
+    /// Refuses an event that is longer than the limit. Its beginning names the object.
     fn refuse_too_long(&self, event: &Event<'_>, stream: &Stream) {
         let (raw, error) = (event.object.bytes, too_large(self.store.limits.frame));
         match (event.event_type.as_ref(), stream.phase) {

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cache::store::table::Removal;
-use crate::cache::tests::fixtures::{Rig, object, object_in, recorder, request};
+use crate::cache::tests::fixtures::{Rig, object, object_in, recorder};
 use crate::cache::{CacheSettings, Projection, Scope, Select};
-use crate::client::Writer;
 
 pub(super) fn never_resync() -> CacheSettings {
     CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() }

@@ -258,7 +258,7 @@ impl Case {
                 self.cache.deleted(&path, &Bytes::from(object.to_string()), shown, Writer::default());
                 (request, Some(object))
             }
-            Pending::Deleted(request, Deletion::Gone(uid), version, shown) => {
+            Pending::Deleted(request, Deletion::Done(uid), version, shown) => {
                 let status = json!({"kind": "Status", "status": "Success", "details": {"uid": uid}});
                 let path = self.kind.path(request);
                 self.cache.deleted(&path, &Bytes::from(status.to_string()), shown, Writer::default());

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::objects::{Event, Filter, Object, ObjectKind, State};
 use crate::cache::object::meta::Meta;
-use crate::key::{Key, NamespacedName};
+use crate::key::NamespacedName;
 
 pub(super) type Answer = Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
 
