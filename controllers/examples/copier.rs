@@ -14,7 +14,7 @@ use mainstay::client::{Applier, EventType, Finalizer, InvalidFinalizer, refusal}
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
 use mainstay::program::Program;
-use mainstay::queue::RetryPolicy;
+use mainstay::queue::{DEFAULT_BASE_DELAY, RetryPolicy};
 use mainstay::reconcile::{self, Action, Context, ObjectReconciler, Outcome, PerObject};
 use serde_json::json;
 
@@ -89,7 +89,9 @@ fn main() -> std::process::ExitCode {
                 .reconciles(&maps)
                 .workers(8)
                 .reconcile_timeout(Duration::from_secs(20))
-                .queue(|queue| queue.retry = RetryPolicy::default().with_max_delay(Duration::from_mins(1)));
+                .queue(|queue| {
+                    queue.retry = RetryPolicy::exponential(DEFAULT_BASE_DELAY, Duration::from_mins(1));
+                });
             manager.register(controller.reconciler(copier(&maps)?))?;
             Ok(())
         })

@@ -83,7 +83,7 @@ impl<F> Interval<F> {
                 // What is refused is owed, as a store's sweep is. Nothing would ever drain the queue of a controller
                 // that waits for this source to have synced.
                 sink.synced();
-                sink.queue().drained().await;
+                sink.queue().wait_for_room().await;
             }
         }
     }
