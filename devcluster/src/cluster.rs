@@ -47,8 +47,6 @@ pub struct Options {
     pub bare: bool,
     /// Flags appended to the API server's command line.
     pub apiserver_flags: Vec<String>,
-    /// Leaves the folder, with its logs and data, when the cluster ends.
-    pub keep_folder: bool,
     /// Called with the lines of a build.
     pub progress: Progress,
 }

@@ -20,29 +20,25 @@ const REMOVER: &str =
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// `None` if the folder is kept.
+    /// The process that removes the folder, and the other end of its standard input.
     remover: Option<(Child, ChildStdin)>,
 }
 
 impl Folder {
     /// Makes the folder, closed to other users: it holds keys and the data of etcd.
-    pub(crate) fn create(keep: bool) -> io::Result<Self> {
+    pub(crate) fn create() -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir()?.keep();
-        let remover = if keep {
-            None
-        } else {
-            let mut child = Command::new("sh")
-                .args(["-c", REMOVER, "sh"])
-                .arg(&path)
-                .current_dir("/")
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                // A Ctrl-C on the terminal must end this process only; the remover outlives it.
-                .process_group(0)
-                .spawn()?;
-            child.stdin.take().map(|lifeline| (child, lifeline))
-        };
+        let mut child = Command::new("sh")
+            .args(["-c", REMOVER, "sh"])
+            .arg(&path)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // A Ctrl-C on the terminal must end this process only; the remover outlives it.
+            .process_group(0)
+            .spawn()?;
+        let remover = child.stdin.take().map(|lifeline| (child, lifeline));
         fs::create_dir(path.join("logs"))?;
         Ok(Self { path, remover })
     }

@@ -30,25 +30,9 @@ pub(crate) struct Https {
     connector: TlsConnector,
 }
 
-/// Status and body of a response.
-pub(crate) type Response = Result<(StatusCode, Bytes), RequestError>;
-
-/// Why a request had no response. All of these are transient while servers start, so one text is enough.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestError {
-    #[error("no connection: {0}")]
-    Connect(#[source] std::io::Error),
-    #[error("no response: {0}")]
-    Http(#[source] hyper::Error),
-    #[error("incomplete response: {0}")]
-    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("invalid request: {0}")]
-    Request(#[source] http::Error),
-    #[error("the connection ended before the response")]
-    Ended,
-    #[error("no response within {REQUEST_TIMEOUT:?}")]
-    Late,
-}
+/// Status and body of a response, or the text of the error: every such error is transient while servers
+/// start.
+pub(crate) type Response = Result<(StatusCode, Bytes), String>;
 
 impl std::fmt::Debug for Https {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -81,9 +65,9 @@ impl Https {
     }
 
     async fn send(&self, port: u16, method: Method, path: &str, body: Bytes) -> Response {
-        tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(port, method, path, body))
-            .await
-            .unwrap_or(Err(RequestError::Late))
+        let exchange = self.exchange(port, method, path, body);
+        let late = |_| Err(format!("no response within {REQUEST_TIMEOUT:?}"));
+        tokio::time::timeout(REQUEST_TIMEOUT, exchange).await.unwrap_or_else(late)
     }
 
     async fn exchange(&self, port: u16, method: Method, path: &str, body: Bytes) -> Response {
@@ -93,23 +77,29 @@ impl Https {
             .header(http::header::HOST, format!("127.0.0.1:{port}"))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
-            .map_err(RequestError::Request)?;
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(RequestError::Connect)?;
+            .map_err(|error| format!("invalid request: {error}"))?;
+        let unconnected = |error: std::io::Error| format!("no connection: {error}");
+        let unanswered = |error: hyper::Error| format!("no response: {error}");
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(unconnected)?;
         let name = ServerName::IpAddress(IpAddr::from(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        let stream = self.connector.connect(name, stream).await.map_err(RequestError::Connect)?;
+        let stream = self.connector.connect(name, stream).await.map_err(unconnected)?;
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(RequestError::Http)?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(unanswered)?;
         let answer = async move {
-            let response = sender.send_request(request).await.map_err(RequestError::Http)?;
+            let response = sender.send_request(request).await.map_err(unanswered)?;
             let status = response.status();
             let body = Limited::new(response.into_body(), BODY_LIMIT_BYTES);
-            Ok((status, body.collect().await.map_err(RequestError::Body)?.to_bytes()))
+            let body = body.collect().await.map_err(|error| format!("incomplete response: {error}"))?;
+            Ok((status, body.to_bytes()))
         };
         // Biased: the response counts even if the connection closes right after its last byte.
         tokio::select! {
             biased;
             answer = answer => answer,
-            ended = connection => Err(ended.err().map_or(RequestError::Ended, RequestError::Http)),
+            ended = connection => {
+                ended.map_err(unanswered)?;
+                Err("the connection ended before the response".to_owned())
+            }
         }
     }
 }

@@ -1,14 +1,16 @@
-//! What the queue costs: time per key, allocations, bytes per key, wake-ups, and the longest hold of its lock.
+//! The cost of the queue: time per key, allocations, bytes per key, wake-ups, and the longest hold of its
+//! lock.
 //!
-//! `cargo bench -p mainstay --bench queue` prints criterion's report and, beside it, one line `figure NAME VALUE UNIT`
-//! per figure, the median of three rounds where a machine's noise shows. With `MAINSTAY_BENCH=quick` only the figures
-//! are taken, of smaller queues, and each is held against ten times its bound. CI builds no release for that: it holds
-//! bytes and allocations, which no machine changes, against their bounds (`tests/queue_memory.rs`), and lints this file.
+//! `cargo bench -p mainstay --bench queue` prints criterion's report and, beside it, one line `figure NAME
+//! VALUE UNIT` per figure, the median of three rounds where a machine's noise shows. With
+//! `MAINSTAY_BENCH=quick` only the figures are measured, with smaller queues, and each is asserted against
+//! ten times its bound. CI builds no release for that: it asserts bytes and allocations, which are equal on
+//! all machines (`tests/queue_memory.rs`), and lints this file.
 //!
-//! Keys are `NamespacedName`s, made beforehand: cloning one is two reference counts, as for a source that clones it from the
-//! cache. Every add names an object as its cause. Metrics are registered, and the clock is the real one: tokio's
-//! `test-util`, which the tests turn on, adds one atomic load to a reading until somebody pauses time, and here nobody
-//! does.
+//! Keys are `NamespacedName`s, made beforehand: cloning one is two reference counts, as for a source that
+//! clones it from the cache. Every add names an object as its cause. Metrics are registered, and the clock is
+//! the real one: tokio's `test-util`, which the tests turn on, adds one atomic load to a reading unless time
+//! is paused, and here it is not.
 
 #![expect(clippy::cast_precision_loss, reason = "figures have a few digits")]
 #![expect(clippy::expect_used, reason = "a benchmark that cannot start has nothing to go on with")]
@@ -46,7 +48,7 @@ struct Form {
     batch: usize,
     /// Wake-ups per round.
     wakeups: usize,
-    /// How long a resting queue is looked at.
+    /// How long a resting queue is measured.
     rest: Duration,
 }
 
@@ -85,7 +87,7 @@ fn main() {
     let form = Form::new(std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick"));
     if !form.quick {
         report(form);
-        // With a filter, or as a test, criterion alone is asked.
+        // With a filter, or as a test, only criterion runs.
         if !std::env::args().skip(1).eq(["--bench"]) {
             return;
         }
@@ -147,8 +149,8 @@ fn cycle(turns: u32) -> f64 {
     since(start, ClockId::ThreadCPUTime).as_secs_f64() * 1e9 / f64::from(turns)
 }
 
-/// Returns what the same clock, clones and lock cost around an ordinary map: what a machine of today's mood asks for
-/// next to nothing.
+/// Returns nanoseconds for the same clock readings, clones and lock around an ordinary map: a reference for
+/// the speed of the machine.
 fn control(turns: u32) -> f64 {
     let (keys, cause) = (keys(1024), cause());
     let map = Mutex::new(HashMap::new());
@@ -165,7 +167,7 @@ fn control(turns: u32) -> f64 {
     since(start, ClockId::ThreadCPUTime).as_secs_f64() * 1e9 / f64::from(turns)
 }
 
-/// Through `get`, as a worker does, polled by hand so that no runtime is measured with it.
+/// Runs one key through `get`, as a worker does, polled by hand so that the figure contains no runtime.
 fn one_cycle(queue: &WorkQueue<NamespacedName>, key: &NamespacedName, cause: &Cause) {
     let _: Added = black_box(queue.add(key.clone(), Add::strong(cause.clone())));
     let mut task = Context::from_waker(Waker::noop());
@@ -180,8 +182,9 @@ fn throughput(form: Form) -> f64 {
     4.0 * form.batch as f64 / crowd(form).as_secs_f64()
 }
 
-/// Returns how long four tasks and four workers take for all of their keys, every one a key of its own. The keys
-/// outlive the round, as those in a cache do: else it would measure how fast their names are freed.
+/// Returns how long four producers and four workers take for all of their keys, all of them distinct. The
+/// keys outlive the round, as keys in a cache do: else the figure would contain the time in which their names
+/// are freed.
 fn crowd(form: Form) -> Duration {
     let (queue, keys, cause) = (queue(4), keys(4 * form.batch), cause());
     let _kept = keys.clone();
@@ -221,17 +224,17 @@ fn crowd(form: Form) -> Duration {
     })
 }
 
-/// Returns the median time in microseconds from an `add` outside the runtime, whose threads sleep, to the worker's
-/// first line.
+/// Returns the median time in microseconds from an `add` outside the runtime, whose threads sleep, to the
+/// worker's first line.
 fn wakeup(form: Form) -> f64 {
     let (queue, keys, cause) = (queue(1), keys(1), cause());
     let runtime = runtime();
     let (woken, wakings) = sync_channel(1);
-    let worker = runtime.spawn(tell_when_woken(queue.clone(), woken));
+    let worker = runtime.spawn(send_when_woken(queue.clone(), woken));
     let mut took: Vec<f64> = (0..form.wakeups)
         .map(|_| {
-            // Long enough for the runtime's threads to fall asleep again; nothing arrives meanwhile.
-            assert!(wakings.recv_timeout(Duration::from_millis(1)).is_err(), "nobody has added anything");
+            // Long enough for the runtime's threads to fall asleep again.
+            assert!(wakings.recv_timeout(Duration::from_millis(1)).is_err(), "woken without an add");
             let start = Instant::now();
             let _: Added = queue.add(keys[0].clone(), Add::strong(cause.clone()));
             wakings.recv().map_or(0.0, |at| (at - start).as_secs_f64() * 1e6)
@@ -243,7 +246,7 @@ fn wakeup(form: Form) -> f64 {
     took[took.len() / 2]
 }
 
-async fn tell_when_woken(queue: WorkQueue<NamespacedName>, woken: SyncSender<Instant>) {
+async fn send_when_woken(queue: WorkQueue<NamespacedName>, woken: SyncSender<Instant>) {
     while let Some(running) = queue.get().await {
         let now = Instant::now();
         running.done();
@@ -253,7 +256,8 @@ async fn tell_when_woken(queue: WorkQueue<NamespacedName>, woken: SyncSender<Ins
     }
 }
 
-/// Returns what a million delayed keys and a sleeping worker cost while nothing is due, in percent of one core.
+/// Returns the cost of a million delayed keys and a sleeping worker while no key is due, in percent of one
+/// core.
 fn resting_cpu(form: Form) -> f64 {
     let queue = queue(1);
     for (number, key) in keys(form.many).into_iter().enumerate() {
@@ -285,9 +289,9 @@ fn since(earlier: Duration, clock: ClockId) -> Duration {
 
 // --- holds of the lock ---
 
-/// Returns the longest single call of each sort in microseconds: no call holds the lock for longer than it lasts. In
-/// time on the processor, because what a busy machine adds is not the queue's; of three rounds the median, because the
-/// best of three maxima would be the kindest figure there is.
+/// Returns the longest single call of each sort in microseconds: no call holds the lock for longer than it
+/// lasts. In time on the processor, because a busy machine adds time that is not the queue's; the median of
+/// three rounds, because the best of three maxima would flatter the queue.
 fn longest_holds(form: Form) -> [(&'static str, f64); 5] {
     let names = [
         "queue.longest_add_us",
@@ -304,10 +308,11 @@ fn longest_holds(form: Form) -> [(&'static str, f64); 5] {
     std::array::from_fn(|at| (names[at], median_of(rounds.map(|round| round[at]))))
 }
 
-/// The longest add, hold of a snapshot, get and done of a large queue whose keys all become ready at one moment.
+/// Returns the longest add, hold of a snapshot, get and done of a large queue with keys that all become ready
+/// at one moment.
 ///
-/// The keys outlive the queue. Else their names are freed one by one, and the allocator sorts all of them in at once when
-/// a page of the queue's follows: milliseconds of a call that holds no lock any more.
+/// The keys outlive the queue. Else their names are freed one by one, and the allocator merges all of them at
+/// once when a page of the queue is freed after them: milliseconds in a call that no longer holds the lock.
 fn grow_list_and_drain(form: Form) -> [f64; 4] {
     let (queue, keys, cause) = (queue(1), keys(form.many), cause());
     let _kept = keys.clone();
@@ -336,7 +341,7 @@ fn grow_list_and_drain(form: Form) -> [f64; 4] {
     longest
 }
 
-/// The longest add and the whole of a change of policy, with all keys in backoff.
+/// Returns the longest add and the time of a whole change of policy, with all keys in backoff.
 fn reconfigured(form: Form) -> [f64; 4] {
     let (queue, keys, cause) = (queue(1), keys(form.many), cause());
     let hour = |hours| QueueSettings {
@@ -391,7 +396,7 @@ fn bytes_per_key(form: Form, delayed: bool) -> f64 {
     used as f64 / keys.len() as f64 - size_of::<NamespacedName>() as f64
 }
 
-/// Returns what a queue keeps that was large and is empty.
+/// Returns the bytes that a large queue keeps once it is empty.
 fn emptied_bytes(form: Form) -> f64 {
     let (queue, keys, cause) = (queue(1), keys(form.many), cause());
     let before = dhat::HeapStats::get().curr_bytes;
@@ -412,7 +417,7 @@ fn fill(queue: &WorkQueue<NamespacedName>, keys: &[NamespacedName], cause: &Caus
     }
 }
 
-// --- what all of them need ---
+// --- shared by all figures ---
 
 fn queue(workers: usize) -> WorkQueue<NamespacedName> {
     let metrics = QueueMetrics::register(&Registry::new());
@@ -431,7 +436,7 @@ fn cause() -> Cause {
     Cause::from_object(Trigger::Updated, Subject::Namesake(kind))
 }
 
-/// A number below a hundred million that looks like chance and is the same each time.
+/// Returns a number below a hundred million that looks random and is the same in each run.
 fn scattered(number: usize) -> u64 {
     (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) % 100_000_000
 }

@@ -370,7 +370,7 @@ impl Inner {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = store.retired() => store.clear(),
+            () = store.retired.cancelled() => store.clear(),
             _ = work => {}
         }
     }

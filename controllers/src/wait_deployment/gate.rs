@@ -23,6 +23,7 @@ mod loss;
 mod needs;
 mod ownership;
 mod report;
+mod result;
 mod rollout;
 mod summary;
 #[cfg(test)]
@@ -43,7 +44,8 @@ pub use loss::{Loss, were_ready};
 pub use needs::{DependencyState, Needs, Observed};
 pub use ownership::{Conflict, Ownership};
 pub(crate) use report::TooLargeStatus;
-pub use report::{Applied, DryRun, GateStatus, Refusal, RefusalKind, report};
+pub use report::{GateStatus, report};
+pub use result::{Applied, DryRun, Refusal, RefusalKind};
 
 /// When to run again while an outage of the manager's own network is suspected.
 const OUTAGE_RETRY: Duration = Duration::from_secs(10);

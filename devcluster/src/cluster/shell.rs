@@ -49,7 +49,7 @@ pub(super) struct Shell {
 
 impl Shell {
     pub(super) fn new(programs: Programs, options: Options) -> Result<Self, StartError> {
-        let folder = Folder::create(options.keep_folder).map_err(StartError::Folder)?;
+        let folder = Folder::create().map_err(StartError::Folder)?;
         let certificates = Certificates::generate(folder.path())?;
         let apiserver_port = Port::reserve().map_err(StartError::Port)?;
         let kubeconfig = folder.path().join("kubeconfig");
@@ -157,8 +157,7 @@ impl Shell {
         const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let port = self.apiserver_port.number();
         let name = crd["metadata"]["name"].as_str().ok_or("the definition has no metadata.name")?;
-        let (status, body) =
-            self.https.get(port, &format!("{PATH}/{name}")).await.map_err(|error| error.to_string())?;
+        let (status, body) = self.https.get(port, &format!("{PATH}/{name}")).await?;
         if status == StatusCode::NOT_FOUND {
             let answer = self.https.post(port, PATH, crd).await;
             expect(answer, &[StatusCode::CREATED, StatusCode::CONFLICT])?;
@@ -170,11 +169,7 @@ impl Shell {
     /// Creates the Node unless it exists, and succeeds once it is ready.
     pub(super) async fn node_ready(&self) -> Result<(), String> {
         let port = self.apiserver_port.number();
-        let (status, body) = self
-            .https
-            .get(port, &format!("/api/v1/nodes/{NODE}"))
-            .await
-            .map_err(|error| error.to_string())?;
+        let (status, body) = self.https.get(port, &format!("/api/v1/nodes/{NODE}")).await?;
         if status == StatusCode::NOT_FOUND {
             let answer = self.https.post(port, "/api/v1/nodes", &node()).await;
             expect(answer, &[StatusCode::CREATED, StatusCode::CONFLICT])?;
@@ -213,7 +208,7 @@ fn kubeconfig_text(url: &str, certificates: &Certificates) -> String {
 }
 
 fn expect(response: Response, wanted: &[StatusCode]) -> Result<Bytes, String> {
-    let (status, body) = response.map_err(|error| error.to_string())?;
+    let (status, body) = response?;
     if wanted.contains(&status) {
         Ok(body)
     } else {

@@ -1,7 +1,8 @@
-//! The answers of an API server, made in this process: one streamed list, then a watch fed by the benchmark.
+//! The responses of an API server, made in this process: one streamed list, then a watch fed by the
+//! benchmark.
 //!
-//! Both stores under measurement get the same bytes through the same `kube::Client`; there is no socket, so that
-//! neither the kernel's time nor a server's is measured with them.
+//! Both stores under measurement get the same bytes through the same `kube::Client`. There is no socket, so
+//! the figures contain no time of the kernel or of a server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,16 +38,16 @@ struct Shared {
     events: Mutex<Option<UnboundedSender<Bytes>>>,
     /// Lists served.
     lists: AtomicU64,
-    /// The most heap bytes seen while a list was served, where the heap is being counted.
+    /// The most heap bytes during a list, if the heap is being counted.
     peak: AtomicUsize,
 }
 
 /// The version of the first list. Later ones have every object changed.
 pub(crate) const LISTED: u64 = 1_000_000;
-/// Between the versions of one list and the next.
+/// Difference between the versions of one list and the next.
 const APART: u64 = 100_000_000;
-/// Between two looks at the heap while a list is served.
-const LOOK: u32 = 16;
+/// Objects between two readings of the heap while a list is served.
+const READING_PERIOD: u32 = 16;
 
 // === impl Api ===
 
@@ -70,12 +71,12 @@ impl Api {
         Self { client: kube::Client::new(service, "default"), watch }
     }
 
-    /// Returns a client of it.
+    /// Returns a client of this server.
     pub(crate) fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// Returns what feeds its watch.
+    /// Returns the sending end of its watch.
     pub(crate) fn watch(&self) -> Watch {
         self.watch.clone()
     }
@@ -84,31 +85,31 @@ impl Api {
 // === impl Watch ===
 
 impl Watch {
-    /// Sends some bytes, as one read from a socket would bring them.
+    /// Sends bytes as the result of one read from a socket.
     pub(crate) fn send(&self, bytes: Bytes) {
         if let Some(sender) = &*self.0.events.lock() {
             drop(sender.send(bytes));
         }
     }
 
-    /// Ends the watch as an expired one: its reader has to list again.
+    /// Ends the watch as expired: its reader has to relist.
     pub(crate) fn expire(&self) {
         let status = r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old"}"#;
         self.send(Bytes::from(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n")));
         *self.0.events.lock() = None;
     }
 
-    /// Returns the most heap bytes there were while a list was served, and forgets them. 0 if nobody counted.
+    /// Returns the most heap bytes during a list, and resets them; 0 if the heap was not counted.
     pub(crate) fn take_peak(&self) -> usize {
         self.0.peak.swap(0, Ordering::Relaxed)
     }
 
-    /// Returns one whole list as a stream of events, each written when it is asked for.
+    /// Returns one whole list as a stream of events, each written when it is polled.
     fn list(&self, pods: u32, write: fn(u32, u64) -> String) -> impl Iterator<Item = Bytes> + use<> {
         let version = LISTED + APART * self.0.lists.fetch_add(1, Ordering::Relaxed);
         let shared = self.clone();
         let objects = (0..pods).map(move |number| {
-            if number % LOOK == 0 && COUNTED.load(Ordering::Relaxed) {
+            if number % READING_PERIOD == 0 && COUNTED.load(Ordering::Relaxed) {
                 shared.0.peak.fetch_max(dhat::HeapStats::get().curr_bytes, Ordering::Relaxed);
             }
             event("ADDED", &write(number, version - u64::from(pods - number)))

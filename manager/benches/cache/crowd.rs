@@ -1,10 +1,10 @@
-//! Very many small objects: what readers of long lists and the writer beside them cost each other.
+//! Very many small objects: how much readers of long lists slow down the writer beside them.
 //!
-//! The writer's time is that on the clock, without the time in which it could have run and had no processor: with
-//! two threads busy instead of one, that is mostly what else the machine does. Waiting for a lock counts. The control is
-//! the same with readers of another store, who share the processors and their memory with the writer and nothing else.
-//! What is left is less the lock than the allocator: who drops a list is the last to hold what was replaced meanwhile, and
-//! gives back memory that the writer's thread has taken.
+//! The writer's time is wall-clock time without the time in which it was runnable but had no processor: with
+//! two threads busy instead of one, that is mostly the other load of the machine. Waiting for a lock counts.
+//! The control has readers of another store, which share only the processors and the memory with the writer.
+//! The remaining cost is less the lock than the allocator: a reader that drops a list is the last owner of
+//! objects that were replaced meanwhile, and frees memory that the writer's thread has allocated.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{CHUNK, Filled, Form, Which, cpu_time, median, since};
 
 /// Objects of one namespace.
 const PER_NAMESPACE: u32 = 10_000;
-/// Tasks of one thread that list everything, one after the other.
+/// Tasks on one thread that list all objects, one after the other.
 const READERS: usize = 10;
 
 /// Prints the figures of long lists.
@@ -51,7 +51,7 @@ pub(crate) fn measure(form: Form) {
     form.print("cache.writer_slowdown_10_readers.elsewhere", slowdown(&elsewhere, 6), "ratio", None);
 }
 
-/// The smallest Pod that a server would give.
+/// Returns the smallest Pod that a server would return.
 fn object(number: u32, version: u64) -> String {
     let namespace = number / PER_NAMESPACE;
     format!(
@@ -59,7 +59,7 @@ fn object(number: u32, version: u64) -> String {
     )
 }
 
-/// Returns seconds per event taken.
+/// Returns seconds per ingested event.
 fn write(filled: &Filled, form: Form, count: u32, round: u32) -> f64 {
     let first = LISTED + u64::from(round + 1) * u64::from(form.events);
     let numbers: Vec<u32> = (0..form.events).collect();
@@ -73,7 +73,8 @@ fn write(filled: &Filled, form: Form, count: u32, round: u32) -> f64 {
     (wall() - unserved() - start) / f64::from(form.events)
 }
 
-/// Returns the seconds in which this thread could have run and had no processor; 0 where the kernel does not count.
+/// Returns the seconds in which this thread was runnable but had no processor; 0 if the kernel does not count
+/// them.
 fn unserved() -> f64 {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     counted.split(' ').nth(1).and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
@@ -84,7 +85,7 @@ fn wall() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A thread of tasks that list everything until they are told to stop.
+/// A thread of tasks that list all objects until `stop`.
 struct Readers {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<()>,

@@ -1,13 +1,14 @@
-//! What the cache costs: memory per object, time and allocations per event, reads, relists, and readers beside a writer.
+//! The cost of the cache: memory per object, time and allocations per event, reads, relists, and readers
+//! beside a writer.
 //!
 //! `cargo bench -p mainstay --bench cache` prints one line `figure NAME VALUE UNIT` per figure. kube's own
 //! `reflector::Store` does the same work on the same bytes in the same run; its figures end in `.kube`.
 //!
-//! Times are of this process on the processor, all its threads together, so that what else the machine does is left
-//! out and packing on another thread is not; an event that is packed is done when its body is. Allocations are counted
-//! by the harness's allocator; what zstd allocates itself is asked of the store. With
-//! `MAINSTAY_BENCH=quick`, and when run as a test, fewer objects are used: bytes and allocations, which do not depend
-//! on the machine, are held against their bounds, times against twenty times theirs.
+//! Times are the processor time of all threads of this process: without the other load of the machine, but
+//! with packing on another thread; a packed event is done when its body is packed. Allocations are counted by
+//! the allocator of the benchmark; the store reports the allocations of zstd. With `MAINSTAY_BENCH=quick`,
+//! and as a test, fewer objects are used: bytes and allocations, which do not depend on the machine, are
+//! asserted against 1.25 times their bounds, times against ten times their bounds.
 
 #![expect(clippy::cast_precision_loss, reason = "figures have a few digits")]
 #![expect(clippy::expect_used, reason = "a benchmark that cannot start has nothing to go on with")]
@@ -42,13 +43,13 @@ use self::pods::Pod;
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// Events sent in one chunk: what a busy connection gives in one read.
+/// Events sent in one chunk: the result of one read from a busy connection.
 const CHUNK: u32 = 8;
 
 #[derive(Clone, Copy)]
 struct Form {
     quick: bool,
-    /// Whether times are measured too: not when it is run as a test.
+    /// Whether times are measured too; not as a test.
     timed: bool,
     /// Objects in the store.
     pods: u32,
@@ -56,10 +57,10 @@ struct Form {
     events: u32,
 }
 
-/// A store under measurement: ours or the peer's.
+/// A store under measurement: mainstay's or kube's.
 struct Filled {
     watch: Watch,
-    /// Changes taken so far.
+    /// Changes ingested so far.
     taken: Arc<AtomicUsize>,
     reader: Reader,
     local: LocalSet,
@@ -76,9 +77,9 @@ struct Counter(Arc<AtomicUsize>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// As by default: bodies are packed once that pays.
+    /// The default: bodies are packed once that pays.
     Packed,
-    /// Nothing is packed.
+    /// No body is packed.
     Plain,
     Kube,
 }
@@ -89,7 +90,7 @@ const ALL: [Which; 3] = [Which::Packed, Which::Plain, Which::Kube];
 
 impl Form {
     fn new() -> Self {
-        // What cargo says to a benchmark, and not to a test.
+        // The argument that cargo passes to a benchmark, but not to a test.
         let timed = std::env::args().any(|arg| arg == "--bench");
         let quick = !timed || std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick");
         let (pods, events) = if quick { (2_000, 1_000) } else { (20_000, 10_000) };
@@ -101,7 +102,8 @@ impl Form {
         self.judge(name, value, unit, most.map(|most| 10.0 * most));
     }
 
-    /// Prints a figure of memory, which does not; what a store takes once weighs more where there are few objects.
+    /// Prints a figure of memory, which does not depend on the machine. The bound is wider by a quarter,
+    /// because the fixed cost of a store weighs more with few objects.
     fn count(self, name: &str, value: f64, unit: &str, most: Option<f64>) {
         self.judge(name, value, unit, most.map(|most| 1.25 * most));
     }
@@ -129,7 +131,7 @@ impl Filled {
         Self::of(which, pods, |number, version| Pod::new(number).json(version))
     }
 
-    /// Fills it with objects that a function writes, by number and version.
+    /// Returns a store filled with objects that `write` returns by number and version.
     fn of(which: Which, pods: u32, write: fn(u32, u64) -> String) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the runtime starts");
         let entered = runtime.enter();
@@ -144,7 +146,7 @@ impl Filled {
         filled
     }
 
-    /// Runs the store until every body is packed, if they are to be.
+    /// Runs the store until every body is packed, unless it packs none.
     fn settle(&self, which: Which, pods: usize) {
         if which == Which::Packed {
             self.wait(|| self.packing().objects == pods);
@@ -155,7 +157,7 @@ impl Filled {
         self.ours().untyped().status().packing
     }
 
-    /// Runs the store until it has taken so many changes in all.
+    /// Runs the store until it has ingested so many changes in all.
     fn wait_for(&self, changes: usize) {
         self.wait(|| self.taken.load(Ordering::Relaxed) >= changes);
     }
@@ -163,7 +165,7 @@ impl Filled {
     fn wait(&self, done: impl Fn() -> bool) {
         self.runtime.block_on(self.local.run_until(async {
             while !done() {
-                // Looking all the time would be measured as well.
+                // A busy loop would be part of the measured time.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }));
@@ -178,7 +180,7 @@ impl Filled {
         self.settle(which, form.pods as usize);
     }
 
-    /// Reads every object typed, and keeps none.
+    /// Reads every object as its type, and keeps none.
     fn read_each(&self, pods: u32) {
         for number in 0..pods {
             drop(black_box(self.ours().get(&request(number))));
@@ -188,7 +190,7 @@ impl Filled {
     fn ours(&self) -> &Store<v1::Pod> {
         match &self.reader {
             Reader::Ours { store, .. } => store,
-            Reader::Kube { .. } => unreachable!("asked of the peer"),
+            Reader::Kube { .. } => unreachable!("only for a store of mainstay"),
         }
     }
 }
@@ -227,7 +229,8 @@ fn main() {
         let before = dhat::HeapStats::get().curr_bytes;
         let filled = Filled::new(which, form.pods);
         if which != Which::Kube {
-            // Kube's store keeps objects decoded; here, once read is to cost nothing from then on.
+            // Kube's store keeps decoded objects; in mainstay's store, read objects must cost no more than
+            // unread ones.
             filled.read_each(form.pods);
         }
         let prepared = if which == Which::Packed { filled.packing().dictionary_bytes } else { 0 };
@@ -261,7 +264,7 @@ fn times(form: Form) {
     crowd::measure(form);
 }
 
-/// Returns microseconds per change that nobody reads typed.
+/// Returns microseconds per change without typed reads.
 fn ingest_us(filled: &Filled, which: Which, form: Form, round: u32) -> f64 {
     let chunks = changes(form, round);
     let start = cpu_time();
@@ -276,7 +279,8 @@ fn ingest_allocations(filled: &Filled, which: Which, form: Form) -> f64 {
     (dhat::HeapStats::get().total_blocks - before) as f64 / f64::from(form.events)
 }
 
-/// Returns the most bytes held during a list in which every object has changed, over those held before it.
+/// Returns the ratio of the most bytes during a relist in which every object has changed to the bytes before
+/// it.
 fn relist_peak(filled: &Filled, form: Form, without: usize) -> f64 {
     let taken = filled.taken.load(Ordering::Relaxed);
     let steady = dhat::HeapStats::get().curr_bytes - without;
@@ -290,7 +294,7 @@ fn relist_peak(filled: &Filled, form: Form, without: usize) -> f64 {
 fn reads(filled: &Filled, which: Which, form: Form) {
     let store = filled.ours();
     let requests: Vec<NamespacedName> = (0..form.pods.min(1000)).map(request).collect();
-    // Nobody keeps what was read, so every read decodes.
+    // The results are dropped at once, so every read decodes.
     let read = median(|_| per_item(&requests, 1, |request| drop(black_box(store.get(request))))) * 1e6;
     form.print(&format!("cache.typed_read_us.{}", which.suffix()), read, "us", None);
     if which == Which::Packed {
@@ -315,7 +319,7 @@ fn per_item<T>(items: &[T], turns: u32, act: impl Fn(&T)) -> f64 {
     since(start) / f64::from(turns) / items.len() as f64
 }
 
-/// Returns changes to Pods of the list, in the chunks they arrive in.
+/// Returns changes to Pods of the list, in chunks as they arrive.
 fn changes(form: Form, round: u32) -> Vec<Bytes> {
     let first = LISTED + u64::from(round + 1) * u64::from(form.events);
     let numbers: Vec<u32> = (0..form.events).collect();

@@ -13,9 +13,9 @@ use kube_runtime::watcher::{self, Event, watcher};
 
 /// kube's store of Pods.
 pub(crate) struct Peer {
-    /// Held for what it holds.
+    /// Kept alive for the objects in it.
     _store: Store<Pod>,
-    /// Events taken so far, those of the list included.
+    /// Events ingested so far, the events of the list included.
     pub(crate) taken: Arc<AtomicUsize>,
 }
 

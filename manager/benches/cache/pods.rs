@@ -1,10 +1,10 @@
-//! Pods as a cluster has them: a few hundred applications, each with replicas that differ in little.
+//! Pods as in a real cluster: a few hundred applications, each with replicas that differ in little.
 //!
-//! Deterministic: the same number and version give the same bytes. What a real cluster draws by chance (uids, container
-//! ids, addresses, times) is drawn here too, from a generator seeded with the number, because it is what no
-//! dictionary can shorten.
+//! Deterministic: the same number and version give the same bytes. The random parts of a real cluster (uids,
+//! container ids, addresses, times) come from a generator seeded with the number, because no dictionary can
+//! compress them.
 
-#![expect(clippy::format_push_string, reason = "shorter than write!, and nobody measures the writing")]
+#![expect(clippy::format_push_string, reason = "shorter than write!, and the writing is not measured")]
 
 use fastrand::Rng;
 
@@ -19,7 +19,7 @@ pub(crate) struct Pod {
     number: u32,
 }
 
-/// What the replicas of an application share.
+/// The parts that the replicas of an application share.
 struct App {
     name: String,
     hash: String,
@@ -34,7 +34,7 @@ impl Pod {
         Self { number }
     }
 
-    /// Returns the namespace it lives in, which it shares with `REPLICAS * NEIGHBOURS` Pods.
+    /// Returns its namespace, which has `REPLICAS * NEIGHBOURS` Pods.
     pub(crate) fn namespace(self) -> String {
         format!("team-{:03}", self.app() / NEIGHBOURS)
     }
@@ -45,7 +45,7 @@ impl Pod {
         format!("{}-{}-{}", app.name, app.hash, letters(&mut self.random(), 5))
     }
 
-    /// Returns it as the API server writes it, at a resourceVersion.
+    /// Returns its JSON as the API server writes it, with this resourceVersion.
     pub(crate) fn json(self, version: u64) -> String {
         let mut app = App::new(self.app());
         let mut random = self.random();

@@ -1,4 +1,4 @@
-//! The article's case: one object whose reconcile always fails, and when it is tried again.
+//! The case of the article: one object with a reconcile that always fails, and the times of its attempts.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::say;
 use super::site::{Site, create_map, create_namespace};
 
-/// When the article's controller (controller-runtime 0.5.5) failed, in seconds of its process.
+/// The failures of the article's controller (controller-runtime 0.5.5), in seconds since its start.
 const LOG: [f64; 17] = [
     0.733_524,
     1.734_013,
@@ -35,12 +35,12 @@ const LOG: [f64; 17] = [
     171.302_192,
     335.142_640,
 ];
-/// Attempts that are waited for, ten seconds in all; the others are told by the formula.
+/// Attempts that the example waits for, ten seconds in all; the others are computed.
 const LIVE: usize = 12;
-/// The attempt before which the longest wait is reached, and one more.
+/// One attempt after the first one that had the longest wait.
 const LAST: usize = 21;
 
-/// Fails, and says when.
+/// A reconciler that always fails, and sends the time of each attempt.
 struct AlwaysFails {
     runs: mpsc::UnboundedSender<(u32, Instant)>,
 }
@@ -53,8 +53,8 @@ impl Reconciler for AlwaysFails {
     }
 }
 
-/// Lets the object fail and prints its attempts beside those of the log.
-pub(crate) async fn tell(connection: &kube::Config) -> anyhow::Result<()> {
+/// Lets the object fail and prints its attempts beside the attempts of the log.
+pub(crate) async fn run(connection: &kube::Config) -> anyhow::Result<()> {
     const NAMESPACE: &str = "article";
     let client = Client::try_from(connection.clone())?;
     create_namespace(&client, NAMESPACE).await?;
@@ -73,7 +73,7 @@ pub(crate) async fn tell(connection: &kube::Config) -> anyhow::Result<()> {
         let mut last = None;
         for number in 1..=LIVE {
             let (attempt, at) = runs.recv().await.context("the controller ended")?;
-            anyhow::ensure!(attempt as usize == number, "attempt {attempt} came in place of {number}");
+            anyhow::ensure!(attempt as usize == number, "attempt {attempt} instead of {number}");
             line(number, last.replace(at).map(|last| at - last));
         }
         Ok(())
@@ -97,7 +97,7 @@ fn line(number: usize, waited: Option<Duration>) {
     ));
 }
 
-/// Returns the wait after a failure that had so many before it, if chance takes nothing away.
+/// Returns the longest delay after a failure that follows so many others: the delay without jitter.
 fn longest(earlier_failures: u32) -> Duration {
     RetryPolicy::default().delay(earlier_failures, 0.0)
 }

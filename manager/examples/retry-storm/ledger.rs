@@ -1,6 +1,6 @@
-//! When what happened: each patch of a healthy object, each run of a failing one.
+//! The times of each patch of a healthy object, and of each run of a failing one.
 //!
-//! Written from several threads while the storm is on, each entry for itself; read when it is over.
+//! Written by several threads during the storm, each entry by itself; read after its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,34 +10,34 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The book of one storm.
+/// The times of one storm.
 pub(crate) struct Ledger {
     began: Instant,
     /// Objects that are patched in turn: patch `n` goes to object `n % healthy`.
     healthy: usize,
     patches: Box<[Patch]>,
     failing: Box<[Mutex<Runs>]>,
-    /// When a failing object is due.
+    /// The policy that decides when a failing object is due.
     retry: RetryPolicy,
-    /// How often a patch was seen, by either side.
+    /// Patches seen, counted once per side.
     sightings: watch::Sender<usize>,
     /// Healthy objects that were reconciled before any patch.
     greeted: watch::Sender<usize>,
-    /// Failing objects that were reconciled at all.
+    /// Failing objects that were reconciled at least once.
     tried: watch::Sender<usize>,
 }
 
-/// Who saw a patch.
+/// The side that saw a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The raw watcher, which has decoded an object that shows it.
+    /// The raw watcher, which has decoded an object with the patch.
     Watcher,
-    /// The controller, whose reconcile has read an object that shows it.
+    /// The controller: its reconcile has read an object with the patch.
     Controller,
 }
 
-/// The moments of one patch, in nanoseconds since the beginning; 0 is not yet. Relaxed: each stands for itself, and
-/// whoever reads them has joined the threads that wrote.
+/// The moments of one patch, in nanoseconds since the start; 0 for not yet. Relaxed: each is independent of
+/// the others, and the reader has joined the threads that wrote them.
 #[derive(Default)]
 struct Patch {
     sent: AtomicU64,
@@ -49,9 +49,9 @@ struct Patch {
 #[derive(Clone, Copy, Default)]
 struct Runs {
     count: u64,
-    /// When the backoff after the last run is over at the latest; `None` during a run and before the first.
+    /// The latest end of the backoff after the last run; `None` during a run and before the first.
     due: Option<Instant>,
-    /// The longest it was due before it ran.
+    /// The longest time for which it was due before it ran.
     late: Duration,
 }
 
@@ -79,14 +79,14 @@ impl Ledger {
         }
     }
 
-    /// Notes that a patch is being sent.
+    /// Records that a patch is being sent.
     pub(crate) fn sent(&self, patch: usize) {
         if let Some(patch) = self.patches.get(patch) {
             patch.sent.store(self.at(Instant::now()), Ordering::Relaxed);
         }
     }
 
-    /// Notes that a side saw an object as this patch left it, and with it all earlier patches of the object.
+    /// Records that a side saw an object with this patch, and so with all earlier patches of the object.
     pub(crate) fn saw(&self, side: Side, patch: usize, now: Instant) {
         let mut news = 0;
         let mut number = Some(patch);
@@ -106,12 +106,12 @@ impl Ledger {
         }
     }
 
-    /// Notes that an object was reconciled that no patch had changed yet.
+    /// Records the first reconcile of a healthy object, before its first patch.
     pub(crate) fn greet(&self) {
         self.greeted.send_modify(|greeted| *greeted += 1);
     }
 
-    /// Notes that a run of a failing object begins.
+    /// Records that a run of a failing object begins.
     pub(crate) fn begins(&self, object: usize, now: Instant) {
         let Some(runs) = self.failing.get(object) else { return };
         let mut runs = runs.lock();
@@ -124,7 +124,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that this attempt of a failing object has ended.
+    /// Records that this attempt of a failing object has ended.
     pub(crate) fn failed(&self, object: usize, attempt: u32) {
         let Some(runs) = self.failing.get(object) else { return };
         runs.lock().due = Some(Instant::now() + self.retry.delay(attempt.saturating_sub(1), 0.0));
@@ -156,7 +156,7 @@ impl Ledger {
         patches.collect()
     }
 
-    /// Returns how often failing objects ran.
+    /// Returns the number of runs of failing objects.
     pub(crate) fn failing_runs(&self) -> u64 {
         self.failing.iter().map(|runs| runs.lock().count).sum()
     }
@@ -166,7 +166,7 @@ impl Ledger {
         self.failing.iter().filter(|runs| runs.lock().count == 0).count()
     }
 
-    /// Returns the longest that a failing object was due before it ran, or is by now.
+    /// Returns the longest time for which a failing object was due before it ran, or is due now.
     pub(crate) fn latest(&self) -> Duration {
         let now = Instant::now();
         let late = self.failing.iter().map(|runs| {

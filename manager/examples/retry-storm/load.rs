@@ -1,7 +1,7 @@
-//! What users do to the cluster in a storm: they create objects that will fail, and patch others.
+//! The load of a storm: it creates objects that will fail, and patches others.
 //!
-//! Both go on evenly over the time they are given, whatever the controller does, so that the API server has the same to do
-//! whoever is measured.
+//! Creations and patches are spread evenly over their time, independent of the controller, so that the API
+//! server has the same work for every controller under measurement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use super::ledger::Ledger;
 use super::site::create_map;
 use super::storm::Plan;
 
-/// Creations under way at once: enough for any even rate, few enough to spare the server a burst.
+/// Concurrent creations: enough for any even rate, and few enough to avoid a burst on the server.
 const CREATIONS: usize = 16;
-/// Where a patch writes its number.
+/// The data key with the number of the last patch.
 const FIELD: &str = "patch";
 
 const FAILING: &str = "failing-";
@@ -31,7 +31,7 @@ pub(crate) fn failing(name: &str) -> Option<usize> {
     name.strip_prefix(FAILING)?.parse().ok()
 }
 
-/// Returns the number of the patch that an object shows.
+/// Returns the number of the last patch of an object.
 pub(crate) fn patch_of(map: &ConfigMap) -> Option<usize> {
     map.data.as_ref()?.get(FIELD)?.parse().ok()
 }
@@ -44,7 +44,7 @@ pub(crate) async fn prepare(maps: &Api<ConfigMap>, plan: &Plan) -> anyhow::Resul
     Ok(())
 }
 
-/// Creates and patches, and returns when the window is over and all of it is answered.
+/// Creates and patches objects. Returns when the window is over and every request has its response.
 pub(crate) async fn storm(maps: Api<ConfigMap>, plan: &Plan, ledger: Arc<Ledger>) -> anyhow::Result<()> {
     tokio::try_join!(create(&maps, plan), patch(&maps, plan, &ledger))?;
     Ok(())
@@ -68,7 +68,8 @@ async fn create(maps: &Api<ConfigMap>, plan: &Plan) -> anyhow::Result<()> {
 
 async fn patch(maps: &Api<ConfigMap>, plan: &Plan, ledger: &Arc<Ledger>) -> anyhow::Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / plan.patches_per_second);
-    // An object's patches go one after the other: of two that overtake each other a reader might never see the later.
+    // The patches of one object are sent one after the other: if they were reordered, a reader might miss
+    // one.
     let turns: Vec<Arc<Mutex<()>>> = (0..plan.healthy).map(|_| Arc::default()).collect();
     let mut patches = JoinSet::new();
     for number in 0..plan.patches() {

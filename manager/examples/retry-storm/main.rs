@@ -1,7 +1,8 @@
-//! What objects that keep failing cost the others: the retries of the article, and a storm of them.
+//! The cost of objects that keep failing for the others: the retries of the article, and a storm of retries.
 //!
-//! `cargo run --example retry-storm` starts a control plane of its own and runs both parts on it, about two minutes
-//! in all; `-- article` and `-- storm` after it run one of them. What the figures mean: `docs/retries.md`.
+//! `cargo run --example retry-storm` starts a control plane of its own and runs both parts on it, about two
+//! minutes in all; `-- article` and `-- storm` after it run one of them. `docs/retries.md` explains the
+//! figures.
 
 mod article;
 mod ledger;
@@ -19,10 +20,10 @@ use mainstay_devcluster::{DevCluster, Options, Progress};
 
 use storm::{Figures, Plan};
 
-/// Runs of the storm; of each figure the median is told.
+/// Runs of the storm; the median of each figure is printed.
 const ROUNDS: usize = 3;
 
-/// The parts that were asked for.
+/// The parts that the command line selects.
 struct Parts {
     article: bool,
     storm: bool,
@@ -30,7 +31,7 @@ struct Parts {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Some(parts) = Parts::asked_for() else {
+    let Some(parts) = Parts::from_arguments() else {
         complain("usage: cargo run --example retry-storm [-- article | storm]");
         return ExitCode::from(2);
     };
@@ -46,21 +47,21 @@ async fn main() -> ExitCode {
 async fn run(parts: &Parts) -> anyhow::Result<()> {
     say("starting a control plane");
     let cluster = DevCluster::start(Options { progress: Progress::new(say), ..Options::default() }).await?;
-    let result = tell(parts, &cluster).await;
+    let result = run_parts(parts, &cluster).await;
     cluster.stop().await;
     result
 }
 
-async fn tell(parts: &Parts, cluster: &DevCluster) -> anyhow::Result<()> {
+async fn run_parts(parts: &Parts, cluster: &DevCluster) -> anyhow::Result<()> {
     let connection = connect::infer(Some(cluster.kubeconfig_path()), None).await?;
     if parts.article {
-        article::tell(&connection).await.context("the article's case")?;
+        article::run(&connection).await.context("the article's case")?;
     }
     if parts.storm {
         let plan = Plan::full();
         say(&format!(
-            "\nthe storm: {} objects that always fail are created within {:?}, while {} others are patched, {} \
-             patches a second; {} workers",
+            "\nthe storm: {} objects that always fail are created within {:?}, while {} others are patched, \
+             {} patches a second; {} workers",
             plan.failing, plan.creations, plan.healthy, plan.patches_per_second, plan.workers
         ));
         let mut rounds = Vec::new();
@@ -86,20 +87,20 @@ fn print(figures: &Figures, form: &str) {
 }
 
 fn say(line: &str) {
-    // A reader that has gone away has seen enough.
+    // Fails if the reader has closed the pipe, which is fine.
     drop(writeln!(std::io::stdout(), "{line}"));
 }
 
 fn complain(line: &str) {
-    // Nothing can be told if standard error is closed.
+    // Fails if standard error is closed; there is no other place to report it.
     drop(writeln!(std::io::stderr(), "{line}"));
 }
 
 // === impl Parts ===
 
 impl Parts {
-    /// Reads the command line; `None` if it asks for something else.
-    fn asked_for() -> Option<Self> {
+    /// Reads the command line; `None` if it is not valid.
+    fn from_arguments() -> Option<Self> {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => Some(Self { article: true, storm: true }),

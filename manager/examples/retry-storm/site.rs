@@ -1,4 +1,5 @@
-//! A manager for one part of the example: no Lease, nothing served but `/debug` on a free port of loopback.
+//! A manager for one part of the example: without a Lease, and with only the `/debug` pages, on a free
+//! loopback port.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -24,7 +25,7 @@ pub(crate) struct Site {
 // === impl Site ===
 
 impl Site {
-    /// Starts the controller `name` with these settings; `make` gets the store it reads from.
+    /// Starts the controller `name` with these settings; `make` gets the store and returns the reconciler.
     pub(crate) fn start<R: Reconciler>(
         connection: &kube::Config,
         namespace: &str,
@@ -54,13 +55,13 @@ impl Site {
         Ok(Self { manager, name, running })
     }
 
-    /// Returns where the queue can be looked at.
+    /// Returns the URL of the queue's debug page.
     pub(crate) fn queue_url(&self) -> Option<String> {
         let address = self.manager.inspect_addr()?;
         Some(format!("http://{address}/debug/controllers/{}/queue", self.name))
     }
 
-    /// Does something while the manager runs; fails if the manager ends meanwhile.
+    /// Awaits `work` while the manager runs; fails if the manager ends before.
     pub(crate) async fn meanwhile<T>(
         &mut self,
         work: impl Future<Output = anyhow::Result<T>>,
@@ -76,7 +77,7 @@ impl Site {
         }
     }
 
-    /// Stops the manager in order.
+    /// Stops the manager gracefully.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.manager.stop();
         Ok(self.running.join_next().await.context("no manager")???)

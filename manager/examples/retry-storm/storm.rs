@@ -1,8 +1,10 @@
-//! Many objects that always fail beside a few that are fine: how late does a change of the latter get to its reconcile?
+//! Many objects that always fail beside a few healthy ones: how late is the reconcile after a change of a
+//! healthy object?
 //!
-//! One controller, one queue. The failing objects are created evenly over some time and take a worker for a moment per
-//! attempt; the healthy ones are patched in turn. A bare watch of the same objects is the control: what
-//! is later than it is the runtime's own doing, what is not is the API server's and the machine's.
+//! One controller, one queue. The failing objects are created evenly over some time and take a worker for a
+//! moment per attempt; the healthy ones are patched in turn. A bare watch of the same objects is the control:
+//! delay beyond the watch comes from the runtime, and the delay of the watch itself from the API server and
+//! the machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,21 +28,22 @@ use super::load;
 use super::site::{Site, create_namespace};
 use super::watcher;
 
-/// How long the last patch may take to be seen by both sides, and the last object to run, before it counts as lost.
+/// Time until both sides must have seen the last patch, and the last object must have run; after it they
+/// count as lost.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What happens in a storm.
+/// The parameters of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Objects that always fail.
     pub(crate) failing: usize,
-    /// Objects that never do.
+    /// Objects that never fail.
     pub(crate) healthy: usize,
-    /// Over all healthy objects, in turn.
+    /// Patches over all healthy objects, in turn.
     pub(crate) patches_per_second: u32,
-    /// How long creations go on; at most `window`.
+    /// Time over which the failing objects are created; at most `window`.
     pub(crate) creations: Duration,
-    /// How long patches go on.
+    /// Time over which the healthy objects are patched.
     pub(crate) window: Duration,
     /// Workers of the controller.
     pub(crate) workers: usize,
@@ -48,17 +51,17 @@ pub(crate) struct Plan {
     pub(crate) retry_share: u8,
     /// `maxWait` of its queue.
     pub(crate) max_wait: Duration,
-    /// How long a failing reconcile has its worker.
+    /// How long a failing reconcile takes.
     pub(crate) failing_run: Duration,
-    /// How long a healthy reconcile has its worker.
+    /// How long a healthy reconcile takes.
     pub(crate) healthy_run: Duration,
 }
 
-/// What came of it.
+/// The figures of a storm, in milliseconds except for `failing_runs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
-    /// From the watcher's decoding to the start of the reconcile that sees the patch. Negative where the reconcile was
-    /// first.
+    /// From the watcher's decoding to the start of the reconcile that sees the patch. Negative where the
+    /// reconcile was first.
     pub(crate) over_watcher_p50: f64,
     /// The same, for all but one in a hundred.
     pub(crate) over_watcher_p99: f64,
@@ -72,11 +75,11 @@ pub(crate) struct Figures {
     pub(crate) watcher_p99: f64,
     /// Runs of failing objects within the window.
     pub(crate) failing_runs: f64,
-    /// The longest that a failing object had to wait beyond its delay.
+    /// The longest time for which a failing object waited beyond its delay.
     pub(crate) late_max: f64,
 }
 
-/// Half of the objects are beyond help.
+/// The reconciler: it fails for the failing objects.
 struct Stormed {
     maps: Store<ConfigMap>,
     ledger: Arc<Ledger>,
@@ -84,7 +87,7 @@ struct Stormed {
     healthy_run: Duration,
 }
 
-/// Makes the storm in a namespace of its own and returns what came of it.
+/// Runs the storm in its own namespace and returns its figures.
 pub(crate) async fn run(
     connection: &kube::Config,
     namespace: &str,
@@ -122,7 +125,7 @@ async fn measure(
 ) -> anyhow::Result<Figures> {
     ledger.warm().await;
     let (ready, watching) = oneshot::channel();
-    // Also when this is given up: the watcher's thread ends only then.
+    // Stops on cancellation too: the watcher's thread ends only then.
     let stop = CancellationToken::new();
     let stop_watcher = stop.clone().drop_guard();
     let book = Arc::clone(ledger);
@@ -143,8 +146,8 @@ async fn measure(
     let seen = ledger.seen();
     anyhow::ensure!(
         complete,
-        "within {PATIENCE:?}, {} of {} patches were not seen by both the watcher and the controller, and {} failing \
-         objects were never reconciled",
+        "within {PATIENCE:?}, {} of {} patches were not seen by both the watcher and the controller, and {} \
+         failing objects were never reconciled",
         plan.patches() - seen.len(),
         plan.patches(),
         ledger.never_ran()
@@ -164,8 +167,8 @@ async fn measure(
     })
 }
 
-/// Works on a thread and a runtime of its own, with a connection of its own: whoever plays the users or the watcher must
-/// not queue up behind the workers that are measured, nor they behind it.
+/// Runs `work` on its own thread, runtime and connection: the load and the watcher must not queue up behind
+/// the workers under measurement, nor the workers behind them.
 async fn aside<T, F>(
     connection: &kube::Config,
     namespace: &str,
@@ -189,7 +192,7 @@ where
 // === impl Plan ===
 
 impl Plan {
-    /// The storm whose figures are told.
+    /// Returns the storm of the documented figures.
     pub(crate) fn full() -> Self {
         Self {
             failing: 5000,
@@ -205,7 +208,7 @@ impl Plan {
         }
     }
 
-    /// Returns how many patches there are in all.
+    /// Returns the number of all patches.
     pub(crate) fn patches(&self) -> usize {
         let whole_seconds = usize::try_from(self.window.as_secs()).unwrap_or(usize::MAX);
         whole_seconds.saturating_mul(self.patches_per_second as usize)
@@ -258,7 +261,7 @@ impl Figures {
         ]
     }
 
-    /// Returns the median of each figure over several storms; with none of them, nothing but NaN.
+    /// Returns the median of each figure over several storms; NaN for no storms.
     pub(crate) fn median(storms: &[Self]) -> Self {
         let median = |of: fn(&Self) -> f64| Spread::of(storms.iter().map(of).collect()).percentile(50);
         Self {
@@ -278,8 +281,8 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p50), {:.1} ms (p99), the \
-             watcher {:.1} ms (p50), {:.1} ms (p99); {} failing runs, at most {:.0} ms late",
+            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p50), {:.1} ms (p99), \
+             the watcher {:.1} ms (p50), {:.1} ms (p99); {} failing runs, at most {:.0} ms late",
             self.over_watcher_p50,
             self.over_watcher_p99,
             self.healthy_p50,
@@ -303,7 +306,7 @@ impl Spread {
         Self(values)
     }
 
-    /// Returns the smallest value that so many percent of all do not exceed.
+    /// Returns the smallest value that at least this percentage of the values does not exceed.
     fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(f64::NAN)

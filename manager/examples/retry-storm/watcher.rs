@@ -1,7 +1,7 @@
-//! The control: what a bare watch in the same process sees, and when.
+//! The control: a bare watch in the same process, and the times at which it sees each patch.
 //!
-//! It has a connection, a thread and a runtime of its own and does nothing but decode, so it is as early as anybody in
-//! this process can be.
+//! It has its own connection, thread and runtime and only decodes, so no other code in this process can see a
+//! patch earlier.
 
 use anyhow::Context as _;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -15,7 +15,7 @@ use super::ledger::{Ledger, Side};
 use super::load::patch_of;
 use super::site::LABEL;
 
-/// Notes each patch when its object is decoded, until `stop`. Says on `ready` that it watches.
+/// Records each patch when its object is decoded, until `stop`. Sends on `ready` once it watches.
 pub(crate) async fn watch(
     maps: Api<ConfigMap>,
     ledger: &Ledger,
@@ -30,24 +30,25 @@ pub(crate) async fn watch(
     loop {
         let mut events = maps.watch(&parameters, &version).await?.boxed();
         if let Some(ready) = ready.take() {
-            // Nobody waits for a storm that was given up.
+            // Fails if the storm was cancelled.
             ready.send(()).ok();
         }
         loop {
-            // Biased: at the end everything has been seen, and the stream goes on.
+            // Biased: at the end all patches have been seen, and the stream continues.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 event = events.try_next() => event?,
             };
-            // The server may end any watch, that of a slow reader first. The next one goes on behind what was seen.
+            // The server may end any watch, that of a slow reader first. The next one continues at the last
+            // version.
             let Some(event) = event else { break };
             version = seen(event, ledger)?.unwrap_or(version);
         }
     }
 }
 
-/// Notes the patch that an event shows, and returns the version to go on from.
+/// Records the patch of an event, and returns the version at which the watch continues.
 fn seen(event: WatchEvent<ConfigMap>, ledger: &Ledger) -> anyhow::Result<Option<String>> {
     let now = Instant::now();
     match event {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
@@ -117,19 +117,20 @@ impl Collector for Families {
         }
         let statuses: Vec<KindStatus> = caches.iter().flat_map(|cache| cache.statuses()).collect();
         for (name, help, read) in GAUGES {
-            family(&mut encoder, name, help, MetricType::Gauge, &sums(&statuses, read), ConstGauge::new)?;
+            family(&mut encoder, name, help, &sums(&statuses, read), ConstGauge::new)?;
         }
         for (name, help, read) in COUNTERS {
-            family(&mut encoder, name, help, MetricType::Counter, &sums(&statuses, read), ConstCounter::new)?;
+            family(&mut encoder, name, help, &sums(&statuses, read), ConstCounter::new)?;
         }
         for (name, help, label, read) in NAMED_COUNTERS {
             let series = named_sums(&statuses, label, read);
-            family(&mut encoder, name, help, MetricType::Counter, &series, ConstCounter::new)?;
+            family(&mut encoder, name, help, &series, ConstCounter::new)?;
         }
         let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
-        family(&mut encoder, EVENT_AGE, help, MetricType::Gauge, &oldest(&statuses), ConstGauge::new)?;
+        family(&mut encoder, EVENT_AGE, help, &oldest(&statuses), ConstGauge::new)?;
         let help = "Own writes that reads show only after their watch event";
-        let mut uncovered = encoder.encode_descriptor(UNCOVERED_WRITES, help, None, MetricType::Counter)?;
+        let mut uncovered =
+            encoder.encode_descriptor(UNCOVERED_WRITES, help, None, ConstCounter::<u64>::TYPE)?;
         let (own, others): (Vec<_>, Vec<_>) = caches.iter().partition(|cache| cache.cluster.is_none());
         for cache in others {
             let labels: Labels = of_cluster(cache.cluster.as_ref()).collect();
@@ -140,15 +141,14 @@ impl Collector for Families {
     }
 }
 
-fn family<N: Copy, M: EncodeMetric>(
+fn family<N: Copy, M: EncodeMetric + TypedMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    metric_type: MetricType,
     series: &BTreeMap<Labels, N>,
-    metric: impl Fn(N) -> M,
+    metric: fn(N) -> M,
 ) -> Result<(), fmt::Error> {
-    let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
+    let mut family = encoder.encode_descriptor(name, help, None, M::TYPE)?;
     for (labels, number) in series {
         metric(*number).encode(family.encode_family(labels)?)?;
     }

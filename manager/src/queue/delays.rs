@@ -45,7 +45,7 @@ impl Delays {
         self.first.map(|entry| (entry.until, entry.slot))
     }
 
-    /// Inserts the deadline of a key, whose state the caller sets. Returns its order.
+    /// Inserts the deadline of a key; the caller sets its state. Returns its order.
     pub(super) fn push(&mut self, slot: u32, until: Moment) -> u32 {
         let order = self.next;
         self.next = self.next.wrapping_add(1);
@@ -53,7 +53,7 @@ impl Delays {
         order
     }
 
-    /// Removes the deadline of a delayed key, whose next state the caller sets.
+    /// Removes the deadline of a delayed key; the caller sets its next state.
     pub(super) fn remove<Q: Key>(&mut self, slots: &Slots<Q>, slot: u32) -> DelayReason {
         let SlotState::Delayed { until, order, reason, .. } = slots.get(slot).state else {
             return DelayReason::Requeue;

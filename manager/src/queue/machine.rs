@@ -165,8 +165,8 @@ impl<Q: Key> Inner<Q> {
 
     // --- commands; each comes after an `advance` ---
 
-    /// Sets the time: keys whose delay is over become ready. One call moves a slice of them; later commands
-    /// move the rest, and until then [`Self::next_wake`] is in the past.
+    /// Sets the time: keys with a delay that is over become ready. One call moves a slice of them; later
+    /// commands move the rest, and until then [`Self::next_wake`] is in the past.
     #[inline]
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.

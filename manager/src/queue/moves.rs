@@ -19,7 +19,7 @@ const MAX_ERROR_BYTES: usize = 1024;
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
-    /// Makes a delayed key ready, whose delay was over at `until`.
+    /// Makes a delayed key ready, with a delay that was over at `until`.
     pub(super) fn come_due(&mut self, slot: u32, until: Moment) {
         let reason = self.delays.remove(&self.slots, slot);
         let cause = &mut self.slots.get_mut(slot).cause;

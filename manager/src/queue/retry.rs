@@ -2,9 +2,9 @@
 //!
 //! A [`RetryPolicy`] has two halves. Its [`Delay`] is per key: pure arithmetic over the number of failures in
 //! a row and a random number, so the queue computes it under its lock and stores only that number per key.
-//! Its [`Rate`] is shared by all keys of a queue: a key whose delay is over also needs a token. A retry takes
-//! its token when it is handed out and reserves none before, so waiting keys leave no debt and fresh work
-//! does not wait behind them.
+//! Its [`Rate`] is shared by all keys of a queue: a key with a delay that is over also needs a token. A retry
+//! takes its token when it is handed out and reserves none before, so waiting keys leave no debt and fresh
+//! work does not wait behind them.
 //!
 //! The rate limiters of client-go and their counterparts:
 //!
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `ItemExponentialFailureRateLimiter` | [`RetryPolicy::exponential`] |
 //! | `ItemFastSlowRateLimiter` | [`RetryPolicy::fast_slow`] |
-//! | `BucketRateLimiter` | [`RetryPolicy::with_rate`]; without a delay per key: `fixed(Duration::ZERO).with_rate(10.0, 100)` |
+//! | `BucketRateLimiter` | [`RetryPolicy::with_rate`]; alone: `fixed(Duration::ZERO).with_rate(10.0, 100)` |
 //! | `WithMaxWaitRateLimiter` | the longest delay, an argument of [`RetryPolicy::exponential`] |
 //! | `When` | [`RetryPolicy::delay()`] |
 //! | `Forget` | [`Running::done`](super::Running::done) |
@@ -54,7 +54,7 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 ///
 /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
 ///
-/// // The default: 5 ms, 10 ms, 20 ms and so on to 1000 s. The second argument of `delay` is random, for the jitter.
+/// // The default: 5 ms, 10 ms, 20 ms and so on to 1000 s. The second argument is random, for the jitter.
 /// let policy = RetryPolicy::default();
 /// assert_eq!(policy.delay(0, 0.0), Duration::from_millis(5));
 /// assert_eq!(policy.delay(3, 0.0), Duration::from_millis(40));
@@ -68,7 +68,7 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 /// let policy = RetryPolicy::fixed(second).with_max_attempts(5);
 /// assert_eq!(policy.delay(4, 0.0), second);
 ///
-/// // The default of a Go controller: its own backoff, and no more than ten retries a second over all objects.
+/// // The default of a Go controller: a backoff per object, and at most ten retries a second over all.
 /// let policy = RetryPolicy::default().with_rate(10.0, 100);
 /// assert_eq!(policy.delay(3, 0.0), Duration::from_millis(40));
 /// ```

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. A key has at most one slot, which is in the chain of the bucket of its hash, once.
-//! 2. A free slot holds nothing of its former key, whose memory is freed with the key.
+//! 2. A free slot keeps no part of its former key: the memory of a key is freed with the key.
 //! 3. No slot ever moves, and no operation here takes longer the more keys there are.
 
 use std::hash::BuildHasher;

@@ -20,9 +20,6 @@ use crate::cache::object::raw::Raw;
 pub(in crate::cache) struct Lines {
     /// The beginning of a line whose end has not arrived.
     partial: BytesMut,
-    /// Received bytes that are not yet searched. A line that arrived in one chunk is a slice of them, not a
-    /// copy.
-    unread: Bytes,
     /// Longest line that is returned whole.
     limit: usize,
     /// Whether bytes are dropped up to the end of a line that is too long.
@@ -68,21 +65,14 @@ impl Lines {
         Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
     }
 
-    /// Adds the next bytes of the stream.
-    pub(in crate::cache) fn push(&mut self, bytes: Bytes) {
-        self.unread = if self.unread.is_empty() {
-            bytes
-        } else {
-            // Copied only if the caller pushes before it has taken all lines.
-            [&self.unread[..], &bytes[..]].concat().into()
-        };
-    }
-
-    /// Returns the next complete, non-empty line; `None` until more bytes are pushed.
-    pub(in crate::cache) fn next(&mut self) -> Option<Limited> {
+    /// Consumes `bytes` up to the end of a non-empty line and returns the line; `None` when all bytes are
+    /// consumed. A line that arrived in one chunk is a slice of `bytes`, not a copy.
+    pub(in crate::cache) fn next(&mut self, bytes: &mut Bytes) -> Option<Limited> {
         loop {
-            let Some(end) = memchr::memchr(b'\n', &self.unread) else { return self.buffer_unread() };
-            let mut line = self.unread.split_to(end + 1);
+            let Some(end) = memchr::memchr(b'\n', bytes) else {
+                return self.buffer(&std::mem::take(bytes));
+            };
+            let mut line = bytes.split_to(end + 1);
             if std::mem::take(&mut self.dropping) {
                 continue;
             }
@@ -100,14 +90,13 @@ impl Lines {
         }
     }
 
-    /// Keeps the unread bytes, which hold no line end, for the next push; returns a line that is too long
-    /// already.
-    fn buffer_unread(&mut self) -> Option<Limited> {
-        let unread = std::mem::take(&mut self.unread);
+    /// Adds bytes without a line end to the partial line; returns its beginning once it is longer than the
+    /// limit.
+    fn buffer(&mut self, bytes: &[u8]) -> Option<Limited> {
         if self.dropping {
             return None;
         }
-        self.partial.extend_from_slice(&unread);
+        self.partial.extend_from_slice(bytes);
         self.dropping = self.partial.len() > self.limit;
         self.dropping.then(|| Limited::TooLong(std::mem::take(&mut self.partial).freeze()))
     }

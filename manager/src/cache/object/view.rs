@@ -20,6 +20,7 @@ use crate::key::{KindId, NamespacedName, ObjectKey};
 #[derive(Clone)]
 pub struct View(Arc<Version>);
 
+/// The shared data of all handles of one version.
 pub(in crate::cache) struct Version {
     context: Arc<StoreContext>,
     meta: Meta,

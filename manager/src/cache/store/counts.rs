@@ -44,6 +44,7 @@ enum Progress {
     Settled,
 }
 
+/// The health of the parts of a store, and its counters.
 struct Health {
     parts: Vec<Part>,
     last_event: Option<Instant>,
@@ -52,6 +53,7 @@ struct Health {
     pack_stalls: u64,
 }
 
+/// The health of one list and watch.
 #[derive(Clone)]
 struct Part {
     /// `None` while the list or watch works.
@@ -62,6 +64,7 @@ struct Part {
     watches: u64,
 }
 
+/// An outage of one list and watch.
 #[derive(Clone)]
 struct Down {
     /// The time of the failure; before the first answer, the start of the store.

@@ -173,8 +173,8 @@ impl Dispatcher {
         let gone = self.subscribers.extract_if(.., |subscriber| subscriber.handler().is_none());
         for gone in gone.collect::<Vec<_>>() {
             // The handlers of one controller may share a name.
-            if !self.subscribers.iter().any(|subscriber| subscriber.name() == gone.name()) {
-                self.store.counts.forget_handler(gone.name());
+            if !self.subscribers.iter().any(|subscriber| subscriber.name == gone.name) {
+                self.store.counts.forget_handler(&gone.name);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Dispatcher {
             Job::Resync(present) => {
                 for view in present {
                     // A later change of the object has its own entry in the queue, before or behind this one.
-                    if self.store.holds(&view) {
+                    if self.store.table.read().holds(&view) {
                         self.deliver_to_all(&Delta::new(Some(&view), Some(&view), Origin::Resync)).await;
                     }
                 }
@@ -244,10 +244,6 @@ impl Subscriber {
     pub(in crate::cache) fn handler(&self) -> Option<&dyn DeltaHandler> {
         self.handler.0.as_deref().filter(|_| !self.unsubscribed.load(Ordering::Acquire))
     }
-
-    pub(in crate::cache) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 // === impl ObjectStore ===
@@ -279,16 +275,11 @@ impl ObjectStore {
         }
     }
 
-    /// Returns whether this version is the stored one.
-    pub(in crate::cache) fn holds(&self, view: &View) -> bool {
-        self.table.read().holds(view)
-    }
-
     pub(in crate::cache) fn deliver_to(&self, subscriber: &Subscriber, delta: &Delta<'_>) {
         if let Some(handler) = subscriber.handler()
             && let Some(delta) = subscriber.restrict(delta)
         {
-            self.call(subscriber.name(), handler, &delta);
+            self.call(&subscriber.name, handler, &delta);
         }
     }
 

@@ -46,6 +46,7 @@ pub(in crate::cache) enum Bucket {
     Many(BTreeSet<Number>),
 }
 
+/// The index of one label key.
 #[derive(Debug)]
 struct LabelIndex {
     key: Box<str>,
@@ -56,6 +57,7 @@ struct LabelIndex {
     values: Buckets<Arc<str>>,
 }
 
+/// The index of one index function.
 #[derive(Debug)]
 pub(in crate::cache) struct FunctionIndex {
     /// Identified by its address: several store handles may use the same name.

@@ -81,7 +81,7 @@ pub(in crate::cache) struct ObjectStore {
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
     /// Cancelled when the last user is gone.
-    retired: CancellationToken,
+    pub(in crate::cache) retired: CancellationToken,
     /// Set when the store's task has ended, by [`DeliveryGuard`]: deliveries are then dropped.
     ended: AtomicBool,
     pub(in crate::cache) counts: Counts,
@@ -172,7 +172,7 @@ impl ObjectStore {
 impl ObjectStore {
     /// Enqueues a subscriber: it receives the stored objects and then every change.
     pub(in crate::cache) fn join(&self, subscriber: Subscriber) {
-        self.join_in(self.table.write(), subscriber);
+        self.join_unless(subscriber, || false).ok();
     }
 
     /// As [`Self::join`], unless the subscribers have moved to another store; then returns the subscriber.
@@ -181,18 +181,14 @@ impl ObjectStore {
         subscriber: Subscriber,
         given_up: impl FnOnce() -> bool,
     ) -> Result<(), Subscriber> {
-        let table = self.table.write();
+        let mut table = self.table.write();
         if given_up() {
             return Err(subscriber);
         }
-        self.join_in(table, subscriber);
-        Ok(())
-    }
-
-    fn join_in(&self, mut table: RwLockWriteGuard<'_, Table>, subscriber: Subscriber) {
         let (present, synced) = (table.all(), table.is_synced());
         table.jobs.push_back(Job::Join { subscriber, present, synced });
         self.release(table);
+        Ok(())
     }
 
     /// Returns the subscribers, to be moved to another store, if this store has not started and `commit`
@@ -214,15 +210,6 @@ impl ObjectStore {
     /// Sets the transform of all objects that are stored from now on. No effect if there is one.
     pub(in crate::cache) fn set_transform(&self, transform: Arc<Transform>) {
         self.transform.get_or_init(|| transform);
-    }
-
-    /// Marks the store as unused.
-    pub(in crate::cache) fn retire(&self) {
-        self.retired.cancel();
-    }
-
-    pub(in crate::cache) async fn retired(&self) {
-        self.retired.cancelled().await;
     }
 
     /// Frees the objects of a store that is neither used nor filled any more.

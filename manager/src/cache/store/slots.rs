@@ -38,12 +38,14 @@ pub(in crate::cache) struct Slots {
     births: u64,
 }
 
+/// A block of slots that is allocated and freed as a whole.
 #[derive(Default)]
 struct Page {
     slots: Vec<Option<Slot>>,
     taken: usize,
 }
 
+/// A stored version.
 pub(in crate::cache) struct Slot {
     pub(in crate::cache) view: View,
     /// The epoch of the last list that contained the key.
@@ -119,10 +121,6 @@ impl Slots {
             let slots = page.slots.iter().enumerate().skip(skipped);
             slots.filter_map(move |(offset, slot)| Some((number(at, offset), slot.as_ref()?)))
         })
-    }
-
-    pub(in crate::cache) fn iter(&self) -> impl Iterator<Item = (Number, &Slot)> {
-        self.from(0)
     }
 
     pub(in crate::cache) fn len(&self) -> usize {

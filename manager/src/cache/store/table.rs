@@ -81,6 +81,7 @@ pub(in crate::cache) struct Arrival {
     pub(in crate::cache) values: Values,
 }
 
+/// An object that an own DELETE hides until the watch or a list confirms the deletion.
 #[derive(Debug)]
 struct Hidden {
     request: NamespacedName,
@@ -92,6 +93,7 @@ struct Hidden {
     seen: u64,
 }
 
+/// The state of the list and watch of one reflector.
 #[derive(Debug)]
 struct Part {
     /// `None` = all namespaces.

@@ -257,7 +257,7 @@ impl fmt::Debug for UntypedStore {
 impl Drop for UntypedStore {
     fn drop(&mut self) {
         // The last user is gone. The task of `core` ends at its next await and frees the objects.
-        self.core.retire();
+        self.core.retired.cancel();
     }
 }
 

@@ -49,8 +49,8 @@ fn lines(bytes: &[u8], chunk: usize, limit: usize) -> Vec<Limited> {
     let mut lines = Lines::new(limit);
     let mut found = Vec::new();
     for chunk in bytes.chunks(chunk) {
-        lines.push(Bytes::copy_from_slice(chunk));
-        found.extend(std::iter::from_fn(|| lines.next()));
+        let mut chunk = Bytes::copy_from_slice(chunk);
+        found.extend(std::iter::from_fn(|| lines.next(&mut chunk)));
     }
     found
 }

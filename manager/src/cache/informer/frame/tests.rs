@@ -1,8 +1,9 @@
 use super::*;
 use crate::cache::object::json::Cursor;
 
-fn drain(lines: &mut Lines) -> Vec<Limited> {
-    std::iter::from_fn(|| lines.next()).collect()
+fn read(lines: &mut Lines, bytes: impl Into<Bytes>) -> Vec<Limited> {
+    let mut bytes = bytes.into();
+    std::iter::from_fn(|| lines.next(&mut bytes)).collect()
 }
 
 fn whole(text: &'static str) -> Limited {
@@ -11,14 +12,12 @@ fn whole(text: &'static str) -> Limited {
 
 #[test]
 fn lines_are_found_however_the_stream_is_cut() {
-    let stream = b"one\n\ntwo\r\nthree\n";
+    let stream: &'static [u8] = b"one\n\ntwo\r\nthree\n";
     for cut in 0..stream.len() {
         let mut lines = Lines::new(0);
         let (head, tail) = stream.split_at(cut);
-        lines.push(Bytes::from_static(head));
-        let mut found = drain(&mut lines);
-        lines.push(Bytes::from_static(tail));
-        found.extend(drain(&mut lines));
+        let mut found = read(&mut lines, head);
+        found.extend(read(&mut lines, tail));
         assert_eq!(found, [whole("one"), whole("two\r"), whole("three")], "cut at {cut}");
     }
 }
@@ -27,25 +26,24 @@ fn lines_are_found_however_the_stream_is_cut() {
 fn a_line_in_one_chunk_is_not_copied() {
     let stream = Bytes::from(b"one\ntwo\nthr".to_vec());
     let mut lines = Lines::new(0);
-    lines.push(stream.clone());
-    let Some(Limited::Whole(one)) = lines.next() else { panic!("a line is there") };
-    assert_eq!(one.as_ptr(), stream.as_ptr());
-    lines.push(Bytes::from_static(b"ee\n"));
-    assert_eq!(drain(&mut lines), [whole("two"), whole("three")], "pushed before all lines were taken");
+    let found = read(&mut lines, stream.clone());
+    let [Limited::Whole(one), Limited::Whole(two)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((one.as_ptr(), two.as_ptr()), (stream.as_ptr(), stream[4..].as_ptr()));
+    assert_eq!(read(&mut lines, "ee\n"), [whole("three")]);
 }
 
 #[test]
 fn a_line_over_the_limit_is_dropped_and_the_next_is_whole() {
     let mut lines = Lines::new(4);
-    lines.push(Bytes::from_static(b"1234\n12345"));
-    assert_eq!(drain(&mut lines), [whole("1234"), Limited::TooLong(Bytes::from_static(b"12345"))]);
+    assert_eq!(
+        read(&mut lines, "1234\n12345"),
+        [whole("1234"), Limited::TooLong(Bytes::from_static(b"12345"))]
+    );
     for _ in 0..100 {
-        lines.push(vec![b'x'; 1000].into());
-        assert_eq!(drain(&mut lines), []);
+        assert_eq!(read(&mut lines, vec![b'x'; 1000]), []);
         assert!(lines.partial.capacity() < 4096, "dropped bytes are not buffered");
     }
-    lines.push(Bytes::from_static(b"x\nok\n"));
-    assert_eq!(drain(&mut lines), [whole("ok")]);
+    assert_eq!(read(&mut lines, "x\nok\n"), [whole("ok")]);
 }
 
 #[test]
@@ -77,9 +75,8 @@ fn bytes_after_an_object_other_than_the_end_of_its_event_are_an_error() {
 #[test]
 fn only_the_annotation_value_true_ends_the_initial_events() {
     let bookmark = |value: &str| {
-        let text = format!(
-            r#"{{"metadata":{{"resourceVersion":"9","annotations":{{"k8s.io/initial-events-end":"{value}"}}}}}}"#
-        );
+        let annotations = format!(r#"{{"k8s.io/initial-events-end":"{value}"}}"#);
+        let text = format!(r#"{{"metadata":{{"resourceVersion":"9","annotations":{annotations}}}}}"#);
         serde_json::from_str::<Bookmark>(&text).unwrap().ends_initial_events()
     };
     assert!(bookmark("true") && !bookmark("false"));

@@ -107,9 +107,6 @@ impl Reflector {
 
     async fn read_events(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         loop {
-            while let Some(line) = stream.lines.next() {
-                self.apply_line(&line, stream)?;
-            }
             self.store.room().await;
             // A server that sends initial events without pause must also end them before the watch ends.
             if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.end {
@@ -132,8 +129,9 @@ impl Reflector {
                 None => return Err(Failure::Broken("the server ended the watch at once".to_owned())),
                 Some(Err(error)) => return Err(Failure::Broken(Chain(&error).to_string())),
                 Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        stream.lines.push(data);
+                    let mut bytes = frame.into_data().unwrap_or_default();
+                    while let Some(line) = stream.lines.next(&mut bytes) {
+                        self.apply_line(&line, stream)?;
                     }
                 }
             }

@@ -162,7 +162,7 @@ impl Table {
         let vanished =
             |slot: &Slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version);
         let Some(namespace) = namespace else {
-            let slots = self.objects.iter().filter(|(_, slot)| vanished(slot));
+            let slots = self.objects.from(0).filter(|(_, slot)| vanished(slot));
             return slots.map(|(number, _)| number).collect();
         };
         let numbers = self.indexes.in_namespace(namespace).into_iter().flat_map(|bucket| bucket.from(0));

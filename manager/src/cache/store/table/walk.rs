@@ -71,7 +71,7 @@ impl Table {
     }
 
     pub(in crate::cache) fn all(&self) -> Vec<View> {
-        self.objects.iter().map(|(_, slot)| slot.view.clone()).collect()
+        self.objects.from(0).map(|(_, slot)| slot.view.clone()).collect()
     }
 }
 
