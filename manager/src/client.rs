@@ -29,7 +29,7 @@
 //! use kube::Resource;
 //! use mainstay::cache::Store;
 //! use mainstay::client::{Applier, Effect, EventType, Patcher, controller_reference};
-//! use mainstay::key::{Key as _, KindId, Request};
+//! use mainstay::key::{Key as _, KindId, NamespacedName};
 //! use mainstay::reconcile::{Context, ReconcileError};
 //! use serde_json::json;
 //!

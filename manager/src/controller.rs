@@ -60,7 +60,7 @@ pub(crate) use term::Work;
 /// ```
 /// use std::time::Duration;
 /// use mainstay::controller::Controller;
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::queue::RetryPolicy;
 ///
 /// let controller: Controller<NamespacedName> = Controller::new("invoices")

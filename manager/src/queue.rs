@@ -128,7 +128,7 @@ pub use snapshot::{Counts, KeySnapshot, Snapshot, State};
 /// A queue of keys. Cheap to clone; all clones are one queue.
 ///
 /// ```
-/// use mainstay::key::{Request, Trigger, Cause};
+/// use mainstay::key::{NamespacedName, Trigger, Cause};
 /// use mainstay::metrics::Registry;
 /// use mainstay::queue::{Add, QueueMetrics, QueueSettings, WorkQueue};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -65,7 +65,7 @@ impl Action {
 /// Lease is lost: leave nothing half-done across an await that the next run would not repair.
 ///
 /// ```
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 ///
 /// struct Greeter;

@@ -7,7 +7,7 @@
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use mainstay::cache::Store;
-//! use mainstay::key::{KindId, Request};
+//! use mainstay::key::{KindId, NamespacedName};
 //! use mainstay::client::Applier;
 //! use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 //! use mainstay::testing::reconcile_once;

@@ -95,7 +95,7 @@ impl<K: DeserializeOwned> Applier<K> {
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use mainstay::cache::Store;
     /// use mainstay::client::{Applier, Effect};
-    /// use mainstay::key::{Key as _, Request};
+    /// use mainstay::key::{Key as _, NamespacedName};
     /// use mainstay::reconcile::{Context, ReconcileError};
     ///
     /// async fn greet(

@@ -77,7 +77,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// use kube::Resource as _;
     /// use mainstay::cache::Store;
     /// use mainstay::client::{Effect, Patcher, set_controller_reference};
-    /// use mainstay::key::{KindId, Request};
+    /// use mainstay::key::{KindId, NamespacedName};
     /// use mainstay::reconcile::{Context, ReconcileError};
     ///
     /// /// Counts visits beside whatever else people keep in the same `ConfigMap`.

@@ -30,7 +30,7 @@ use crate::reconcile::{Context, Outcome, Reconciler};
 /// use mainstay::cache::{Scope, Store};
 /// use mainstay::client::Applier;
 /// use mainstay::controller::Controller;
-/// use mainstay::key::{Key as _, Request};
+/// use mainstay::key::{Key as _, NamespacedName};
 /// use mainstay::manager::{Cluster, Manager};
 /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 /// use mainstay::watch::EnqueueForObject;
@@ -231,7 +231,7 @@ impl Cluster {
     /// use mainstay::cache::{Scope, Store};
     /// use mainstay::client::Applier;
     /// use mainstay::controller::Controller;
-    /// use mainstay::key::{Key as _, KindId, Request};
+    /// use mainstay::key::{Key as _, KindId, NamespacedName};
     /// use mainstay::manager::Manager;
     /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
     /// use serde_json::json;

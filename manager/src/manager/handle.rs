@@ -21,7 +21,7 @@ use crate::watch::Source;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use mainstay::cache::Scope;
 /// use mainstay::controller::Controller;
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::manager::Manager;
 /// # use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 /// # struct Greeter;
