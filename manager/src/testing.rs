@@ -56,6 +56,7 @@ mod api;
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::sync::Arc;
 
 use kube::Resource;
@@ -68,7 +69,7 @@ use crate::cache::{KindStore, Store};
 use crate::client::Recorder;
 use crate::client::events::Heard;
 use crate::key::{Cause, Key, KindId, KindScope};
-use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings};
+use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings, Writes};
 
 pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
@@ -123,11 +124,39 @@ impl Context {
 }
 
 impl TestContext {
-    /// Lets the API server have the objects of this store, and what is written to it enter the store: as in a manager.
+    /// Gives the API server the objects of this store, and has writes enter the store, as in a manager. The reconciler may
+    /// write the kind of the store with [`Context::apply`].
     #[must_use]
+    #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
         self.api.serve(store.kind_store());
-        self
+        self.writing(store.kind_store().kind(), Some(store.kind_store()))
+    }
+
+    /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed for the kind of
+    /// a store that was given.
+    ///
+    /// [`Controller::writes`]: crate::controller::Controller::writes
+    #[must_use]
+    #[track_caller]
+    pub fn with_writes<K>(self) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        let kind = KindId::of::<K>();
+        // The API server keeps the objects; the reconciler has no store of them.
+        self.api.serve(Store::<K>::from_values(&kind, []).kind_store());
+        self.writing(&kind, None)
+    }
+
+    #[track_caller]
+    fn writing(mut self, kind: &KindId, store: Option<&Arc<KindStore>>) -> Self {
+        let mut writes = Writes::clone(&self.surroundings.writes);
+        writes.declare(kind, store, Some(Location::caller()));
+        self.surroundings.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
+        let attempt = self.context.attempt();
+        self.with_attempt(attempt)
     }
 
     /// As if the key had failed `attempt - 1` times in a row.

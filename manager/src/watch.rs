@@ -14,7 +14,7 @@ mod store;
 mod timed;
 
 pub use foreign::{FunctionSource, function, stream, try_stream};
-pub use handler::{Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, enqueue_mapped};
+pub use handler::{Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, map, map_view};
 pub(crate) use metrics::SourceMetrics;
 pub use predicate::{
     And, AnnotationsChanged, DeletionRequested, FinalizersChanged, GenerationChanged, LabelsChanged, Not, Or,
@@ -22,7 +22,7 @@ pub use predicate::{
 };
 pub use sink::{NeverSynced, Sink, SourcesSynced};
 pub use source::{ChannelSource, Notifier, Source, SourceError, channel};
-pub use store::StoreSource;
+pub use store::{StoreSource, Watched};
 pub use timed::{Interval, interval};
 
 #[cfg(test)]

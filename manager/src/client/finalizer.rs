@@ -22,12 +22,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use serde_json::json;
 
-use crate::key::{KindId, NamespacedName, is_dns_subdomain};
+use crate::key::{KindId, is_dns_subdomain};
 
 use super::apply::Authority;
 use super::call::{call, request};
 use super::current::{live, look_at};
 use super::error::WriteError;
+use super::owner::name_of;
 
 /// Longest domain of a finalizer, in bytes: that of a DNS name.
 const MAX_DOMAIN: usize = 253;
@@ -243,10 +244,6 @@ async fn look(
     let live: PartialObjectMeta =
         live.decode().map_err(|source| WriteError::Undecodable { what: look_at(kind, &name), source })?;
     Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
-}
-
-fn name_of(meta: &ObjectMeta) -> NamespacedName {
-    NamespacedName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// Says what is wrong with a name.

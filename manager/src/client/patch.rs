@@ -40,7 +40,7 @@ use self::draft::{Draft, Edited, Start, Subject};
 #[doc(alias = "CreateOrUpdate")]
 pub struct Patcher<K> {
     kind: KindId,
-    field_manager: &'static str,
+    field_manager: Arc<str>,
     start: Option<Arc<Start<K>>>,
 }
 
@@ -48,8 +48,8 @@ pub struct Patcher<K> {
 
 impl<K> Patcher<K> {
     /// Names kind and field manager: who `kubectl get --show-managed-fields` says has written a field.
-    pub fn new(kind: KindId, field_manager: &'static str) -> Self {
-        Self { kind, field_manager, start: None }
+    pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
+        Self { kind, field_manager: field_manager.into(), start: None }
     }
 
     /// Has an object that is not there begin as this, with the name it is to have. Otherwise it begins with nothing but
@@ -230,14 +230,18 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     ) -> Result<Response<Bytes>, WriteError> {
         let content_type =
             if method == Method::POST { "application/json" } else { "application/merge-patch+json" };
-        let address = format!("{path}?{}", query(self.field_manager, dry_run, what)?);
+        let address = format!("{path}?{}", query(&self.field_manager, dry_run, what)?);
         send(cx.client(), request(method, &address, Some(content_type), body, what)?, what).await
     }
 }
 
 impl<K> Clone for Patcher<K> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind.clone(), field_manager: self.field_manager, start: self.start.clone() }
+        Self {
+            kind: self.kind.clone(),
+            field_manager: Arc::clone(&self.field_manager),
+            start: self.start.clone(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Controllers share connections, so a request carries its writer down the stack to the observer of writes.
 
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use http::Request;
 use kube::Client;
@@ -14,7 +14,8 @@ use crate::key::Key;
 /// A part of this process that writes. The default is one without a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
-    controller: Option<&'static str>,
+    /// Hash of the controller's name.
+    controller: Option<u64>,
     /// Hash of the key whose run writes; `None` outside of runs.
     key: Option<u64>,
     /// The one resourceVersion that the write was for; `None` if it was for whichever the server had.
@@ -25,13 +26,13 @@ pub struct Writer {
 
 impl Writer {
     /// The controller of this name.
-    pub fn controller(name: &'static str) -> Self {
-        Self { controller: Some(name), ..Self::default() }
+    pub fn controller(name: &str) -> Self {
+        Self { controller: Some(hash(name)), ..Self::default() }
     }
 
     /// Returns whether this is the controller of this name.
     pub fn is_controller(self, name: &str) -> bool {
-        self.controller == Some(name)
+        self.controller == Some(hash(name))
     }
 
     /// The same in a run of this key.
@@ -83,7 +84,7 @@ impl Writer {
 
 /// The same for equal keys throughout the process. Two keys of one hash are taken for one key, whose backoff goes on where
 /// it should end.
-fn hash(key: &impl Key) -> u64 {
+fn hash<T: Hash + ?Sized>(key: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()

@@ -19,7 +19,7 @@ use crate::queue::{Counts, KeySnapshot, State};
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default)]
 pub struct Directory {
-    entries: Arc<Mutex<BTreeMap<&'static str, Arc<dyn ControllerView>>>>,
+    entries: Arc<Mutex<BTreeMap<Arc<str>, Arc<dyn ControllerView>>>>,
 }
 
 /// One running controller, whatever its queue is keyed by.
@@ -64,7 +64,7 @@ pub enum ReconcileRefused {
 #[derive(Clone, Debug)]
 pub struct ControllerStatus {
     /// Its name.
-    pub name: &'static str,
+    pub name: Arc<str>,
     /// Whether it works only on the replica that leads.
     pub needs_lease: bool,
     /// Whether its term is open: this replica leads, or it needs no Lease.
@@ -103,7 +103,7 @@ pub struct Wanted {
 #[must_use]
 pub(super) struct Listed {
     directory: Directory,
-    name: &'static str,
+    name: Arc<str>,
 }
 
 // === impl Directory ===
@@ -115,8 +115,8 @@ impl Directory {
     }
 
     /// Returns the names of the controllers that run now, in order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.entries.lock().keys().copied().collect::<Vec<_>>().into_iter()
+    pub fn names(&self) -> impl Iterator<Item = Arc<str>> + use<> {
+        self.entries.lock().keys().cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the controller of this name if it runs now.
@@ -125,8 +125,8 @@ impl Directory {
     }
 
     /// Lists a controller. Names are unique among the controllers of a manager.
-    pub(super) fn enter(&self, name: &'static str, controller: Arc<dyn ControllerView>) -> Listed {
-        self.entries.lock().insert(name, controller);
+    pub(super) fn enter(&self, name: Arc<str>, controller: Arc<dyn ControllerView>) -> Listed {
+        self.entries.lock().insert(Arc::clone(&name), controller);
         Listed { directory: self.clone(), name }
     }
 }
@@ -164,7 +164,7 @@ impl Wanted {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let gone = self.directory.entries.lock().remove(self.name);
+        let gone = self.directory.entries.lock().remove(&self.name);
         // A queue of many keys is freed here, outside the lock.
         drop(gone);
     }

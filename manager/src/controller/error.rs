@@ -1,8 +1,11 @@
 //! How a controller can be wired wrongly, and why one can end.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::key::KindId;
+use crate::reconcile::BoxError;
 use crate::watch::{NeverSynced, SourceError};
 
 /// A controller was put together in a way that cannot work.
@@ -36,6 +39,12 @@ pub enum WiringError {
         /// The kind given second.
         second: KindId,
     },
+    /// The reconciler cannot work in this controller.
+    #[error("its reconciler does not fit: {source}")]
+    Reconciler {
+        /// The mistake.
+        source: BoxError,
+    },
     /// Nothing would ever put a key on the queue.
     #[error("no source: call reconciles(...), watches(...) or source(...)")]
     NoSource,
@@ -49,7 +58,7 @@ pub enum ControllerError {
     #[error("controller {controller} lost a source")]
     Source {
         /// The controller.
-        controller: &'static str,
+        controller: Arc<str>,
         /// What happened to the source.
         #[source]
         source: SourceError,
@@ -58,7 +67,7 @@ pub enum ControllerError {
     #[error("controller {controller} would wait for ever")]
     NeverSynced {
         /// The controller.
-        controller: &'static str,
+        controller: Arc<str>,
         /// Which source.
         #[source]
         source: NeverSynced,
@@ -67,7 +76,7 @@ pub enum ControllerError {
     #[error("controller {controller}: a worker panicked")]
     WorkerPanicked {
         /// The controller.
-        controller: &'static str,
+        controller: Arc<str>,
         /// The panic.
         #[source]
         source: tokio::task::JoinError,
@@ -76,7 +85,7 @@ pub enum ControllerError {
     #[error("controller {controller}: source {name} panicked: {message}")]
     SourcePanicked {
         /// The controller.
-        controller: &'static str,
+        controller: Arc<str>,
         /// What the source calls itself.
         name: String,
         /// The text of the panic.

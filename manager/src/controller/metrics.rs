@@ -36,7 +36,7 @@ pub struct ControllerMetrics {
 #[derive(Clone, Debug)]
 pub(crate) struct OneController {
     families: ControllerMetrics,
-    controller: &'static str,
+    controller: String,
     /// In the order of [`Counted::ALL`].
     total: [Counter; Counted::ALL.len()],
     errors: Counter,
@@ -65,11 +65,11 @@ pub(crate) enum Counted {
     requeue_after,
 }
 
-type Labels = [(&'static str, &'static str); 1];
+type Labels = [(&'static str, String); 1];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
-    controller: &'static str,
+    controller: String,
     result: Counted,
 }
 
@@ -120,13 +120,15 @@ impl ControllerMetrics {
     }
 
     /// Returns the part of one controller, with every series present from the start.
-    pub(crate) fn of(&self, controller: &'static str) -> OneController {
-        let labels = [("controller", controller)];
-        let total = |result| self.total.get_or_create_owned(&ResultLabels { controller, result });
+    pub(crate) fn of(&self, controller: &str) -> OneController {
+        let labels = [("controller", controller.to_owned())];
+        let total = |result| {
+            self.total.get_or_create_owned(&ResultLabels { controller: controller.to_owned(), result })
+        };
         self.sources.begin(controller);
         OneController {
             families: self.clone(),
-            controller,
+            controller: controller.to_owned(),
             total: Counted::ALL.map(total),
             errors: self.errors.get_or_create_owned(&labels),
             terminal_errors: self.terminal_errors.get_or_create_owned(&labels),
@@ -145,9 +147,9 @@ impl OneController {
     /// Takes every series of the controller away. What is counted after that is told nobody.
     pub(crate) fn remove(&self) {
         let Self { families, controller, .. } = self;
-        let labels = &[("controller", *controller)];
+        let labels = &[("controller", controller.clone())];
         for result in Counted::ALL {
-            families.total.remove(&ResultLabels { controller, result });
+            families.total.remove(&ResultLabels { controller: controller.clone(), result });
         }
         for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
             family.remove(labels);

@@ -3,6 +3,8 @@
 //! The life of the controller owns the post; whoever else has one has it weakly, so that nothing of a controller that has
 //! ended is kept by those who once asked for it.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, watch};
 
 use super::ControllerSettings;
@@ -13,7 +15,7 @@ use crate::watch::{Sink, Source, SourceMetrics, SourcesSynced};
 
 /// One controller as others reach it.
 pub(crate) struct Post<Q: Key> {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     pub(super) needs_lease: bool,
     pub(super) queue: WorkQueue<Q>,
     pub(super) settings: watch::Receiver<ControllerSettings>,
@@ -51,7 +53,7 @@ impl<Q: Key> Post<Q> {
 impl<Q: Key> ControllerView for Post<Q> {
     fn status(&self) -> ControllerStatus {
         ControllerStatus {
-            name: self.name,
+            name: Arc::clone(&self.name),
             needs_lease: self.needs_lease,
             leading: *self.open.borrow(),
             synced: self.synced.is_synced(),

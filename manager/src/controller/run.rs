@@ -27,7 +27,7 @@ type SourceEnded = Result<(task::Id, Fed), JoinError>;
 
 /// What of a controller runs, and is waited for at its end.
 struct AtWork<Q: Key> {
-    name: &'static str,
+    name: Arc<str>,
     crew: Crew<Q>,
     feeds: JoinSet<Fed>,
     /// What the sources call themselves that have not ended.
@@ -43,13 +43,13 @@ impl<Q: Key> Wired<Q> {
     /// is polled; until then it takes keys and sources.
     ///
     /// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
-    pub(crate) fn open(mut self, name: &'static str, mut environment: Environment) -> (Life, Weak<Post<Q>>) {
+    pub(crate) fn open(mut self, name: Arc<str>, mut environment: Environment) -> (Life, Weak<Post<Q>>) {
         let initial = environment.settings.borrow_and_update().clone();
-        let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
+        let queue = WorkQueue::new(&name, initial.queue, initial.workers, &environment.queue_metrics);
         queue.set_leading(false);
         let (feeds, added) = mpsc::unbounded_channel();
         let post = Arc::new(Post {
-            name,
+            name: Arc::clone(&name),
             needs_lease: environment.needs_lease,
             queue,
             settings: environment.settings.clone(),
@@ -65,7 +65,7 @@ impl<Q: Key> Wired<Q> {
         let reach = Arc::downgrade(&post);
         let life = async move {
             // An error's level: a line must name its controller wherever it is shown.
-            let span = error_span!("controller", controller = name);
+            let span = error_span!("controller", controller = &*name);
             live(post, added, self, environment).instrument(span).await
         };
         (Box::pin(life), reach)
@@ -80,16 +80,16 @@ async fn live<Q: Key>(
 ) -> Result<(), ControllerError> {
     let Environment { mut settings, term, directory, metrics, queue_metrics, stop, departure, .. } =
         environment;
-    let Wired { primary, pause, reconciler, .. } = wired;
+    let Wired { primary, pause, writes, reconciler, .. } = wired;
     departure.stage.send_modify(|stage| stage.living = true);
-    let (name, queue) = (post.name, &post.queue);
-    let _listed = directory.enter(name, Arc::clone(&post) as _);
-    let counted = metrics.of(name);
-    let mut surroundings = environment.surroundings.signed(Writer::controller(name));
+    let (name, queue) = (Arc::clone(&post.name), &post.queue);
+    let _listed = directory.enter(Arc::clone(&name), Arc::clone(&post) as _);
+    let counted = metrics.of(&name);
+    let mut surroundings = environment.surroundings.signed(Writer::controller(&name), writes);
     let stopping = surroundings.stopping.child_token();
     surroundings.stopping = stopping.clone();
     let workplace = Workplace {
-        name,
+        name: Arc::clone(&name),
         primary,
         queue: queue.clone(),
         reconciler,
@@ -100,7 +100,13 @@ async fn live<Q: Key>(
         pause,
     };
     let crew = Crew::new(workplace);
-    let mut work = AtWork { name, crew, feeds: JoinSet::new(), names: BTreeMap::new(), failure: None };
+    let mut work = AtWork {
+        name: Arc::clone(&name),
+        crew,
+        feeds: JoinSet::new(),
+        names: BTreeMap::new(),
+        failure: None,
+    };
     let mut open = term.subscribe();
     // A controller that is disabled stays registered, and runs neither sources nor workers.
     let enabled = settings.borrow().enabled;
@@ -237,7 +243,7 @@ impl<Q: Key> AtWork<Q> {
 
     /// What the task of a source says that has ended: nothing if all is well.
     fn source_failure(&mut self, ended: SourceEnded) -> Option<ControllerError> {
-        let controller = self.name;
+        let controller = Arc::clone(&self.name);
         let task = ended.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
         let name = self.names.remove(&task).unwrap_or_default();
         match ended {

@@ -27,7 +27,7 @@ pub struct Term {
 #[must_use]
 pub(crate) struct Work {
     shared: Arc<Shared>,
-    name: &'static str,
+    name: Arc<str>,
     number: u64,
     lost: CancellationToken,
 }
@@ -44,7 +44,7 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     /// Running work by the name of who runs it.
-    running: BTreeMap<&'static str, usize>,
+    running: BTreeMap<Arc<str>, usize>,
     /// Whether a term may begin that has not: set by `grant`, taken by whatever begins or ends it.
     granted: bool,
     /// Counts terms from 1; 0 before the first.
@@ -117,8 +117,8 @@ impl Term {
     }
 
     /// Returns who still runs work, by name.
-    pub fn late(&self) -> Vec<&'static str> {
-        self.shared.inner.lock().running.keys().copied().collect()
+    pub fn late(&self) -> Vec<Arc<str>> {
+        self.shared.inner.lock().running.keys().cloned().collect()
     }
 
     /// Returns whether work may run, and tells of every change.
@@ -127,12 +127,12 @@ impl Term {
     }
 
     /// Enters a piece of work, unless the term has ended or not begun.
-    pub(crate) fn enter(&self, name: &'static str) -> Option<Work> {
-        let mut inner = self.shared.inner.lock();
+    pub(crate) fn enter(&self, name: impl Into<Arc<str>>) -> Option<Work> {
+        let (name, mut inner) = (name.into(), self.shared.inner.lock());
         if !*self.shared.open.borrow() {
             return None;
         }
-        *inner.running.entry(name).or_default() += 1;
+        *inner.running.entry(Arc::clone(&name)).or_default() += 1;
         self.shared.active.send_modify(|active| *active += 1);
         let (number, lost) = (inner.number, inner.lost.clone());
         Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
@@ -162,10 +162,10 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
-        if let Some(count) = inner.running.get_mut(self.name) {
+        if let Some(count) = inner.running.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
-                inner.running.remove(self.name);
+                inner.running.remove(&self.name);
             }
         }
         self.shared.active.send_modify(|active| *active -= 1);

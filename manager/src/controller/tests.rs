@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::cache::Store;
 use crate::client::Recorder;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
@@ -152,7 +153,7 @@ impl<Q: Key> Bench<Q> {
             stop: stop.clone(),
             departure: Departure::never(),
         };
-        let (life, post) = registration.wired.expect("wired").open("test", environment);
+        let (life, post) = registration.wired.expect("wired").open("test".into(), environment);
         let mut running = JoinSet::new();
         running.spawn(life);
         Self { term, settings, registry, directory, post, stop, notifier, running }

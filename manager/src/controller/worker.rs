@@ -31,7 +31,7 @@ const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 
 /// What every worker of one controller works with.
 pub(super) struct Workplace<Q: Key> {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     /// The kind whose objects the queue is keyed by, for the log.
     pub(super) primary: Option<KindId>,
     pub(super) queue: WorkQueue<Q>,
@@ -135,14 +135,14 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
             roster.leave(number);
             return;
         };
-        if let Some(permit) = workplace.term.enter(workplace.name) {
+        if let Some(permit) = workplace.term.enter(Arc::clone(&workplace.name)) {
             // Whatever of the user's panics outside the reconcile itself, such as the `Display` of an error, must not
             // take the worker along. The key's guard counts it as a failure.
             let run = AssertUnwindSafe(workplace.run(running, permit)).catch_unwind();
             if let Err(panic) = run.await {
                 workplace.metrics.panics.inc();
                 error!(
-                    controller = workplace.name,
+                    controller = &*workplace.name,
                     panic = panic_text(&*panic),
                     "a run panicked after its reconcile"
                 );
@@ -190,7 +190,7 @@ impl Roster {
 impl<Q: Key> Workplace<Q> {
     async fn run(&self, running: Running<Q>, permit: Work) {
         if self.pause.as_ref().is_some_and(|is_paused| is_paused(running.key())) {
-            debug!(controller = self.name, key = %running.key(), "left alone, since it is paused");
+            debug!(controller = &*self.name, key = %running.key(), "left alone, since it is paused");
             // The end of the pause is a strong add, which takes it out again; so does a deletion.
             running.park(PAUSED);
             return;
@@ -206,7 +206,7 @@ impl<Q: Key> Workplace<Q> {
         let span = error_span!(
             parent: Span::none(),
             "reconcile",
-            controller = self.name,
+            controller = &*self.name,
             controllerGroup = self.primary.as_ref().map(KindId::group),
             controllerKind = self.primary.as_ref().map(KindId::kind),
             namespace = key.namespace(),

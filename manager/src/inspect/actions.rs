@@ -44,7 +44,7 @@ pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<
     let name = name.unwrap_or_default();
     let matched = controller.reconcile(namespace.as_deref(), &name).map_err(|error| error.to_string())?;
     let controller = controller.status().name;
-    warn!(controller, action = "reconcile", namespace, name, matched, "asked for by hand");
+    warn!(controller = &*controller, action = "reconcile", namespace, name, matched, "asked for by hand");
     Ok(Reconciled { matched })
 }
 

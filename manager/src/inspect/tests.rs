@@ -136,7 +136,7 @@ impl<Q: Key> Live<Q> {
             stop: stop.clone(),
             departure: Departure::never(),
         };
-        let (run, _post) = registration.wired.unwrap().open("web", environment);
+        let (run, _post) = registration.wired.unwrap().open("web".into(), environment);
         let mut life = JoinSet::new();
         life.spawn(async move { run.await.unwrap() });
         Self { controllers, notifier, term, stop, life }

@@ -20,7 +20,7 @@ use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
 use crate::key::{Fence, Key, KindId, is_dns_label};
 use crate::metrics::Registry;
-use crate::reconcile::{Context, Outcome, Reconciler};
+use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 
 /// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by [`Manager::cluster`]. Cheap to
 /// clone; all clones are one cluster.
@@ -344,6 +344,10 @@ impl Cluster {
 impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
     async fn reconcile(&self, key: &Q, cx: &Context) -> Outcome {
         self.reconciler.reconcile(key, &self.cluster.context(cx)).await
+    }
+
+    fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
+        self.reconciler.check(primary)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::reconcile::Surroundings;
 
 impl Shared {
     /// What writes are made with: fenced by the Lease where it is needed.
-    pub(super) fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
+    pub(super) fn surroundings(&self, name: &str, needs_lease: bool) -> Surroundings {
         let own = self.clusters.own();
         let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
         let surroundings =
@@ -21,7 +21,7 @@ impl Shared {
     /// What a controller gets to live in.
     pub(super) fn environment(
         &self,
-        name: &'static str,
+        name: &str,
         needs_lease: bool,
         settings: watch::Receiver<ControllerSettings>,
         departure: Departure,

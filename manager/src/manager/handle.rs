@@ -39,7 +39,7 @@ use crate::watch::Source;
 /// ```
 #[derive(Clone)]
 pub struct ControllerHandle<Q: Key = NamespacedName> {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     /// Gone with the controller.
     pub(super) post: Weak<Post<Q>>,
     /// Cancelled to take the controller out.
@@ -52,11 +52,11 @@ pub struct ControllerHandle<Q: Key = NamespacedName> {
 }
 
 /// The controller has been removed, or its manager has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("controller {name:?} takes nothing any more: it has been removed, or its manager has ended")]
 pub struct ControllerGone {
     /// The controller.
-    pub name: &'static str,
+    pub name: Arc<str>,
 }
 
 /// A controller did not leave in good order.
@@ -67,7 +67,7 @@ pub enum RemoveError {
     #[error("controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", "))]
     Late {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// What its work was given.
         grace: Duration,
         /// The keys whose runs were dropped, and what the sources call themselves that were.
@@ -80,7 +80,7 @@ pub enum RemoveError {
     )]
     StillRunning {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// What its work was given.
         grace: Duration,
         /// The keys that run, and what the sources call themselves that do.
@@ -90,7 +90,7 @@ pub enum RemoveError {
     #[error("controller {name:?} was dropped with its manager, which stopped before the removal was over")]
     CutShort {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
     },
 }
 
@@ -98,8 +98,8 @@ pub enum RemoveError {
 
 impl<Q: Key> ControllerHandle<Q> {
     /// Returns the controller's name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns how it is doing; `None` once it has ended.
@@ -125,7 +125,7 @@ impl<Q: Key> ControllerHandle<Q> {
     /// If the controller has been removed or has ended.
     pub fn add_source(&self, source: impl Source<Q>) -> Result<(), ControllerGone> {
         let taken = self.reach()?.add_source(Box::new(source));
-        if taken { Ok(()) } else { Err(ControllerGone { name: self.name }) }
+        if taken { Ok(()) } else { Err(self.gone()) }
     }
 
     /// Takes the controller out of its manager, which goes on. Its sources end, its queue takes and hands out no more
@@ -145,7 +145,7 @@ impl<Q: Key> ControllerHandle<Q> {
     pub fn remove(&self) -> impl Future<Output = Result<(), RemoveError>> + Send + 'static {
         self.leave.cancel();
         withdraw_leavers(&self.members);
-        let (name, grace, mut stage) = (self.name, (self.grace)(), self.stage.clone());
+        let (name, grace, mut stage) = (Arc::clone(&self.name), (self.grace)(), self.stage.clone());
         async move {
             // The channel ends with the controller; nothing sent on it does.
             let ended = timeout(grace + OWN_TURN, stage.wait_for(|_| false)).await.is_ok();
@@ -161,7 +161,11 @@ impl<Q: Key> ControllerHandle<Q> {
 
     fn reach(&self) -> Result<Arc<Post<Q>>, ControllerGone> {
         let post = if self.leave.is_cancelled() { None } else { self.post.upgrade() };
-        post.ok_or(ControllerGone { name: self.name })
+        post.ok_or_else(|| self.gone())
+    }
+
+    fn gone(&self) -> ControllerGone {
+        ControllerGone { name: Arc::clone(&self.name) }
     }
 }
 

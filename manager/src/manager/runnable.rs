@@ -1,6 +1,7 @@
 //! Anything with a lifetime that is not a controller.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
@@ -115,7 +116,7 @@ pub struct RunContext {
 
 /// A runnable that has been added, and what it said of itself then: no later word moves it to another group.
 pub(super) struct Recruit {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     pub(super) group: RunnableGroup,
     pub(super) gate: Option<Gate>,
     pub(super) runnable: Box<dyn Runnable>,
@@ -150,7 +151,7 @@ impl Recruit {
     pub(super) fn new(name: &'static str, runnable: impl Runnable, gates: &Gates) -> Self {
         let group = runnable.group();
         let gate = runnable.declares_readiness().then(|| gates.enter(name, group));
-        Self { name, group, gate, runnable: Box::new(runnable) }
+        Self { name: name.into(), group, gate, runnable: Box::new(runnable) }
     }
 
     /// Runs it, as a future that calls nothing of the user's before it is polled: a panic is the task's then.
@@ -167,7 +168,7 @@ impl Recruit {
             result
         };
         // An error's level: a line must name its runnable wherever it is shown.
-        Box::pin(run.instrument(error_span!("runnable", runnable = name)))
+        Box::pin(run.instrument(error_span!("runnable", runnable = &*name)))
     }
 }
 

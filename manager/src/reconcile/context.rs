@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Authority, Recorder, Writer};
 use crate::key::{Cause, Key, Trigger};
 
+use super::writes::Writes;
+
 /// What all runs of one controller share.
 #[derive(Clone)]
 pub struct Surroundings {
@@ -23,6 +25,8 @@ pub struct Surroundings {
     /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
     /// while one is made, which awaits nothing.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
+    /// The kinds that the controller writes, with its appliers of this cluster.
+    pub(crate) writes: Arc<Writes>,
     /// Fenced by the Lease if the controller needs it. Requests of this client are not attributed to a run.
     pub client: kube::Client,
     /// Where Events are written from.
@@ -95,13 +99,19 @@ impl Context {
             Arc::clone(there)
         } else {
             let (client, events) = move_to(here);
-            let elsewhere = Arc::default();
-            let there = Arc::new(Surroundings { elsewhere, client, events, ..Surroundings::clone(here) });
+            let name = Some(&**cluster).filter(|name| !name.is_empty());
+            let (elsewhere, writes) = (Arc::default(), Arc::new(here.writes.within(name)));
+            let there = Surroundings { elsewhere, writes, client, events, ..Surroundings::clone(here) };
+            let there = Arc::new(there);
             known.push((Arc::clone(cluster), Arc::clone(&there)));
             there
         };
         drop(known);
         Self { surroundings, client: OnceLock::new(), ..self.clone() }
+    }
+
+    pub(super) fn writes(&self) -> &Writes {
+        &self.surroundings.writes
     }
 
     /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
@@ -190,8 +200,8 @@ impl fmt::Debug for Surroundings {
 impl Surroundings {
     /// Those of work that nothing stops, of a part of the process without a name.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (writer, elsewhere) = (Writer::default(), Arc::default());
-        Self { writer, runtime: None, fenced: false, elsewhere, client, events, stopping }
+        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
+        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
     }
 
     /// Those of work whose client is stopped with the Lease.
@@ -200,10 +210,10 @@ impl Surroundings {
         Self { fenced: true, ..self }
     }
 
-    /// The same for the runs of this writer, on the runtime in whose context this is called.
+    /// The same for the runs of this writer, which writes these kinds, on the runtime in whose context this is called.
     #[must_use]
-    pub(crate) fn signed(self, writer: Writer) -> Self {
-        Self { writer, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
+    pub(crate) fn signed(self, writer: Writer, writes: Arc<Writes>) -> Self {
+        Self { writer, writes, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
     /// Returns whether the client is stopped with the Lease.

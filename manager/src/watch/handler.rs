@@ -2,7 +2,11 @@
 
 use std::any::type_name;
 use std::collections::HashSet;
+use std::marker::PhantomData;
 use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use crate::cache::{Delta, View};
 use crate::client::Writer;
@@ -54,7 +58,14 @@ pub struct EnqueueForOwner {
     only_controller: bool,
 }
 
-struct Mapped<F>(F);
+/// Calls a function with the view of an object.
+struct MapView<F>(F);
+
+/// Calls a function with an object decoded as a `K`.
+struct Map<K, F> {
+    function: F,
+    decode: PhantomData<fn() -> K>,
+}
 
 // === impl Enqueue ===
 
@@ -169,19 +180,78 @@ fn group(api_version: &str) -> Option<&str> {
     }
 }
 
-// === impl Mapped ===
+// === impl MapView, Map ===
 
-/// Enqueues what a function answers for the old and for the new state of an object.
-pub fn enqueue_mapped<Q, I, F>(map: F) -> impl EventHandler<Q>
+/// Enqueues the keys that a function returns for the old and for the new state of an object, from its metadata alone.
+///
+/// [`map`] gives the function the object itself, which has to be decoded first.
+pub fn map_view<Q, I, F>(function: F) -> impl EventHandler<Q>
 where
     Q: Key,
     I: IntoIterator<Item = Q>,
     F: Fn(&View) -> I + Send + Sync + 'static,
 {
-    Mapped(map)
+    MapView(function)
 }
 
-impl<Q, I, F> EventHandler<Q> for Mapped<F>
+/// Enqueues the keys that a function returns for the old and for the new state of an object, decoded as a `K`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Secret;
+/// use mainstay::cache::Store;
+/// use mainstay::controller::Controller;
+/// use mainstay::key::NamespacedName;
+/// use mainstay::watch::map;
+///
+/// /// The order that a Secret of this type pays for has the name of the Secret.
+/// fn order_of(secret: &Secret) -> Option<NamespacedName> {
+///     let name = secret.metadata.name.as_deref()?;
+///     let pays = secret.type_.as_deref() == Some("shop.example.com/payment");
+///     pays.then(|| NamespacedName::new(secret.metadata.namespace.as_deref(), name))
+/// }
+///
+/// # fn wire(secrets: &Store<Secret>) {
+/// let controller = Controller::new("orders").watches(secrets, map(order_of));
+/// # }
+/// ```
+///
+/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues nothing, and the log names it. Where
+/// metadata is enough, [`map_view`] costs less.
+pub fn map<K, Q, I, F>(function: F) -> impl EventHandler<Q>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&K) -> I + Send + Sync + 'static,
+{
+    Map { function, decode: PhantomData::<fn() -> K> }
+}
+
+impl<K, Q, I, F> EventHandler<Q> for Map<K, F>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&K) -> I + Send + Sync + 'static,
+{
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
+        for view in delta.old.into_iter().chain(delta.new) {
+            match view.decode::<K>() {
+                Ok(object) => (self.function)(&object).into_iter().for_each(|key| out.add(key)),
+                Err(error) => {
+                    let object = view.request();
+                    warn!(handler = type_name::<F>(), %object, %error, "an object cannot be mapped to keys");
+                }
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        type_name::<F>()
+    }
+}
+
+impl<Q, I, F> EventHandler<Q> for MapView<F>
 where
     Q: Key,
     I: IntoIterator<Item = Q>,

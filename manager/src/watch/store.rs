@@ -20,9 +20,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
-use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, View};
+use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, Store, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
+
+/// A store, and the predicates that a delta has to pass before a controller sees it.
+///
+/// `&store` becomes one without predicates, [`Store::when`] makes one with a predicate.
+#[must_use = "it does nothing until a controller watches it"]
+pub struct Watched {
+    store: Arc<KindStore>,
+    predicates: Vec<Box<dyn Predicate>>,
+}
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
 pub struct StoreSource<Q: Key> {
@@ -32,7 +41,7 @@ pub struct StoreSource<Q: Key> {
 
 struct Feed<Q: Key> {
     handler: Box<dyn EventHandler<Q>>,
-    predicates: Vec<Arc<dyn Predicate>>,
+    predicates: Vec<Box<dyn Predicate>>,
     /// Whether the store holds the very objects the queue is keyed by.
     primary: bool,
     /// What most causes are about, once for all of them.
@@ -58,14 +67,66 @@ struct Sweeper<Q: Key> {
 /// Objects offered by a sweep between two chances for other work of the same thread.
 const SWEPT_PER_TURN: usize = 256;
 
+// === impl Watched ===
+
+impl<K> Store<K> {
+    /// Watches this store for the deltas that `predicate` admits: for [`Controller::reconciles`] and its kin.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # use mainstay::cache::Store;
+    /// # use mainstay::controller::Controller;
+    /// use mainstay::watch::GenerationChanged;
+    ///
+    /// # fn wire(deployments: &Store<Deployment>) {
+    /// let controller = Controller::new("restarter").reconciles(deployments.when(GenerationChanged));
+    /// # }
+    /// ```
+    ///
+    /// [`Controller::reconciles`]: crate::controller::Controller::reconciles
+    pub fn when(&self, predicate: impl Predicate) -> Watched {
+        Watched::from(self).when(predicate)
+    }
+}
+
+impl Watched {
+    /// Restricts the deltas further, to those that `predicate` admits too.
+    pub fn when(mut self, predicate: impl Predicate) -> Self {
+        self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    pub(crate) fn store(&self) -> &Arc<KindStore> {
+        &self.store
+    }
+}
+
+impl<K> From<&Store<K>> for Watched {
+    fn from(store: &Store<K>) -> Self {
+        Arc::clone(store.kind_store()).into()
+    }
+}
+
+impl From<Arc<KindStore>> for Watched {
+    fn from(store: Arc<KindStore>) -> Self {
+        Self { store, predicates: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("kind", self.store.kind()).finish_non_exhaustive()
+    }
+}
+
 // === impl StoreSource ===
 
 impl<Q: Key> StoreSource<Q> {
-    /// Watches `store` and asks `handler` which keys each delta concerns.
-    pub fn new(store: Arc<KindStore>, handler: impl EventHandler<Q>) -> Self {
+    /// Makes a source of the keys that `handler` returns for the deltas of a store.
+    pub fn new(watched: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
+        let Watched { store, predicates } = watched.into();
         let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
-        let feed = Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake };
-        Self { store, feed }
+        Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
     /// Says that the queue is keyed by the objects of this store: a change of nothing but their status is then weak,
@@ -73,17 +134,6 @@ impl<Q: Key> StoreSource<Q> {
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;
-        self
-    }
-
-    /// Lets only those deltas through that `predicate` and all earlier ones admit.
-    #[must_use]
-    pub fn filtered(self, predicate: impl Predicate) -> Self {
-        self.filtered_by(Arc::new(predicate))
-    }
-
-    pub(crate) fn filtered_by(mut self, predicate: Arc<dyn Predicate>) -> Self {
-        self.feed.predicates.push(predicate);
         self
     }
 }

@@ -217,7 +217,7 @@ fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
 
 #[test]
 fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
-    let handler = enqueue_mapped(|view: &View| {
+    let handler = map_view(|view: &View| {
         vec![
             NamespacedName::cluster(view.meta().resource_version.to_string()),
             NamespacedName::cluster("all"),
@@ -225,9 +225,8 @@ fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
     });
     let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
     assert_eq!(keys(&handler, &delta(Some(&old), Some(&new))), ["5", "all", "6"]);
-    let maybe = enqueue_mapped(|view: &View| {
-        view.meta().controller().map(|owner| NamespacedName::cluster(&*owner.name))
-    });
+    let maybe =
+        map_view(|view: &View| view.meta().controller().map(|owner| NamespacedName::cluster(&*owner.name)));
     assert_eq!(keys(&maybe, &delta(Some(&old), Some(&new))), [""; 0], "an `Option` will do");
 }
 

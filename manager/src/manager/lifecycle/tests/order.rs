@@ -202,7 +202,7 @@ async fn a_failure_stops_all_others_in_order_and_is_returned() {
     let life = Life::begin_cached([Way::AfterCaches, Way::FailsAtCue, Way::Slow]).await;
     life.feed.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("feed", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("feed".to_owned(), "out of paper".to_owned()));
     let stop =
         [&["feed ends"][..], &RUNS, &["sweep ends"], &["gate ends"], &["caches end"], &["webhooks ends"]];
     diary.reads(&[&START[..], &stop].concat());
@@ -226,7 +226,7 @@ async fn a_server_that_fails_stops_all_others_in_order() {
     let life = Life::begin_cached([Way::FailsAtCue, Way::Well, Way::Well]).await;
     life.webhooks.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("webhooks", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("webhooks".to_owned(), "out of paper".to_owned()));
     let stop = [
         &["webhooks ends"][..],
         &[RUNS[0], RUNS[1], "sweep ends"],
@@ -242,7 +242,7 @@ async fn a_server_that_fails_before_it_is_ready_lets_nobody_start() {
     life.diary.until("webhooks starts").await;
     life.webhooks.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("webhooks", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("webhooks".to_owned(), "out of paper".to_owned()));
     diary.reads(&[&["webhooks starts"], &["webhooks ends"]]);
 }
 
@@ -276,9 +276,9 @@ async fn a_stop_before_the_caches_have_been_listed_is_in_order_and_at_once() {
 }
 
 /// Who failed, and how.
-fn told(ended: Result<(), ManagerError>) -> (&'static str, String) {
+fn told(ended: Result<(), ManagerError>) -> (String, String) {
     match ended.unwrap_err() {
-        ManagerError::Failed { name, source, others } if others.is_empty() => (name, source.to_string()),
+        ManagerError::Failed { name, source, others } if others.is_empty() => (name.to_string(), source.to_string()),
         error => panic!("one failure: {error:?}"),
     }
 }
