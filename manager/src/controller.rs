@@ -191,12 +191,13 @@ impl Controller<NamespacedName> {
             self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind.clone() });
         }
         self.cluster = objects.cluster().map(Box::from);
-        self.writes.declare(&kind, Some(&objects), None);
+        self.writes.declare(&kind, None);
         // An object that is gone, or cannot be read, is the reconciler's business.
         self.pause = Some(Arc::new(move |request| {
             let view = objects.get(request).ok().flatten();
             view.is_some_and(|view| view.meta().paused && !view.meta().deleting)
         }));
+        self.writes.compare_with(watched.store());
         self.source(StoreSource::new(watched, EnqueueForObject).primary())
     }
 
@@ -226,8 +227,8 @@ impl Controller<NamespacedName> {
             let (owner, child) = (owner.clone(), children.kind().clone());
             self.problem.get_or_insert(WiringError::OwnsElsewhere { owner, child });
         }
-        self.writes.declare(children.kind(), Some(children), Some(Location::caller()));
-        self.source(StoreSource::new(watched, owner_of(owner)))
+        self.writes.declare(children.kind(), Some(Location::caller()));
+        self.watches(watched, owner_of(owner))
     }
 }
 
@@ -250,13 +251,15 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Watches the objects of a store; `handler` returns the keys that each change concerns.
-    pub fn watches(self, store: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
-        self.source(StoreSource::new(store, handler))
+    pub fn watches(mut self, store: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
+        let watched = store.into();
+        self.writes.compare_with(watched.store());
+        self.source(StoreSource::new(watched, handler))
     }
 
     /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or [`Context::apply_status`].
-    /// Not needed for a kind that the controller [owns](Controller::owns), which is read from the cache; before a write
-    /// of another kind the object is read from the API server.
+    /// Not needed for a kind that the controller [owns](Controller::owns). Before a write the object is read from a store
+    /// that the controller watches, or from the API server if none of them can hold it.
     ///
     /// [`Context::apply`]: crate::reconcile::Context::apply
     /// [`Context::apply_status`]: crate::reconcile::Context::apply_status
@@ -266,7 +269,7 @@ impl<Q: Key> Controller<Q> {
         K: Resource<DynamicType = ()>,
         K::Scope: KindScope,
     {
-        self.writes.declare(&KindId::of::<K>(), None, Some(Location::caller()));
+        self.writes.declare(&KindId::of::<K>(), Some(Location::caller()));
         self
     }
 

@@ -24,6 +24,8 @@ mod readiness;
 mod reload;
 mod runnable;
 mod serving;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -62,6 +64,8 @@ pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use options::{ManagerOptions, SetLogLevel};
 pub use runnable::{RunContext, Runnable, RunnableGroup};
+#[cfg(feature = "testing")]
+pub use testing::RunningManager;
 
 /// Where the kubelet writes a Pod's namespace.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";

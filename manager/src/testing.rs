@@ -53,6 +53,7 @@
 #![expect(clippy::panic, reason = "a helper of a test fails the test by panicking")]
 
 mod api;
+mod wait;
 
 use std::fmt;
 use std::ops::Deref;
@@ -73,6 +74,7 @@ use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings, Write
 
 pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
+pub use wait::{Condition, NotYet, eventually};
 
 /// The controller that Events of a test are reported by.
 const CONTROLLER: &str = "test";
@@ -130,7 +132,8 @@ impl TestContext {
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
         self.api.serve(store.kind_store());
-        self.writing(store.kind_store().kind(), Some(store.kind_store()))
+        let compare_with = |writes: &mut Writes| writes.compare_with(store.kind_store());
+        self.writing(store.kind_store().kind(), compare_with)
     }
 
     /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed for the kind of
@@ -147,13 +150,14 @@ impl TestContext {
         let kind = KindId::of::<K>();
         // The API server keeps the objects; the reconciler has no store of them.
         self.api.serve(Store::<K>::from_values(&kind, []).kind_store());
-        self.writing(&kind, None)
+        self.writing(&kind, |_| {})
     }
 
     #[track_caller]
-    fn writing(mut self, kind: &KindId, store: Option<&Arc<KindStore>>) -> Self {
+    fn writing(mut self, kind: &KindId, change: impl FnOnce(&mut Writes)) -> Self {
         let mut writes = Writes::clone(&self.surroundings.writes);
-        writes.declare(kind, store, Some(Location::caller()));
+        writes.declare(kind, Some(Location::caller()));
+        change(&mut writes);
         self.surroundings.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
         let attempt = self.context.attempt();
         self.with_attempt(attempt)

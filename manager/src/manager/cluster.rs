@@ -27,40 +27,31 @@ use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use mainstay::cache::{Scope, Store};
-/// use mainstay::client::Applier;
-/// use mainstay::controller::Controller;
-/// use mainstay::key::{Key as _, NamespacedName};
-/// use mainstay::manager::{Cluster, Manager};
-/// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
+/// use mainstay::manager::Cluster;
+/// use mainstay::prelude::*;
 /// use mainstay::watch::EnqueueForObject;
-/// use serde_json::json;
 ///
 /// /// Keeps a copy of each ConfigMap of this cluster at the edge.
 /// struct Copier {
 ///     here: Store<ConfigMap>,
 ///     edge: Cluster,
-///     there: Store<ConfigMap>,
-///     copies: Applier<ConfigMap>,
 /// }
 ///
 /// impl Reconciler for Copier {
-///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
-///         let Some(map) = self.here.get(request)? else { return Ok(Action::Done) };
-///         let metadata = json!({"name": request.name(), "namespace": request.namespace()});
-///         let copy = json!({"metadata": metadata, "data": map.data});
-///         let cx = self.edge.context(cx);
-///         let _effect = self.copies.ensure(&cx, self.there.entry(request)?.as_ref(), &copy).await?;
+///     async fn reconcile(&self, name: &NamespacedName, cx: &Context) -> Outcome {
+///         let Some(map) = self.here.get(name)? else { return Ok(Action::Done) };
+///         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
+///         (copy.metadata.name, copy.metadata.namespace) = (map.metadata.name.clone(), map.metadata.namespace.clone());
+///         let _effect = self.edge.context(cx).apply_unowned(&copy).await?;
 ///         Ok(Action::Done)
 ///     }
 /// }
 ///
 /// fn wire(manager: &Manager, edge: kube::Config) -> Result<(), BoxError> {
 ///     let edge = manager.cluster("edge", edge)?;
-///     let (here, there) = (manager.store(Scope::all()), edge.store(Scope::all()));
+///     let (here, there) = (manager.store(Scope::all()), edge.store::<ConfigMap>(Scope::all()));
 ///     let copier = Controller::new("copier").reconciles(&here).watches(&there, EnqueueForObject);
-///     let copies = manager.applier("copier");
-///     manager.register(copier.reconciler(Copier { here, edge, there, copies }))?;
+///     manager.register(copier.writes::<ConfigMap>().reconciler(Copier { here, edge }))?;
 ///     Ok(())
 /// }
 /// ```

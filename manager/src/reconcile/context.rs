@@ -99,7 +99,7 @@ impl Context {
             Arc::clone(there)
         } else {
             let (client, events) = move_to(here);
-            let name = Some(&**cluster).filter(|name| !name.is_empty());
+            let name = Some(cluster).filter(|name| !name.is_empty());
             let (elsewhere, writes) = (Arc::default(), Arc::new(here.writes.within(name)));
             let there = Surroundings { elsewhere, writes, client, events, ..Surroundings::clone(here) };
             let there = Arc::new(there);

@@ -25,14 +25,16 @@ use crate::key::{KindId, KindScope, NamespacedName};
 pub(crate) struct Writes {
     controller: Arc<str>,
     field_manager: Arc<str>,
+    /// `None` for the manager's own.
+    cluster: Option<Arc<str>>,
+    /// Every store that the controller watches: objects are compared with these before they are written.
+    stores: Vec<Arc<KindStore>>,
     kinds: Vec<DeclaredKind>,
 }
 
 #[derive(Clone)]
 struct DeclaredKind {
     kind: KindId,
-    /// The stores of this kind that the controller watches or owns.
-    stores: Vec<Arc<KindStore>>,
     /// The line of code that declares writes of whole objects; `None` if only the status may be written.
     declared_at: Option<&'static Location<'static>>,
     applier: Applier<()>,
@@ -55,39 +57,43 @@ struct Undeclared {
 // === impl Writes ===
 
 impl Writes {
-    /// Declares a kind, or adds a store or the right to write whole objects to a declared one.
-    pub(crate) fn declare(
-        &mut self,
-        kind: &KindId,
-        store: Option<&Arc<KindStore>>,
-        declared_at: Option<&'static Location<'static>>,
-    ) {
-        let known = self.kinds.iter().position(|declared| declared.kind == *kind);
-        let at = known.unwrap_or_else(|| {
+    /// Declares that the controller writes a kind; only its status if no line of code is given.
+    pub(crate) fn declare(&mut self, kind: &KindId, declared_at: Option<&'static Location<'static>>) {
+        if let Some(known) = self.kinds.iter_mut().find(|known| known.kind == *kind) {
+            known.declared_at = known.declared_at.or(declared_at);
+        } else {
             let applier = Applier::new(kind.clone(), "");
-            self.kinds.push(DeclaredKind { kind: kind.clone(), stores: Vec::new(), declared_at, applier });
-            self.kinds.len() - 1
-        });
-        let declared = &mut self.kinds[at];
-        declared.declared_at = declared.declared_at.or(declared_at);
-        declared.stores.extend(store.cloned());
+            self.kinds.push(DeclaredKind { kind: kind.clone(), declared_at, applier });
+        }
+    }
+
+    /// Adds a store to compare objects with.
+    pub(crate) fn compare_with(&mut self, store: &Arc<KindStore>) {
+        self.stores.push(Arc::clone(store));
     }
 
     /// Returns these kinds as written by a controller under the name of a field manager.
-    pub(crate) fn of(mut self, controller: &Arc<str>, field_manager: &Arc<str>) -> Self {
-        (self.controller, self.field_manager) = (Arc::clone(controller), Arc::clone(field_manager));
-        self.within(None)
+    pub(crate) fn of(self, controller: &Arc<str>, field_manager: &Arc<str>) -> Self {
+        let (controller, field_manager) = (Arc::clone(controller), Arc::clone(field_manager));
+        Self { controller, field_manager, ..self }.within(None)
     }
 
-    /// Returns the same kinds in one cluster, with its stores alone. Appliers are new, for one remembers the objects of
-    /// a single cluster.
-    pub(crate) fn within(&self, cluster: Option<&str>) -> Self {
-        let mut writes = self.clone();
+    /// Returns the same kinds in one cluster, `None` for the manager's own. Appliers are new, for one remembers the objects
+    /// of a single cluster.
+    pub(crate) fn within(&self, cluster: Option<&Arc<str>>) -> Self {
+        let mut writes = Self { cluster: cluster.cloned(), ..self.clone() };
         for declared in &mut writes.kinds {
-            declared.stores.retain(|store| store.cluster() == cluster);
             declared.applier = Applier::new(declared.kind.clone(), Arc::clone(&self.field_manager));
         }
         writes
+    }
+
+    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the object.
+    fn held(&self, kind: &KindId, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
+        let fits =
+            |store: &&Arc<KindStore>| store.kind() == kind && store.cluster() == self.cluster.as_deref();
+        let mut reads = self.stores.iter().filter(fits).map(|store| store.get(name));
+        reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
     }
 
     /// Returns the kinds whose whole objects may be written, each with the line of code that declares it.
@@ -118,16 +124,6 @@ impl fmt::Debug for Writes {
     }
 }
 
-// === impl DeclaredKind ===
-
-impl DeclaredKind {
-    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the object.
-    fn held(&self, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
-        let mut reads = self.stores.iter().map(|store| store.get(name));
-        reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
-    }
-}
-
 // === impl Context ===
 
 impl Context {
@@ -137,7 +133,7 @@ impl Context {
     /// name; filled in are the namespace of the owner where the child has none, the owner reference and the field
     /// manager, which is the controller's name unless [`Controller::field_manager`] sets another one.
     ///
-    /// The child is compared with the store that was given to `.owns`; see [`Applier::ensure`] for when a request is
+    /// The child is compared with the stores that the controller watches; see [`Applier::ensure`] for when a request is
     /// sent. A store that selects by labels has to select the child, so give the child those labels. If no store of the
     /// controller can hold the child, it is read from the API server first.
     ///
@@ -209,7 +205,7 @@ impl Context {
         let (kind, name) = (KindId::of::<K>(), name_of(object.meta()));
         let declared = self.writes().find(&kind, &name, true)?;
         let applier = declared.applier.view();
-        Ok(match declared.held(&name) {
+        Ok(match self.writes().held(&kind, &name) {
             Some(held) => applier.ensure(self, held?.as_ref(), object).await?,
             None => applier.ensure(self, live(self, &kind, &name).await?.as_ref(), object).await?,
         })
@@ -240,7 +236,7 @@ impl Context {
         let ObjectMeta { name: given, namespace, uid, .. } = object.meta().clone();
         let metadata = ObjectMeta { name: given, namespace, uid, ..ObjectMeta::default() };
         let body = json!({"metadata": metadata, "status": status});
-        Ok(match declared.held(&name).transpose()?.flatten() {
+        Ok(match self.writes().held(&kind, &name).transpose()?.flatten() {
             Some(held) => applier.ensure_status(self, &held, &body).await?,
             None => Effect::Changed(applier.apply_status(self, &body).await?),
         })

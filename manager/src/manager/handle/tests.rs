@@ -256,7 +256,10 @@ fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
         (began.elapsed(), outcome)
     });
     let error = outcome.unwrap_err();
-    assert!(matches!(&error, RemoveError::StillRunning { name, grace: GRACE, .. } if **name == *"web"), "{error}");
+    assert!(
+        matches!(&error, RemoveError::StillRunning { name, grace: GRACE, .. } if **name == *"web"),
+        "{error}"
+    );
     assert!(waited >= GRACE + OWN_TURN, "{waited:?}");
     assert!(handle.trigger(self::web()).is_err(), "it takes nothing more");
     let (registration, _runs) = controller(Duration::ZERO);

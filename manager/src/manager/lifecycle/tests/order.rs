@@ -278,7 +278,9 @@ async fn a_stop_before_the_caches_have_been_listed_is_in_order_and_at_once() {
 /// Who failed, and how.
 fn told(ended: Result<(), ManagerError>) -> (String, String) {
     match ended.unwrap_err() {
-        ManagerError::Failed { name, source, others } if others.is_empty() => (name.to_string(), source.to_string()),
+        ManagerError::Failed { name, source, others } if others.is_empty() => {
+            (name.to_string(), source.to_string())
+        }
         error => panic!("one failure: {error:?}"),
     }
 }
