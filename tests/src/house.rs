@@ -293,9 +293,9 @@ fn the_guides_show_their_examples_as_they_are() {
 
 /// Examples in doc comments are programs too.
 fn without_comment_marks(source: &str) -> String {
-    let lines = source
-        .lines()
-        .map(|line| line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc)));
+    let lines = source.lines().map(|line| {
+        line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc))
+    });
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
 
