@@ -12,7 +12,7 @@
 mod directory;
 mod error;
 pub(crate) mod metrics;
-mod post;
+mod port;
 mod run;
 mod settings;
 pub(crate) mod term;
@@ -31,13 +31,13 @@ use tokio_util::sync::CancellationToken;
 use self::worker::Pause;
 use crate::key::{Key, KindId, KindScope, NamespacedName};
 use crate::queue::{QueueMetrics, QueueSettings};
-use crate::reconcile::{DynReconciler, Reconciler, Surroundings, Writes};
+use crate::reconcile::{DynReconciler, Reconciler, RunEnvironment, Writes};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, StoreSource, Watched};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, ReconcileRefused, Wanted};
 pub use error::{ControllerError, WiringError};
 pub use metrics::ControllerMetrics;
-pub(crate) use post::Post;
+pub(crate) use port::ControllerPort;
 pub(crate) use settings::InCode;
 pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKERS, MAX_WORKERS};
 pub use term::Term;
@@ -127,12 +127,12 @@ pub(crate) struct Wired<Q: Key> {
 }
 
 /// The one future that is the life of a controller.
-pub(crate) type Life = BoxFuture<'static, Result<(), ControllerError>>;
+pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError>>;
 
 /// What a manager gives a controller to live in.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) run_environment: RunEnvironment,
     /// Whether `term` is that of the Lease.
     pub(crate) needs_lease: bool,
     pub(crate) term: Term,
@@ -142,11 +142,11 @@ pub(crate) struct Environment {
     pub(crate) queue_metrics: QueueMetrics,
     /// Ends sources and the queue. Workers end with the term, before this.
     pub(crate) stop: CancellationToken,
-    pub(crate) departure: Departure,
+    pub(crate) removal: Removal,
 }
 
 /// How a controller leaves a manager that goes on.
-pub(crate) struct Departure {
+pub(crate) struct Removal {
     /// Cancelled by who takes it out.
     pub(crate) leave: CancellationToken,
     pub(crate) grace: Grace,
@@ -331,9 +331,9 @@ impl<Q: Key> Controller<Q> {
     }
 }
 
-// === impl Departure ===
+// === impl Removal ===
 
-impl Departure {
+impl Removal {
     /// Waits until the controller should have left.
     async fn overdue(&self) {
         self.leave.cancelled().await;

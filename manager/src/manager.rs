@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Applier, Patcher};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
+use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
@@ -285,13 +285,13 @@ impl Manager {
         let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
         let configurations = self.configurations();
         let grace: Grace = Arc::new(move || *configurations.borrow().shutdown.grace_period);
-        let departure = Departure { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
-        let environment = self.shared.environment(&name, needs_lease, settings, departure);
-        let (life, post) = wired.open(Arc::clone(&name), environment);
-        let newcomer = Newcomer { needs_lease, life, leave: leave.clone(), seat };
+        let removal = Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
+        let environment = self.shared.environment(&name, needs_lease, settings, removal);
+        let (future, port) = wired.open(Arc::clone(&name), environment);
+        let newcomer = Newcomer { needs_lease, future, leave: leave.clone(), seat };
         self.shared.members.submit(Member::Controller(Box::new(newcomer)))?;
         let members = self.shared.members.downgrade();
-        Ok(ControllerHandle { name, post, leave, stage, grace, members })
+        Ok(ControllerHandle { name, port, leave, stage, grace, members })
     }
 
     /// Serves a page of the program's own at `/debug/NAME`, and at all paths below it, beside those of every manager.

@@ -28,7 +28,7 @@ use futures_util::future::BoxFuture;
 
 use crate::key::{Key, KindId, NamespacedName};
 
-pub use context::{Context, ReconcileId, Surroundings};
+pub use context::{Context, ReconcileId, RunEnvironment};
 pub use error::{BoxError, ReconcileError, Retry};
 pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
 pub(crate) use writes::Writes;

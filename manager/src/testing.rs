@@ -70,7 +70,7 @@ use crate::cache::{KindStore, Store};
 use crate::client::Recorder;
 use crate::client::events::Heard;
 use crate::key::{Cause, Key, KindId, KindScope};
-use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings, Writes};
+use crate::reconcile::{Action, Context, Outcome, Reconciler, RunEnvironment, Writes};
 
 pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
@@ -82,7 +82,7 @@ const CONTROLLER: &str = "test";
 /// A [`Context`] for a unit test, and what was done through it. Made by [`Context::for_test`]; lends itself as `&Context`.
 pub struct TestContext {
     context: Context,
-    surroundings: Surroundings,
+    run_environment: RunEnvironment,
     api: TestApi,
     events: Heard,
 }
@@ -120,8 +120,8 @@ impl Context {
     pub fn for_test() -> TestContext {
         let (events, heard) = Recorder::heard(CONTROLLER);
         let api = TestApi::new();
-        let surroundings = Surroundings::new(api.client(), events, CancellationToken::new());
-        TestContext { context: surroundings.context(), surroundings, api, events: heard }
+        let run_environment = RunEnvironment::new(api.client(), events, CancellationToken::new());
+        TestContext { context: run_environment.context(), run_environment, api, events: heard }
     }
 }
 
@@ -155,10 +155,10 @@ impl TestContext {
 
     #[track_caller]
     fn writing(mut self, kind: &KindId, change: impl FnOnce(&mut Writes)) -> Self {
-        let mut writes = Writes::clone(&self.surroundings.writes);
+        let mut writes = Writes::clone(&self.run_environment.writes);
         writes.declare(kind, Some(Location::caller()));
         change(&mut writes);
-        self.surroundings.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
+        self.run_environment.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
         let attempt = self.context.attempt();
         self.with_attempt(attempt)
     }
@@ -194,7 +194,7 @@ impl TestContext {
     /// Has the reconciler talk to another server than [`TestApi`], which then sees nothing.
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
-        self.surroundings.client = client;
+        self.run_environment.client = client;
         let (attempt, cause) = (self.context.attempt(), self.context.cause().clone());
         self.rebuilt(attempt, cause)
     }
@@ -217,8 +217,8 @@ impl TestContext {
 
     fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
         let (deadline, term) = (self.context.deadline(), self.context.term());
-        let surroundings = Arc::new(self.surroundings.clone());
-        self.context = Context::new(surroundings, attempt, cause).with_term(term).with_deadline(deadline);
+        let run_environment = Arc::new(self.run_environment.clone());
+        self.context = Context::new(run_environment, attempt, cause).with_term(term).with_deadline(deadline);
         self
     }
 }

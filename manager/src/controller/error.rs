@@ -1,4 +1,4 @@
-//! How a controller can be wired wrongly, and why one can end.
+//! Mistakes in the wiring of a controller, and the failures that end one.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::key::KindId;
 use crate::reconcile::BoxError;
 use crate::watch::{NeverSynced, SourceError};
 
-/// A controller was put together in a way that cannot work.
+/// A mistake in the wiring of a controller.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WiringError {
     /// `owns` was called before `reconciles`.
-    #[error("owns({child}) needs to know the owner's kind: call reconciles(...) before it")]
+    #[error("owns({child}) needs the kind of the owner: call reconciles(...) before it")]
     OwnsBeforeReconciles {
         /// The owned kind.
         child: KindId,
@@ -45,12 +45,12 @@ pub enum WiringError {
         /// The mistake.
         source: BoxError,
     },
-    /// Nothing would ever put a key on the queue.
+    /// No source would ever enqueue a key.
     #[error("no source: call reconciles(...), watches(...) or source(...)")]
     NoSource,
 }
 
-/// A controller could not go on.
+/// A failure that ends a controller.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControllerError {
@@ -59,20 +59,20 @@ pub enum ControllerError {
     Source {
         /// The controller.
         controller: Arc<str>,
-        /// What happened to the source.
+        /// The failure of the source.
         #[source]
         source: SourceError,
     },
     /// One of its sources ended before it had synced.
-    #[error("controller {controller} would wait for ever")]
+    #[error("a source of controller {controller} never synced")]
     NeverSynced {
         /// The controller.
         controller: Arc<str>,
-        /// Which source.
+        /// The source.
         #[source]
         source: NeverSynced,
     },
-    /// One of its workers panicked outside a reconcile, which is a bug of this crate.
+    /// One of its workers panicked outside of a reconcile, which is a bug of this crate.
     #[error("controller {controller}: a worker panicked")]
     WorkerPanicked {
         /// The controller.
@@ -86,7 +86,7 @@ pub enum ControllerError {
     SourcePanicked {
         /// The controller.
         controller: Arc<str>,
-        /// What the source calls itself.
+        /// The name of the source.
         name: String,
         /// The text of the panic.
         message: String,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::OWN_TURN;
 use super::members::{WeakMembers, withdraw_leavers};
-use crate::controller::{ControllerStatus, ControllerView as _, Grace, Post, Stage};
+use crate::controller::{ControllerPort, ControllerStatus, ControllerView as _, Grace, Stage};
 use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
 
@@ -41,7 +41,7 @@ use crate::watch::Source;
 pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) name: Arc<str>,
     /// Gone with the controller.
-    pub(super) post: Weak<Post<Q>>,
+    pub(super) port: Weak<ControllerPort<Q>>,
     /// Cancelled to take the controller out.
     pub(super) leave: CancellationToken,
     /// Ends once nothing of the controller is left.
@@ -104,7 +104,7 @@ impl<Q: Key> ControllerHandle<Q> {
 
     /// Returns how it is doing; `None` once it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
-        self.post.upgrade().map(|post| post.status())
+        self.port.upgrade().map(|port| port.status())
     }
 
     /// Asks for a look at `key`, as a person would: a key in backoff runs at once, a parked one is woken. Before the
@@ -159,9 +159,9 @@ impl<Q: Key> ControllerHandle<Q> {
         }
     }
 
-    fn reach(&self) -> Result<Arc<Post<Q>>, ControllerGone> {
-        let post = if self.leave.is_cancelled() { None } else { self.post.upgrade() };
-        post.ok_or_else(|| self.gone())
+    fn reach(&self) -> Result<Arc<ControllerPort<Q>>, ControllerGone> {
+        let port = if self.leave.is_cancelled() { None } else { self.port.upgrade() };
+        port.ok_or_else(|| self.gone())
     }
 
     fn gone(&self) -> ControllerGone {

@@ -282,13 +282,13 @@ impl<'a> Running<'a> {
 
     /// Starts a controller, whose sources wait for the caches by themselves, and whose workers wait for the term.
     fn start_controller(&mut self, newcomer: Newcomer) {
-        let Newcomer { needs_lease, life, seat, .. } = newcomer;
+        let Newcomer { needs_lease, future, seat, .. } = newcomer;
         debug!(name = &*seat.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
         group.spawn(seat.name.clone(), async move {
-            // The last thing to go: what is left of the life goes before it, also if this task is aborted.
+            // The last thing to go: what is left of the future goes before it, also if this task is aborted.
             let _seat = seat;
-            Ok(life.await?)
+            Ok(future.await?)
         });
     }
 

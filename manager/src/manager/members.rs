@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::RegisterError;
 use super::runnable::Recruit;
 use crate::config::{Channels, ManagerConfiguration, Section, SectionError};
-use crate::controller::{ControllerSettings, InCode, Life, Stage};
+use crate::controller::{ControllerFuture, ControllerSettings, InCode, Stage};
 use crate::key::panic_text;
 
 /// The members of one manager. Cheap to clone; all clones are the same members.
@@ -71,7 +71,7 @@ pub(super) enum Member {
 /// A controller to be started.
 pub(super) struct Newcomer {
     pub(super) needs_lease: bool,
-    pub(super) life: Life,
+    pub(super) future: ControllerFuture,
     /// Cancelled if it is to leave again.
     pub(super) leave: CancellationToken,
     pub(super) seat: Seat,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error_span};
 
 use super::gates::{Gate, Gates};
-use crate::reconcile::{BoxError, Context, Surroundings};
+use crate::reconcile::{BoxError, Context, RunEnvironment};
 
 /// Something that runs beside the controllers: a server, a poller, a one-off job.
 ///
@@ -107,7 +107,7 @@ pub struct RunContext {
     pub stop: CancellationToken,
     /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
     pub leading: watch::Receiver<bool>,
-    pub(super) surroundings: Surroundings,
+    pub(super) run_environment: RunEnvironment,
     /// Of the Lease if the runnable needs it, else 1.
     pub(super) term: u64,
     /// `None` if it is ready as it starts.
@@ -127,7 +127,7 @@ pub(super) struct Recruit {
 impl RunContext {
     /// Returns what writes are made with: fenced by the Lease and of its term if the runnable needs it.
     pub fn context(&self) -> Context {
-        self.surroundings.context().with_term(self.term)
+        self.run_environment.context().with_term(self.term)
     }
 
     /// Says that the runnable is ready: those who start after it may. Once is enough, and it cannot be taken back. Changes

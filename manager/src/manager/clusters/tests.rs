@@ -231,7 +231,7 @@ fn put(name: &str) -> http::Request<Body> {
 fn run_of(manager: &Manager, needs_lease: bool) -> Context {
     manager
         .shared
-        .surroundings("web", needs_lease)
+        .run_environment("web", needs_lease)
         .signed(Writer::controller("web"), Arc::default())
         .context()
 }

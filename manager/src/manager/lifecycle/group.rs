@@ -51,7 +51,7 @@ impl Group {
         let cx = RunContext {
             stop: self.stop.child_token(),
             leading: shared.term.subscribe(),
-            surroundings: shared.surroundings(&name, work.is_some()),
+            run_environment: shared.run_environment(&name, work.is_some()),
             // A life without a Lease is one term.
             term: work.as_ref().map_or(1, Work::term),
             gate: recruit.gate.clone(),
